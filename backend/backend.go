@@ -1,0 +1,175 @@
+// Package backend is the contract between package lock and the stores that keep locks.
+//
+// Applications use package lock. This package is for authors of stores: implement [Backend], let [Leases] keep the life
+// of what you grant, register a [Driver] for your URL schemes, and prove the result with package conformance.
+//
+// # Rules
+//
+// Every store keeps these, and the conformance suite checks them:
+//
+//  1. Exclusive: on one key no two leases overlap between grant and deadline or release. Two owners that share one
+//     client exclude each other too.
+//  2. A lease's deadline counts from before its request was sent, less [Margin].
+//  3. A TTL is a floor: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
+//     [Guarantees.MaxLate]. A refused attempt changes nothing.
+//  4. An error after sending means unknown. The store then cleans up by owner, in the background, until the owner is
+//     proven absent or the TTL has run out ([Leases.Abandon]). A retried request recognises its own owner. A cancelled
+//     or expired context leaves nothing behind, and the error is the context's.
+//  5. Renew never revives. Renew and Release by a stale lease never touch the new holder.
+//  6. Lost closes at the deadline at the latest, whatever a hung request does; at once where the store tells; never
+//     after a clean release.
+//  7. Tokens strictly increase per key, within the scope that [Guarantees.Fencing] names.
+//  8. Keys are any non-empty bytes up to [MaxKeyLen], case-sensitive, encoded injectively.
+//  9. No waiter stays parked on a free key. A waiter that is cancelled or killed delays the next one for a bounded
+//     time. Where [Guarantees.FIFO] says so, grants follow arrival. Wake-ups are hints, always backed by a timer.
+//  10. Leases and waiters cost O(1) goroutines and connections per process where the store allows. Close leaks nothing.
+//
+// # Optional interfaces
+//
+// A Backend may also be a [BatchRenewer]. A Lease may also be a [LossNotifier]; [Life] is one.
+package backend
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// MaxKeyLen is the longest key in bytes that every store accepts.
+	MaxKeyLen = 1024
+	// MaxOwnerLen is the longest owner in bytes that every store accepts.
+	MaxOwnerLen = 255
+	// MaxTTL is the longest TTL that every store accepts.
+	MaxTTL = 10 * 365 * 24 * time.Hour
+)
+
+// A Backend keeps locks in one store. All methods may be called by many goroutines at once.
+//
+// A store performs the atomic steps, and waits where the store itself can wait. Retrying, queueing of goroutines,
+// renewal, re-entry and logging are the caller's, package lock's.
+type Backend interface {
+	// Acquire grants r.Key to r.Owner for at least r.TTL.
+	//
+	// With r.Wait false it makes one attempt; a busy key is an error that matches ErrHeld, a *HeldError where the store
+	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends, and outlives a passing outage
+	// of the store once it has been told that the key is busy.
+	//
+	// Errors: ErrHeld, ErrInvalid (before any request), ErrUnsupported and ErrClosed mean that nothing was granted. Any
+	// other error, the context's too, means that the outcome was unknown for a moment; the store makes sure in the
+	// background that nothing stays behind. Acquire returns promptly when ctx ends. Two requests under way at once
+	// must not share an owner.
+	Acquire(ctx context.Context, r Request) (Lease, error)
+
+	// Inspect tells who holds key, for people and tools: the answer may be old by the time it arrives. A free key is
+	// the zero Holder and no error.
+	Inspect(ctx context.Context, key string) (Holder, error)
+
+	// Guarantees says what this store promises. It makes no request and never changes.
+	Guarantees() Guarantees
+
+	// Close ends waiting Acquires with ErrClosed, lets clean-ups under way finish for a bounded time, and frees what
+	// the backend itself opened. Leases still held are lost to their holders at once (Lost closes); their keys become
+	// free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release are ErrClosed; a second Close is
+	// nil.
+	Close() error
+}
+
+// A Request asks for one lease.
+type Request struct {
+	Key   string        // what is locked: 1 to MaxKeyLen bytes of any value
+	Owner string        // one acquisition, unique: see NewOwner
+	TTL   time.Duration // how long the lease lives unless renewed; a store may round it up
+	Wait  bool          // queue while the key is busy
+}
+
+// Validate reports, as ErrInvalid, what no store could serve.
+func (r Request) Validate() error {
+	if err := ValidateKey(r.Key); err != nil {
+		return err
+	}
+	switch {
+	case r.Owner == "":
+		return fmt.Errorf("%w: empty owner", ErrInvalid)
+	case len(r.Owner) > MaxOwnerLen:
+		return fmt.Errorf("%w: owner of %d bytes is longer than %d", ErrInvalid, len(r.Owner), MaxOwnerLen)
+	}
+	return ValidateTTL(r.TTL)
+}
+
+// ValidateKey reports, as ErrInvalid, a key that is empty or longer than MaxKeyLen.
+func ValidateKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: empty key", ErrInvalid)
+	case len(key) > MaxKeyLen:
+		return fmt.Errorf("%w: key of %d bytes is longer than %d", ErrInvalid, len(key), MaxKeyLen)
+	}
+	return nil
+}
+
+// ValidateTTL reports, as ErrInvalid, a TTL that is not positive or longer than MaxTTL.
+func ValidateTTL(ttl time.Duration) error {
+	switch {
+	case ttl <= 0:
+		return fmt.Errorf("%w: ttl %v is not positive", ErrInvalid, ttl)
+	case ttl > MaxTTL:
+		return fmt.Errorf("%w: ttl %v is longer than %v", ErrInvalid, ttl, MaxTTL)
+	}
+	return nil
+}
+
+// A Lease is what an owner holds. All methods may be called by many goroutines at once.
+type Lease interface {
+	// Token is the store's fencing number for this grant, below 2^55; 0 where Guarantees.Fencing is FencingNone. It
+	// does not change with renewal.
+	Token() uint64
+
+	// Deadline is the instant, on this process's monotonic clock, until which the lease is exclusive unless it is
+	// renewed. It is never later than the store's own expiry.
+	Deadline() time.Time
+
+	// Renew prolongs the lease to ttl from now, which may be shorter than what is left. It makes one request, bounded
+	// by ctx and by the current deadline. ErrLost means that the lease is over, also when the key is free now; any
+	// error but ErrLost, ErrInvalid and ErrClosed means unknown: the old deadline stands (or the new one, if that is
+	// earlier) and another attempt is safe.
+	Renew(ctx context.Context, ttl time.Duration) error
+
+	// Release gives the lease up. It is sent even when ctx has ended, and bounded by a timeout of its own. nil means
+	// released, also on a second call; ErrLost that the lease had ended before; any other error that the outcome is
+	// unknown: the store keeps trying in the background for a bounded time, and the TTL ends the lease in any case.
+	Release(ctx context.Context) error
+
+	// Lost is closed when the lease ends without being released: at the deadline, or sooner where the store tells.
+	Lost() <-chan struct{}
+}
+
+// A Holder describes who holds a key. The zero Holder describes a free key.
+type Holder struct {
+	Owner   string        // the owner of the lease; empty when the key is free
+	Token   uint64        // the store's fencing number, 0 where the store cannot tell
+	TTL     time.Duration // time left by the store's clock, 0 where the store cannot tell
+	Waiters int           // how many wait in the store's own queue, -1 where the store cannot tell
+}
+
+// Held reports whether the key is held at all.
+func (h Holder) Held() bool { return h.Owner != "" }
+
+// A Renewal is one lease of a batch and the TTL to prolong it to.
+type Renewal struct {
+	Lease Lease // granted by the same backend
+	TTL   time.Duration
+}
+
+// BatchRenewer is an optional interface of a Backend that renews many leases in few requests.
+type BatchRenewer interface {
+	// RenewBatch renews every lease and returns one error for each, in order, with the meaning of Lease.Renew's.
+	RenewBatch(ctx context.Context, renewals []Renewal) []error
+}
+
+// LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.
+type LossNotifier interface {
+	// OnLost arranges for f to run, on a goroutine of its own or its caller's, when Lost closes; at once if it has. f
+	// must not block. stop drops f and reports whether it did so before f was started.
+	OnLost(f func()) (stop func() bool)
+}

@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// What callers decide on. Match with errors.Is.
+var (
+	// ErrHeld means that another owner holds the key. Nothing was changed.
+	ErrHeld = errors.New("held by another owner")
+	// ErrLost means that the lease has ended: it expired, the store dropped it, or it was released before.
+	ErrLost = errors.New("lease lost")
+	// ErrClosed means that the backend or locker has been closed.
+	ErrClosed = errors.New("closed")
+	// ErrUnsupported means that this store cannot do what was asked. It matches errors.ErrUnsupported too.
+	ErrUnsupported = fmt.Errorf("store: %w", errors.ErrUnsupported)
+	// ErrInvalid means that an argument or URL was refused before any request.
+	ErrInvalid = errors.New("invalid")
+)
+
+// A HeldError is an ErrHeld that says who holds the key.
+type HeldError struct {
+	Holder Holder
+}
+
+func (e *HeldError) Error() string {
+	if !e.Holder.Held() {
+		return ErrHeld.Error()
+	}
+	s := "held by " + e.Holder.Owner
+	if e.Holder.TTL > 0 {
+		s += fmt.Sprintf(" for up to %v more", e.Holder.TTL)
+	}
+	return s
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// ContextError is the error of an ended context, joined with its cause where that says more, and with last, the last
+// error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives.
+func ContextError(ctx context.Context, last error) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if last != nil && !errors.Is(last, context.Canceled) && !errors.Is(last, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w (last error: %w)", err, last)
+	}
+	return err
+}

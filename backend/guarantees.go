@@ -1,0 +1,101 @@
+package backend
+
+import (
+	"fmt"
+	"time"
+)
+
+// Guarantees says what a store promises. The conformance suite measures each field; lock.Require demands it at opening.
+type Guarantees struct {
+	// MinTTL is the shortest TTL granted; a shorter request is rounded up to it.
+	MinTTL time.Duration
+	// Granularity is the unit to which a TTL is rounded up.
+	Granularity time.Duration
+	// MaxLate is how long after a granted TTL the key of a dead or frozen holder may still be refused.
+	MaxLate time.Duration
+	// EarlyLoss tells when the store may drop a live lease before its TTL, in words for people; empty means never.
+	EarlyLoss string
+	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock".
+	EnforcedBy string
+	// Fencing is what the order of tokens survives.
+	Fencing Fencing
+	// FIFO tells that waiting requests are granted in the order of their arrival at the store.
+	FIFO bool
+	// Wake tells how a waiter learns that the key is free.
+	Wake Wake
+	// Consistency tells whether exclusion holds whatever fails, within the lease's time bounds.
+	Consistency Consistency
+	// Reach tells which owners exclude each other.
+	Reach Reach
+}
+
+// Fencing is what strictly increasing tokens survive. A higher value includes the lower ones.
+type Fencing int
+
+const (
+	FencingNone    Fencing = iota // no tokens
+	FencingProcess                // release and expiry, as long as this process lives
+	FencingRestart                // restart of the store, or of every process where there is no server
+	FencingLoss                   // loss of the store's data too, while wall clocks do not step back past the last grant
+)
+
+func (f Fencing) String() string {
+	return name(int(f), "none", "process", "restart", "data loss")
+}
+
+// Wake is how a waiter learns that a key is free.
+type Wake int
+
+const (
+	WakePoll Wake = iota // it asks again and again, with jitter
+	WakePush             // the store or a peer tells it; a timer backs the message
+)
+
+func (w Wake) String() string { return name(int(w), "poll", "push") }
+
+// Consistency is how far exclusion can be trusted when the store fails.
+type Consistency int
+
+const (
+	BestEffort   Consistency = iota // a failover, restart or eviction of the store can let two owners in
+	Linearizable                    // no fault of the store lets two owners in within the lease's time bounds
+)
+
+func (c Consistency) String() string { return name(int(c), "best effort", "linearizable") }
+
+// Reach is which owners exclude each other. A higher value includes the lower ones.
+type Reach int
+
+const (
+	ReachProcess Reach = iota // goroutines of one process
+	ReachHost                 // processes of one host
+	ReachNetwork              // hosts that share the store
+)
+
+func (r Reach) String() string { return name(int(r), "process", "host", "network") }
+
+func name(i int, names ...string) string {
+	if i < 0 || i >= len(names) {
+		return fmt.Sprintf("unknown(%d)", i)
+	}
+	return names[i]
+}
+
+// Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.
+func (g Guarantees) Round(ttl time.Duration) time.Duration {
+	ttl = max(ttl, g.MinTTL)
+	if u := g.Granularity; u > 0 {
+		if over := ttl % u; over != 0 {
+			ttl += u - over
+		}
+	}
+	return ttl
+}
+
+// Margin is what a deadline is earlier than its TTL: 1 % for clocks that run at different speeds, and 2 ms for timers
+// that fire late.
+func Margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Deadline is the instant until which a lease of ttl is exclusive whose request was sent at sent. Take sent before
+// sending, never when the reply arrives.
+func Deadline(sent time.Time, ttl time.Duration) time.Time { return sent.Add(ttl - Margin(ttl)) }

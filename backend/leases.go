@@ -1,0 +1,186 @@
+package backend
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Leases keeps the life of every lease that one client of a store has granted, with one timer and no goroutine at rest.
+// It may be used by many goroutines at once.
+type Leases struct {
+	requests Requests
+	timeout  time.Duration
+
+	mu      sync.Mutex
+	heap    deadlines
+	timer   *time.Timer
+	timerAt time.Time // when timer fires; zero when it is not set
+	closed  bool
+
+	cleanups sync.WaitGroup
+	base     context.Context // of clean-ups: ends when they must
+	cancel   context.CancelFunc
+}
+
+// NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
+func NewLeases(r Requests, timeout time.Duration) *Leases {
+	s := &Leases{requests: r, timeout: timeout}
+	s.base, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// A Grant is what a store tells of a request that succeeded.
+type Grant struct {
+	Token uint64        // the store's fencing number
+	Sent  time.Time     // taken before the request was sent that granted (or last prolonged) the lease
+	TTL   time.Duration // as granted, at least what was asked
+	Data  any           // kept in Life.Data
+}
+
+// Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
+// when ctx has ended, the grant arrived after its own deadline (ErrLost), or Leases is closed.
+func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
+	l := &Life{
+		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, ttl: g.TTL,
+		lost: make(chan struct{}), deadline: Deadline(g.Sent, g.TTL), index: -1,
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := ContextError(ctx, nil)
+	switch {
+	case s.closed:
+		err = ErrClosed
+	case err != nil:
+	case !time.Now().Before(l.deadline):
+		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
+	default:
+		s.addLocked(l)
+		return l, nil
+	}
+	s.abandonLocked(r.Key, r.Owner, g.Data, g.TTL)
+	return nil, err
+}
+
+// Len is the number of live leases.
+func (s *Leases) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.heap)
+}
+
+// Closed reports whether Close has been called.
+func (s *Leases) Closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// closeGrace is how long Close lets clean-ups go on: what they leave behind ends with its TTL.
+const closeGrace = time.Second
+
+// Close loses every live lease and ends clean-ups, after a grace of a second at most. Call it before closing the client
+// that the requests go through. It reports whether this was the first call.
+func (s *Leases) Close() bool {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return false
+	}
+	s.closed = true
+	var calls []func()
+	for len(s.heap) > 0 {
+		calls = append(calls, s.heap[0].endLocked(closed))
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+	grace := time.AfterFunc(closeGrace, s.cancel)
+	s.cleanups.Wait()
+	grace.Stop()
+	s.cancel()
+	return true
+}
+
+func (s *Leases) addLocked(l *Life) {
+	heap.Push(&s.heap, l)
+	s.armLocked()
+}
+
+func (s *Leases) removeLocked(l *Life) {
+	if l.index >= 0 {
+		heap.Remove(&s.heap, l.index)
+	}
+}
+
+func (l *Life) setDeadlineLocked(d time.Time) {
+	l.deadline = d
+	if l.index >= 0 {
+		heap.Fix(&l.leases.heap, l.index)
+		l.leases.armLocked()
+	}
+}
+
+// armLocked sets the timer for the earliest deadline. A timer that fires too early is left alone: it finds nothing and
+// arms itself again, which is cheaper than moving it at every renewal.
+func (s *Leases) armLocked() {
+	if len(s.heap) == 0 {
+		return
+	}
+	at := s.heap[0].deadline
+	if !s.timerAt.IsZero() && !at.Before(s.timerAt) {
+		return
+	}
+	s.timerAt = at
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(at), s.expire)
+	} else {
+		s.timer.Reset(time.Until(at))
+	}
+}
+
+func (s *Leases) expire() {
+	s.mu.Lock()
+	s.timerAt = time.Time{}
+	var calls []func()
+	now := time.Now()
+	for len(s.heap) > 0 && !now.Before(s.heap[0].deadline) {
+		calls = append(calls, s.heap[0].endLocked(lost))
+	}
+	s.armLocked()
+	s.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// deadlines is a heap of live leases, the earliest deadline first.
+type deadlines []*Life
+
+func (h deadlines) Len() int           { return len(h) }
+func (h deadlines) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
+func (h deadlines) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *deadlines) Push(x any) {
+	l := x.(*Life)
+	l.index = len(*h)
+	*h = append(*h, l)
+}
+
+func (h *deadlines) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	l.index = -1
+	return l
+}
