@@ -1,0 +1,142 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend is one client of a Store. It implements backend.Backend and backend.BatchRenewer.
+type Backend struct {
+	store  *Store
+	leases *backend.Leases
+	done   chan struct{} // closed by Close
+	left   func()        // what Close does last
+}
+
+var _ interface {
+	backend.Backend
+	backend.BatchRenewer
+} = (*Backend)(nil)
+
+func newBackend(s *Store, left func()) *Backend {
+	b := &Backend{store: s, done: make(chan struct{}), left: left}
+	const timeout = time.Second // never reached: no request waits for anything but a mutex
+	b.leases = backend.NewLeases(requests{s}, timeout)
+	return b
+}
+
+// Acquire implements backend.Backend.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	for {
+		if b.leases.Closed() {
+			return nil, backend.ErrClosed
+		}
+		if err := backend.ContextError(ctx, nil); err != nil {
+			return nil, err
+		}
+		l, err := b.acquire(ctx, r)
+		if r.Wait && errors.Is(err, backend.ErrLost) {
+			continue // the process stood still for longer than the TTL after the grant: queue again
+		}
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+}
+
+func (b *Backend) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
+	ttl := guarantees.Round(r.TTL)
+	g, w, holder := b.store.acquire(r, ttl)
+	switch {
+	case holder.Held():
+		return nil, &backend.HeldError{Holder: holder}
+	case w != nil:
+		select {
+		case g = <-w.granted:
+		case <-ctx.Done():
+			b.store.leave(w)
+			return nil, backend.ContextError(ctx, nil)
+		case <-b.done:
+			b.store.leave(w)
+			return nil, backend.ErrClosed
+		}
+	}
+	l, err := b.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: g.at, TTL: ttl})
+	if err != nil {
+		b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
+	}
+	return l, err
+}
+
+// Inspect implements backend.Backend.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if b.leases.Closed() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return backend.Holder{}, err
+	}
+	return b.store.inspect(key), nil
+}
+
+// Guarantees implements backend.Backend.
+func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
+
+// RenewBatch implements backend.BatchRenewer.
+func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	return b.leases.RenewBatch(ctx, renewals, func(_ context.Context, lives []*backend.Life, ttls []time.Duration) (
+		granted []time.Duration, errs []error,
+	) {
+		granted, errs = make([]time.Duration, len(lives)), make([]error, len(lives))
+		b.store.mu.Lock()
+		defer b.store.mu.Unlock()
+		for i, l := range lives {
+			granted[i] = guarantees.Round(ttls[i])
+			if !b.store.renewLocked(l.Key(), l.Owner(), granted[i]) {
+				errs[i] = backend.ErrLost
+			}
+		}
+		return granted, errs
+	})
+}
+
+// Close implements backend.Backend.
+func (b *Backend) Close() error {
+	if b.leases.Close() {
+		close(b.done)
+		b.left()
+	}
+	return nil
+}
+
+// requests are what backend.Leases asks of a Store.
+type requests struct{ store *Store }
+
+// RenewLease implements backend.Requests.
+func (q requests) RenewLease(_ context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	ttl = guarantees.Round(ttl)
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	if !q.store.renewLocked(l.Key(), l.Owner(), ttl) {
+		return 0, backend.ErrLost
+	}
+	return ttl, nil
+}
+
+// ReleaseLease implements backend.Requests.
+func (q requests) ReleaseLease(_ context.Context, l *backend.Life) error {
+	if !q.store.release(l.Key(), l.Owner()) {
+		return backend.ErrLost
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// Package memory keeps locks in the memory of one process, with the semantics of a real store: a TTL that the store
+// enforces by itself, ownership, a fair queue and fencing tokens. It is for tests, for programs of one process, and for
+// trying things out; import it for its URL scheme, or open a [Store].
+//
+// All time is taken from package time, and nothing runs at rest, so that it works in the bubble of testing/synctest: there
+// a lease of a day ends at once. Open the store inside the bubble, and do not share it with another one.
+//
+// # Guarantees
+//
+// Linearizable within the process: one mutex orders everything. A key is free at the instant its TTL ends, by the
+// process's monotonic clock, whether its holder is dead, stuck or has closed its client. Waiters are granted in the order
+// of their arrival and are told at once. Tokens strictly increase as long as the process lives, for all stores together,
+// even for a named store that was closed and opened again.
+//
+// # Failure modes
+//
+// The process ends: all locks are gone, and tokens start again. The monotonic clock of most systems stands still while the
+// machine sleeps; so do the TTLs, for holders and store alike.
+//
+// # URLs
+//
+//	memory:         a store of its own for every opening
+//	memory://name   one store for all openings of that name in this process
+//
+// The name is any text without '/', ',' and '@'; it is decoded (%2F) and case-sensitive. A named store lives as long as
+// a client is open or a lease is held. There are no parameters.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// guarantees are what every Store promises.
+//
+// MinTTL leaves a lease most of its TTL after backend.Margin. Requests after a TTL are never refused; MaxLate is for the
+// timer that wakes a waiter, on a busy machine.
+var guarantees = backend.Guarantees{
+	MinTTL:      10 * time.Millisecond,
+	Granularity: time.Nanosecond,
+	MaxLate:     20 * time.Millisecond,
+	EnforcedBy:  "monotonic clock of the process",
+	Fencing:     backend.FencingProcess,
+	FIFO:        true,
+	Wake:        backend.WakePush,
+	Consistency: backend.Linearizable,
+	Reach:       backend.ReachProcess,
+}
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:       "memory",
+		Schemes:    []string{"memory"},
+		Examples:   []string{"memory:", "memory://name"},
+		Guarantees: guarantees,
+		Open:       open,
+	})
+}
+
+// New opens a store of its own, as the URL memory: does.
+func New() *Backend {
+	s := NewStore()
+	return newBackend(s, s.discard)
+}
+
+func open(ctx context.Context, rawURL string) (backend.Backend, error) {
+	name, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return New(), nil
+	}
+	return openNamed(name), nil
+}
+
+// parseURL returns the name in a memory URL, empty for a store of its own.
+func parseURL(rawURL string) (name string, err error) {
+	rest, _, err := backend.TakeParams(rawURL)
+	if err != nil {
+		return "", err
+	}
+	u, err := backend.SplitURL(rest)
+	if err != nil {
+		return "", err
+	}
+	fail := func(what string) (string, error) {
+		return "", fmt.Errorf("%w: memory url: %s; write memory: or memory://name", backend.ErrInvalid, what)
+	}
+	switch {
+	case u.Scheme != "memory":
+		return fail("another scheme")
+	case u.HasUser:
+		return fail("there is no user in it")
+	case u.Query != "":
+		return fail("it takes no parameters")
+	case u.Path != "" && u.Path != "/":
+		return fail("it has no path")
+	case len(u.Hosts) > 1:
+		return fail("',' is not allowed in a name; escape it as %2C")
+	case len(u.Hosts) == 0:
+		return "", nil
+	}
+	if name, err = url.PathUnescape(u.Hosts[0]); err != nil {
+		return fail("bad %XX escape in the name")
+	}
+	return name, nil
+}

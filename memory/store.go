@@ -1,0 +1,185 @@
+package memory
+
+import (
+	"container/heap"
+	"container/list"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Store keeps locks that its clients share. It may be used by many goroutines at once. It needs no closing: its clients
+// do.
+type Store struct {
+	mu       sync.Mutex
+	keys     map[string]*entry // only keys that are held
+	expiries expiries
+	timer    *time.Timer
+	timerAt  time.Time // when timer fires; zero when it is not set
+}
+
+// NewStore returns an empty store.
+func NewStore() *Store { return &Store{keys: make(map[string]*entry)} }
+
+// Client opens an independent client of the store. Close it after use.
+func (s *Store) Client() *Backend { return newBackend(s, func() {}) }
+
+// tokens is the last token given by any store of this process, so that no store's ever start again.
+var tokens atomic.Uint64
+
+// An entry is a key that is held, and its queue.
+type entry struct {
+	key     string
+	owner   string
+	token   uint64
+	expires time.Time
+	index   int       // in Store.expiries
+	queue   list.List // of *waiter
+}
+
+// A waiter waits for a key. Its place in the queue is nil once it has been granted or has left.
+type waiter struct {
+	key     string
+	owner   string
+	ttl     time.Duration
+	place   *list.Element
+	granted chan grant // has room for the one that it gets
+}
+
+type grant struct {
+	token uint64
+	at    time.Time // the lease lives from here
+}
+
+// acquire grants the key, or puts a waiter into its queue if wait, or tells who holds it.
+func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, backend.Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.heldLocked(r.Key, now)
+	switch {
+	case e == nil:
+		e = &entry{key: r.Key}
+		e.hold(r.Owner, now.Add(ttl))
+		s.keys[r.Key] = e
+		heap.Push(&s.expiries, e)
+		s.armLocked()
+		return grant{e.token, now}, nil, backend.Holder{}
+	case e.owner == r.Owner: // a request again that was granted before
+		s.prolongLocked(e, now.Add(ttl))
+		return grant{e.token, now}, nil, backend.Holder{}
+	case !r.Wait:
+		return grant{}, nil, e.holder(now)
+	}
+	w := &waiter{key: r.Key, owner: r.Owner, ttl: ttl, granted: make(chan grant, 1)}
+	w.place = e.queue.PushBack(w)
+	return grant{}, w, backend.Holder{}
+}
+
+// leave takes a waiter out of its queue, or gives back what it was granted in the meantime.
+func (s *Store) leave(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[w.key]
+	switch {
+	case e == nil:
+	case w.place != nil:
+		e.queue.Remove(w.place)
+		w.place = nil
+	case e.owner == w.owner:
+		s.endLocked(e, time.Now())
+	}
+}
+
+// renewLocked prolongs the lease of owner to ttl from now and reports whether it had one.
+func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
+	now := time.Now()
+	e := s.heldLocked(key, now)
+	if e == nil || e.owner != owner {
+		return false
+	}
+	s.prolongLocked(e, now.Add(ttl))
+	return true
+}
+
+// release ends the lease of owner, or its place in the queue, and reports whether it had one.
+func (s *Store) release(key, owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.heldLocked(key, now)
+	if e == nil {
+		return false
+	}
+	if e.owner == owner {
+		s.endLocked(e, now)
+		return true
+	}
+	for p := e.queue.Front(); p != nil; p = p.Next() {
+		if w := p.Value.(*waiter); w.owner == owner {
+			e.queue.Remove(p)
+			w.place = nil
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) inspect(key string) backend.Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if e := s.heldLocked(key, now); e != nil {
+		return e.holder(now)
+	}
+	return backend.Holder{}
+}
+
+// discard stops the timer of a store that nobody can reach any more.
+func (s *Store) discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// heldLocked returns the entry of a key that is held now. The timer may be late, so that a lease is also ended here.
+func (s *Store) heldLocked(key string, now time.Time) *entry {
+	if e := s.keys[key]; e != nil && !now.Before(e.expires) {
+		s.endLocked(e, now)
+	}
+	return s.keys[key]
+}
+
+// endLocked ends the lease on a key, and grants the key to the first in its queue.
+func (s *Store) endLocked(e *entry, now time.Time) {
+	front := e.queue.Front()
+	if front == nil {
+		delete(s.keys, e.key)
+		heap.Remove(&s.expiries, e.index)
+		return
+	}
+	w := e.queue.Remove(front).(*waiter)
+	w.place = nil
+	e.hold(w.owner, now.Add(w.ttl))
+	heap.Fix(&s.expiries, e.index)
+	s.armLocked()
+	w.granted <- grant{e.token, now}
+}
+
+func (s *Store) prolongLocked(e *entry, expires time.Time) {
+	e.expires = expires
+	heap.Fix(&s.expiries, e.index)
+	s.armLocked()
+}
+
+func (e *entry) hold(owner string, expires time.Time) {
+	e.owner, e.token, e.expires = owner, tokens.Add(1), expires
+}
+
+func (e *entry) holder(now time.Time) backend.Holder {
+	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: e.queue.Len()}
+}
