@@ -1,0 +1,70 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// Ports come from below the range of ephemeral ports (32768 on Linux, 49152 elsewhere): no outgoing connection takes the
+// port of a server that is being restarted, and a client that dials a dead server cannot connect to itself.
+const (
+	portFirst = 11000
+	portCount = 10000
+	busOffset = 10000 // a Redis Cluster node listens on its port + 10000 too
+)
+
+// claimHost is a second loopback address. Listening there claims the port among test processes, from before the server
+// starts to the end of the test, restarts included. Linux has all of 127/8; elsewhere the claim is left out.
+const claimHost = "127.0.0.2"
+
+// freePort returns a port of 127.0.0.1 that is free, and so is the port busOffset above it.
+func freePort(t testing.TB) int {
+	t.Helper()
+	const attempts = 200
+	var err error
+	for range attempts {
+		port := portFirst + rand.IntN(portCount)
+		var claim net.Listener
+		if claim, err = claimPort(port); err != nil {
+			continue
+		}
+		if err = errors.Join(bindable(port), bindable(port+busOffset)); err != nil {
+			if claim != nil {
+				_ = claim.Close()
+			}
+			continue
+		}
+		if claim != nil {
+			t.Cleanup(func() { _ = claim.Close() })
+		}
+		return port
+	}
+	t.Fatalf("servers: no free port after %d attempts: %v", attempts, err)
+	return 0
+}
+
+// claimPort claims port among test processes. The claim is nil where there is no second loopback address.
+func claimPort(port int) (net.Listener, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", claimHost, port))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil //nolint:nilerr // no such address: go without
+	}
+	return l, nil
+}
+
+func bindable(port int) error {
+	l, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package servers
+
+import "os/exec"
+
+// dieWithParent does nothing: only Linux ties a child to its parent. A test process that is killed leaves its servers.
+func dieWithParent(*exec.Cmd) {}

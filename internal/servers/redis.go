@@ -1,0 +1,130 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// RedisEnv names the environment variable with the URL of a Redis that tests may use.
+const RedisEnv = "ANYLOCK_TEST_REDIS_URL"
+
+// RedisURL returns the URL of a Redis for tests that do not break their server: $ANYLOCK_TEST_REDIS_URL, else that of a
+// new server as by [Redis].
+func RedisURL(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv(RedisEnv); url != "" {
+		return url
+	}
+	return "redis://" + Redis(t).Addr
+}
+
+// Redis starts a standalone Redis of the test's own. args are more options of redis-server, which win over ours. It keeps
+// nothing on disk; with "--appendonly", "yes" a server that is killed and started again has its data. A relative path
+// is taken from Server.Dir.
+func Redis(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return redisSource(t).start(t, redisSpec{
+		ask:  resp{password: option(args, "--requirepass")},
+		args: func(port int) []string { return redisArgs(port, args...) },
+	})
+}
+
+// A redisSpec says how to run one redis-server.
+type redisSpec struct {
+	ask   resp
+	args  func(port int) []string
+	files func(port int) map[string]string // by name; written into the server's folder, where it runs
+}
+
+// redisNodes starts the servers of one test, which can reach each other on 127.0.0.1.
+type redisNodes struct {
+	binary string
+}
+
+func redisSource(t testing.TB) *redisNodes {
+	t.Helper()
+	binary, ok := find([]string{"redis-server", "valkey-server"},
+		"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/redis*/bin")
+	if !ok {
+		missing(t, "no redis-server on this machine")
+	}
+	return &redisNodes{binary: binary}
+}
+
+// start starts one server and waits for it. A port that turns out to be taken is given up for another.
+func (n *redisNodes) start(t testing.TB, spec redisSpec) *Server {
+	t.Helper()
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		port := freePort(t)
+		s := &Server{Addr: loopback(port), Dir: t.TempDir(), t: t, kind: "redis", ready: spec.ask.ready}
+		if spec.files != nil {
+			for name, text := range spec.files(port) {
+				writeFile(t, filepath.Join(s.Dir, name), []byte(text))
+			}
+		}
+		s.node = newProcess(n.binary, s.Dir, spec.args(port)...)
+		err := s.startAndWait()
+		if err == nil {
+			return s.keep()
+		}
+		_ = s.node.kill()
+		log := s.node.log()
+		if attempt == attempts || !strings.Contains(log, "Address already in use") {
+			t.Fatalf("servers: start redis %s: %v\n%s", s.Addr, err, tail(log))
+		}
+	}
+}
+
+func redisArgs(port int, more ...string) []string {
+	return append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--daemonize", "no",
+		"--save", "", "--appendonly", "no", "--appendfsync", "no",
+		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0",
+	}, more...)
+}
+
+// ready asks the server for its process id, so that nobody else's server on the same port is taken for ours, and for
+// whether it has read its data.
+func (r resp) ready(ctx context.Context, s *Server) error {
+	info, err := r.info(ctx, s.Addr, "INFO")
+	if err != nil {
+		return err
+	}
+	if pid := s.node.pid(); pid != 0 && info["process_id"] != strconv.Itoa(pid) {
+		return fmt.Errorf("process %s answers on %s, not %d", info["process_id"], s.Addr, pid)
+	}
+	if info["loading"] == "1" {
+		return fmt.Errorf("it is still reading its data")
+	}
+	return nil
+}
+
+func writeFile(t testing.TB, path string, data []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatalf("servers: %v", err)
+	}
+	return path
+}
+
+// option returns the value that args give for an option, empty if they do not.
+func option(args []string, name string) (value string) {
+	for i := 0; i+1 < len(args); i++ {
+		if args[i] == name {
+			value = args[i+1]
+		}
+	}
+	return value
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}

@@ -1,0 +1,113 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A Sentinel is a Redis master with a replica, watched by three sentinels that replace a dead master within seconds.
+type Sentinel struct {
+	Name            string // of the master, as clients ask the sentinels for it
+	Master, Replica *Server
+	Sentinels       []*Server
+}
+
+const (
+	sentinelCount     = 3
+	sentinelDownAfter = time.Second     // without an answer for so long, a server is taken for dead
+	sentinelFailover  = 3 * time.Second // a failed failover is tried again after twice this
+)
+
+// RedisSentinel starts a master, its replica and three sentinels, and returns when all know each other and agree that a
+// failover is possible.
+func RedisSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	nodes := redisSource(t)
+	set := &Sentinel{Name: "anylock"}
+	replication := func(more ...string) redisSpec {
+		more = append([]string{"--repl-ping-replica-period", "1"}, more...)
+		return redisSpec{args: func(port int) []string { return redisArgs(port, more...) }}
+	}
+	set.Master = nodes.start(t, replication())
+	set.Replica = nodes.start(t, replication("--replicaof", "127.0.0.1", port(set.Master.Addr)))
+	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
+	defer cancel()
+	// A sentinel that finds the replica at its first look at the master need not wait for the second.
+	if err := until(ctx, set.Replica.node.exited(), set.replicated); err != nil {
+		t.Fatalf("servers: redis replica %s: %v", set.Replica.Addr, err)
+	}
+	for range sentinelCount {
+		set.Sentinels = append(set.Sentinels, nodes.start(t, set.sentinel()))
+	}
+	for _, s := range set.Sentinels {
+		err := until(ctx, s.node.exited(), func(ctx context.Context) error { return set.watched(ctx, s) })
+		if err != nil {
+			t.Fatalf("servers: redis sentinel %s: %v", s.Addr, err)
+		}
+	}
+	return set
+}
+
+// sentinel is one sentinel. It keeps its state in its configuration file.
+func (set *Sentinel) sentinel() redisSpec {
+	return redisSpec{
+		args: func(int) []string { return []string{"sentinel.conf", "--sentinel"} },
+		files: func(own int) map[string]string {
+			return map[string]string{"sentinel.conf": fmt.Sprintf(""+
+				"port %[1]d\n"+
+				"bind 127.0.0.1\n"+
+				"sentinel announce-ip 127.0.0.1\n"+
+				"sentinel monitor %[2]s 127.0.0.1 %[3]s %[4]d\n"+
+				"sentinel down-after-milliseconds %[2]s %[5]d\n"+
+				"sentinel failover-timeout %[2]s %[6]d\n",
+				own, set.Name, port(set.Master.Addr), sentinelCount/2+1,
+				sentinelDownAfter.Milliseconds(), sentinelFailover.Milliseconds())}
+		},
+	}
+}
+
+// replicated reports whether the replica follows the master.
+func (set *Sentinel) replicated(ctx context.Context) error {
+	info, err := resp{}.info(ctx, set.Replica.Addr, "INFO", "replication")
+	if err != nil {
+		return err
+	}
+	if got := info["master_link_status"]; got != "up" {
+		return fmt.Errorf("link to the master is %q", got)
+	}
+	info, err = resp{}.info(ctx, set.Master.Addr, "INFO", "replication")
+	if err != nil {
+		return err
+	}
+	if got := info["connected_slaves"]; got != "1" {
+		return fmt.Errorf("the master has %s replicas", got)
+	}
+	return nil
+}
+
+// watched reports whether sentinel s sees everyone.
+func (set *Sentinel) watched(ctx context.Context, s *Server) error {
+	reply, err := resp{}.ask(ctx, s.Addr, "SENTINEL", "MASTER", set.Name)
+	if err != nil {
+		return err
+	}
+	m := pairs(reply)
+	got := fmt.Sprintf("%s with %s replicas and %s other sentinels", m["flags"], m["num-slaves"], m["num-other-sentinels"])
+	if want := fmt.Sprintf("master with 1 replicas and %d other sentinels", sentinelCount-1); got != want {
+		return fmt.Errorf("sees a %s, want a %s", got, want)
+	}
+	reply, err = resp{}.ask(ctx, s.Addr, "SENTINEL", "REPLICAS", set.Name)
+	if err != nil {
+		return err
+	}
+	list, _ := reply.([]any)
+	for _, replica := range list {
+		if r := pairs(replica); r["flags"] != "slave" || r["master-link-status"] != "ok" {
+			return fmt.Errorf("sees replica %s as %s with link %s", r["name"], r["flags"], r["master-link-status"])
+		}
+	}
+	_, err = resp{}.ask(ctx, s.Addr, "SENTINEL", "CKQUORUM", set.Name)
+	return err
+}

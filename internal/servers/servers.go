@@ -1,0 +1,156 @@
+// Package servers starts the servers that a test needs and stops them when the test ends.
+//
+// A server comes from, in this order: an address given in the environment (only where a test does not break its server),
+// a binary on this machine, a container. A test for which none of them works is skipped with a line that says why, or
+// fails if [RequireEnv] is set to 1, as "make test" does.
+//
+// Servers listen on 127.0.0.1 only, keep their data in the test's temporary folder, log into a file that is shown when
+// the test fails, and die with the test process on Linux.
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// RequireEnv names the environment variable that turns a skipped test into a failed one, if it is 1.
+const RequireEnv = "ANYLOCK_TEST_REQUIRE"
+
+// startTimeout bounds how long one server may take until it answers.
+const startTimeout = 30 * time.Second
+
+// A Server is one server process that belongs to one test. Freeze, Thaw, Kill and Start report what goes wrong to the
+// test.
+type Server struct {
+	Addr string // host:port that clients dial
+	Dir  string // the server's folder on this machine; empty in a container
+
+	t     testing.TB
+	kind  string
+	node  node
+	ready func(ctx context.Context, s *Server) error // asks the server once, by its own protocol
+}
+
+// A node is the thing that runs: a process of this machine or a container.
+type node interface {
+	start() error
+	signal(sig signal) error
+	// kill ends it at once and waits until it has ended. It may be started again.
+	kill() error
+	// exited is closed when what the last start began has ended; nil where that cannot be told.
+	exited() <-chan struct{}
+	pid() int // 0 where it means nothing here
+	log() string
+	// remove frees what is left after the last kill.
+	remove() error
+}
+
+// A signal is what all kinds of nodes understand.
+type signal string
+
+const (
+	sigStop signal = "SIGSTOP"
+	sigCont signal = "SIGCONT"
+)
+
+// Freeze stops the server from running without closing its connections, as a long pause of its host does.
+func (s *Server) Freeze() {
+	s.t.Helper()
+	s.check("freeze", s.node.signal(sigStop))
+}
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() {
+	s.t.Helper()
+	s.check("thaw", s.node.signal(sigCont))
+}
+
+// Kill ends the server without warning (SIGKILL) and returns when it has ended.
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.check("kill", s.node.kill())
+}
+
+// Start starts a killed server again, on the same address and folder, and returns when it answers.
+func (s *Server) Start() {
+	s.t.Helper()
+	if err := s.startAndWait(); err != nil {
+		s.t.Fatalf("servers: start %s %s again: %v\n%s", s.kind, s.Addr, err, tail(s.node.log()))
+	}
+}
+
+func (s *Server) check(what string, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Errorf("servers: %s %s %s: %v", what, s.kind, s.Addr, err)
+	}
+}
+
+// startAndWait starts the node and waits until the server answers.
+func (s *Server) startAndWait() error {
+	if err := s.node.start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return until(ctx, s.node.exited(), func(ctx context.Context) error { return s.ready(ctx, s) })
+}
+
+// keep hands s over to the test: its end stops the server, and shows the log if the test has failed.
+func (s *Server) keep() *Server {
+	s.t.Cleanup(func() {
+		s.check("kill", s.node.kill())
+		if s.t.Failed() {
+			s.t.Logf("log of %s %s:\n%s", s.kind, s.Addr, tail(s.node.log()))
+		}
+		s.check("remove", s.node.remove())
+	})
+	return s
+}
+
+// missing ends the test that cannot have its server.
+func missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	why := fmt.Sprintf(format, args...)
+	if os.Getenv(RequireEnv) == "1" {
+		t.Fatalf("servers: %s (%s=1 forbids to skip)", why, RequireEnv)
+	}
+	t.Skipf("servers: %s", why)
+}
+
+// until calls try until it succeeds, ctx ends, or gone is closed, and bounds each call.
+func until(ctx context.Context, gone <-chan struct{}, try func(ctx context.Context) error) error {
+	const pause, once = 10 * time.Millisecond, 2 * time.Second
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		tctx, cancel := context.WithTimeout(ctx, once)
+		err := try(tctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-gone:
+			return fmt.Errorf("it has ended (last answer: %w)", err)
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready in time (last answer: %w)", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// tail returns the last lines of a log.
+func tail(log string) string {
+	const most = 8 << 10
+	if len(log) <= most {
+		return log
+	}
+	log = log[len(log)-most:]
+	_, log, _ = strings.Cut(log, "\n")
+	return "…\n" + log
+}
