@@ -1,0 +1,70 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Config opens a Locker from a configuration file, so that the store is switched without a change of code. Zero fields
+// keep the defaults. It has tags for encoding/json and the usual YAML packages, and durations are texts like "30s".
+type Config struct {
+	URL       string        `json:"url" yaml:"url"`                                   // empty: $ANYLOCK_URL
+	Prefix    string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`         // WithPrefix
+	TTL       Duration      `json:"ttl,omitempty" yaml:"ttl,omitempty"`               // WithTTL
+	NoRenewal bool          `json:"no_renewal,omitempty" yaml:"no_renewal,omitempty"` // WithoutRenewal
+	MaxHold   Duration      `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`     // WithMaxHold
+	MinHold   Duration      `json:"min_hold,omitempty" yaml:"min_hold,omitempty"`     // WithMinHold
+	Wait      Duration      `json:"wait,omitempty" yaml:"wait,omitempty"`             // WithWait; zero waits without limit
+	Reentrant bool          `json:"reentrant,omitempty" yaml:"reentrant,omitempty"`   // Reentrant
+	Handoff   *int          `json:"handoff,omitempty" yaml:"handoff,omitempty"`       // WithHandoff
+	Require   []Requirement `json:"require,omitempty" yaml:"require,omitempty"`       // Require
+}
+
+// Open opens the store that c names. opts come after, and win over, c's fields.
+func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
+	return Open(ctx, c.URL, append(c.options(), opts...)...)
+}
+
+func (c Config) options() []Option {
+	var opts []Option
+	if c.Prefix != "" {
+		opts = append(opts, WithPrefix(c.Prefix))
+	}
+	for _, d := range []struct {
+		value Duration
+		with  func(time.Duration) AcquireOption
+	}{{c.TTL, WithTTL}, {c.MaxHold, WithMaxHold}, {c.MinHold, WithMinHold}, {c.Wait, WithWait}} {
+		if d.value != 0 {
+			opts = append(opts, d.with(time.Duration(d.value)))
+		}
+	}
+	if c.NoRenewal {
+		opts = append(opts, WithoutRenewal())
+	}
+	if c.Reentrant {
+		opts = append(opts, Reentrant())
+	}
+	if c.Handoff != nil {
+		opts = append(opts, WithHandoff(*c.Handoff))
+	}
+	return append(opts, Require(c.Require...))
+}
+
+// A Duration is a time.Duration that configuration files write as a text, like "1m30s".
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%w: duration %q, want a text like 30s", ErrInvalid, text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+func (d Duration) String() string { return time.Duration(d).String() }

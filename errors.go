@@ -1,0 +1,71 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/anylock/lock/backend"
+)
+
+// What callers decide on. Match with errors.Is.
+var (
+	// ErrHeld means that another owner holds the key. errors.As to *HeldError tells who, where the store knows.
+	ErrHeld = backend.ErrHeld
+	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
+	ErrLost = backend.ErrLost
+	// ErrClosed means that the Locker has been closed.
+	ErrClosed = backend.ErrClosed
+	// ErrUnsupported means that this store cannot do, or does not promise, what was asked.
+	ErrUnsupported = backend.ErrUnsupported
+	// ErrInvalid means that an argument or URL was refused before any request.
+	ErrInvalid = backend.ErrInvalid
+	// ErrDeadlock means that the key is held already under the context of the call, which would wait for itself. It
+	// matches ErrHeld too.
+	ErrDeadlock = fmt.Errorf("already held under this context, without Reentrant: %w", ErrHeld)
+)
+
+// A HeldError is an ErrHeld that says who holds the key.
+type HeldError = backend.HeldError
+
+// A Holder describes who holds a key.
+type Holder = backend.Holder
+
+// An Error says which operation failed, on which store and key. Errors that match none of the sentinels and no context
+// error come from the store or the network.
+type Error struct {
+	Op      string // "open", "acquire", "renew", "release", "inspect", "hold", "close"
+	Backend string // the store's name, empty if it was not known yet
+	Key     string // empty for operations without a key
+	Err     error
+}
+
+func (e *Error) Error() string {
+	s := "lock: " + e.Op
+	if e.Key != "" {
+		const most = 80
+		key := e.Key
+		if len(key) > most {
+			key = key[:most] + "…"
+		}
+		s += " " + strconv.Quote(key)
+	}
+	if e.Backend != "" {
+		s += " (" + e.Backend + ")"
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// error wraps err once. Holders in it get the tokens of package lock.
+func (l *Locker) error(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	return &Error{Op: op, Backend: l.name, Key: key, Err: err}
+}

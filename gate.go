@@ -1,0 +1,110 @@
+package lock
+
+import (
+	"container/list"
+	"context"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
+// come first served. It exists while someone is inside. Locker.mu guards it.
+type gate struct {
+	key     string
+	inside  *tenure // who holds the key, nil while the one inside still contends for it
+	waiters list.List
+}
+
+// A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
+type turn struct{ handed *hold }
+
+type waiter struct {
+	turn  chan turn // takes one, without blocking the giver
+	terms settings
+}
+
+// enter passes the gate of key, or queues at it. handed is a live lease that came with the pass, nil otherwise. The
+// caller that passed must leave.
+func (l *Locker) enter(ctx context.Context, key string, terms settings, wait bool) (g *gate, handed *hold, err error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, nil, ErrClosed
+	}
+	g = l.gates[key]
+	if g == nil {
+		g = &gate{key: key}
+		l.gates[key] = g
+		l.mu.Unlock()
+		return g, nil, nil
+	}
+	if !wait {
+		err := g.heldLocked()
+		l.mu.Unlock()
+		return nil, nil, err
+	}
+	w := &waiter{turn: make(chan turn, 1), terms: terms}
+	place := g.waiters.PushBack(w)
+	l.mu.Unlock()
+
+	select {
+	case t := <-w.turn:
+		return g, t.handed, nil
+	case <-ctx.Done():
+		err = backend.ContextError(ctx, nil)
+	case <-l.done:
+		err = ErrClosed
+	}
+	l.mu.Lock()
+	select {
+	case t := <-w.turn: // it came at the same moment
+		pass := func() { l.passOn(g, t.handed) }
+		closed := l.closed
+		if !closed {
+			l.background.Go(pass) // the caller wants to go
+		}
+		l.mu.Unlock()
+		if closed { // nobody waits for background any more, and a closed store answers at once
+			pass()
+		}
+	default:
+		g.waiters.Remove(place)
+		l.mu.Unlock()
+	}
+	return nil, nil, err
+}
+
+// passOn gives a turn that nobody wants to the next waiter.
+func (l *Locker) passOn(g *gate, handed *hold) {
+	if handed == nil {
+		l.leave(g)
+		return
+	}
+	_ = l.giveUp(context.Background(), g, handed) // the TTL ends what cannot be released
+}
+
+// leave lets the next waiter contend for the key, or closes the gate.
+func (l *Locker) leave(g *gate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.inside = nil
+	l.callNextLocked(g, turn{})
+}
+
+func (l *Locker) callNextLocked(g *gate, t turn) {
+	next := g.waiters.Front()
+	if next == nil {
+		delete(l.gates, g.key)
+		return
+	}
+	g.waiters.Remove(next)
+	next.Value.(*waiter).turn <- t
+}
+
+// heldLocked is the error of an attempt that must not wait.
+func (g *gate) heldLocked() error {
+	if g.inside == nil {
+		return ErrHeld // someone of this process is asking the store for it
+	}
+	return &HeldError{Holder: g.inside.holder()}
+}

@@ -1,0 +1,301 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
+type tenure struct {
+	locker  *Locker
+	gate    *gate
+	hold    *hold
+	token   uint64
+	since   time.Time
+	minHold time.Duration
+	lost    chan struct{}
+
+	mu      sync.Mutex
+	count   int // handles not released
+	over    bool
+	wasLost bool
+	end     time.Time // the deadline when it ended
+	cancels map[*Lease]context.CancelCauseFunc
+
+	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
+	giveUp   func()        // cancels it
+}
+
+func (t *tenure) held() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.over && t.count > 0
+}
+
+func (t *tenure) deadline() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return t.end
+	}
+	return t.hold.lease.Deadline()
+}
+
+func (t *tenure) holder() Holder {
+	return Holder{Owner: t.hold.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
+}
+
+// lose ends the tenure because its lease has ended.
+func (t *tenure) lose() {
+	t.mu.Lock()
+	if t.over {
+		t.mu.Unlock()
+		return
+	}
+	t.over, t.wasLost = true, true
+	t.end = t.hold.lease.Deadline()
+	close(t.lost)
+	cancels := t.cancels
+	t.cancels = nil
+	t.mu.Unlock()
+	err := t.locker.error("hold", t.gate.key, t.locker.endedErr())
+	for _, cancel := range cancels {
+		cancel(err)
+	}
+	t.locker.defaults.logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
+		"token", t.token, "held", time.Since(t.since))
+}
+
+// A Lease is a key held. Its methods may be called by many goroutines at once.
+type Lease struct {
+	tenure *tenure
+	parent context.Context
+	outer  *Lease // the lease that parent travels under
+
+	mu        sync.Mutex
+	ctx       context.Context
+	released  bool          // this handle no longer counts
+	done      bool          // its last Release got a definite answer
+	err       error         // that answer
+	releasing chan struct{} // not nil while a Release is under way, closed at its end
+}
+
+// errReleased is the cause of a Context that ended by Release.
+var errReleased = fmt.Errorf("lock: lease released: %w", context.Canceled)
+
+func newLease(ctx context.Context, t *tenure) *Lease {
+	outer, _ := ctx.Value(contextKey{}).(*Lease)
+	return &Lease{tenure: t, parent: ctx, outer: outer}
+}
+
+// Key is the key that is held, with the Locker's prefix.
+func (l *Lease) Key() string { return l.tenure.gate.key }
+
+// Owner is the unique name under which the store knows the holder.
+func (l *Lease) Owner() string { return l.tenure.hold.owner }
+
+// Token is the fencing token: for one key it is higher than that of every earlier holder, within the scope that
+// Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been handed
+// on inside the process; 0 if the store has no tokens.
+func (l *Lease) Token() uint64 { return l.tenure.token }
+
+// Deadline is the instant until which the lease is exclusive unless it is renewed. Renewal moves it.
+func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
+
+// Lost is closed when the lease ends without being released, at its deadline at the latest; never after Release.
+func (l *Lease) Lost() <-chan struct{} { return l.tenure.lost }
+
+// Err is nil while the lease is exclusive, judged by the clock at this moment, so that it tells the truth right after a
+// long pause too. Otherwise it is ErrLost, also after Release.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	released := l.released
+	l.mu.Unlock()
+	t := l.tenure
+	if !released && t.held() && time.Now().Before(t.deadline()) {
+		return nil
+	}
+	return t.locker.error("hold", t.gate.key, ErrLost)
+}
+
+// Context is a child of the context that was given to Acquire. It ends with it, or when the lease is lost (the cause
+// matches ErrLost) or released. Acquiring the key again under it is re-entry.
+func (l *Lease) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx != nil {
+		return l.ctx
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(l.parent, contextKey{}, l))
+	l.ctx = ctx
+	t := l.tenure
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case l.released:
+		cancel(errReleased)
+	case t.over:
+		cancel(t.locker.error("hold", t.gate.key, t.locker.endedErr()))
+	default:
+		if t.cancels == nil {
+			t.cancels = make(map[*Lease]context.CancelCauseFunc)
+		}
+		t.cancels[l] = cancel
+	}
+	return ctx
+}
+
+// Renew prolongs the lease to ttl from now, and lets automatic renewal go on with ttl. A maximum hold caps it. ErrLost
+// means that the lease is over; another error that the outcome is unknown and the old deadline stands.
+func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
+	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
+}
+
+func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
+	if err := backend.ValidateTTL(ttl); err != nil {
+		return err
+	}
+	if l.Err() != nil {
+		return l.tenure.locker.endedErr()
+	}
+	ctx, finish, err := l.tenure.beginRenew(ctx)
+	if err != nil {
+		return err
+	}
+	defer finish()
+	h := l.tenure.hold
+	h.mu.Lock()
+	asked := ttl
+	if !h.until.IsZero() {
+		asked = min(ttl, time.Until(h.until))
+	}
+	h.mu.Unlock()
+	if asked <= 0 {
+		return fmt.Errorf("%w: the maximum hold is over", ErrLost)
+	}
+	if err := h.lease.Renew(ctx, asked); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.ttl = ttl
+	h.mu.Unlock()
+	h.locker.renewals.again(h)
+	return nil
+}
+
+// beginRenew waits until no other Renew is under way, and keeps the tenure from ending before finish is called.
+func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.renewing != nil {
+		other := t.renewing
+		t.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			t.mu.Lock()
+			return nil, nil, backend.ContextError(ctx, nil)
+		}
+		t.mu.Lock()
+	}
+	if t.over || t.count == 0 {
+		return nil, nil, ErrLost
+	}
+	finished := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	t.renewing, t.giveUp = finished, cancel
+	return ctx, func() {
+		cancel()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.renewing, t.giveUp = nil, nil
+		close(finished)
+	}, nil
+}
+
+// Release gives the lease up: to the next goroutine that waits for the key, or to the store. It works, within a bounded
+// time, although ctx has ended. nil means released, also on a second call; ErrLost that the lease had ended before, so
+// that others may have held the key meanwhile; another error that the outcome is unknown, and the key is free by its TTL
+// at the latest. A handle of a re-entry only stops counting; the last one releases.
+func (l *Lease) Release(ctx context.Context) error {
+	return l.tenure.locker.error("release", l.Key(), l.release(ctx))
+}
+
+func (l *Lease) release(ctx context.Context) error {
+	l.mu.Lock()
+	for l.releasing != nil {
+		other := l.releasing
+		l.mu.Unlock()
+		<-other // bounded by the store's timeout
+		l.mu.Lock()
+	}
+	if l.done {
+		defer l.mu.Unlock()
+		return l.err
+	}
+	again := l.released // an earlier call had an unknown outcome
+	l.released = true
+	finished := make(chan struct{})
+	l.releasing = finished
+	l.mu.Unlock()
+
+	var err error
+	if again {
+		err = l.tenure.hold.lease.Release(ctx)
+	} else {
+		err = l.tenure.drop(ctx, l)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
+	l.err = err
+	l.releasing = nil
+	close(finished)
+	return err
+}
+
+// drop takes one handle off the tenure, and ends it with the last.
+func (t *tenure) drop(ctx context.Context, l *Lease) error {
+	h, locker := t.hold, t.locker
+	deadline := h.lease.Deadline()
+	t.mu.Lock()
+	if cancel := t.cancels[l]; cancel != nil {
+		delete(t.cancels, l)
+		defer cancel(errReleased)
+	}
+	t.count--
+	last := t.count == 0
+	if last && !t.over {
+		t.over = true
+		t.end = deadline
+	}
+	lost := t.wasLost
+	renewing := t.renewing
+	if last && renewing != nil {
+		t.giveUp()
+	}
+	t.mu.Unlock()
+	if last && renewing != nil {
+		<-renewing // it must not prolong the next holder's lease
+	}
+	switch {
+	case !last && lost:
+		return locker.endedErr()
+	case !last:
+		return nil
+	}
+	if left := t.minHold - time.Since(t.since); left > 0 && !lost {
+		return locker.keep(ctx, t.gate, h, left)
+	}
+	err := locker.giveUp(ctx, t.gate, h)
+	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
+		locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", locker.name,
+			"owner", h.owner, "error", err)
+	}
+	return err
+}

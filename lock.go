@@ -1,0 +1,170 @@
+// Package lock is one lock API over many stores: exclusive leases that expire when their holder dies, renew themselves
+// while held, tell their holder when they are lost, are released only by their owner, and carry fencing tokens.
+//
+// Import the store you use for its side effect, as with database/sql, and open it by URL:
+//
+//	import (
+//		"github.com/anylock/lock"
+//		_ "github.com/anylock/lock/redis"
+//	)
+//
+//	locks, err := lock.Open(ctx, "redis://localhost:6379")
+//	err = locks.Do(ctx, "invoice/42", func(ctx context.Context, l *lock.Lease) error {
+//		return charge(ctx, l.Token()) // ctx ends when the lock is lost
+//	})
+//
+// # What a lease is worth
+//
+// No lease is safe across a long pause of its holder: between the last check and the write, the lease may expire and
+// another may get it. [Lease.Context] and [Lease.Lost] end with the lease, at its local deadline at the latest, whatever
+// the network does; a resource that refuses a [Lease.Token] lower than one it has seen closes the rest of the gap.
+//
+// # Concurrency
+//
+// Everything is safe for use by many goroutines at once. Goroutines of one Locker that want one key queue inside the
+// process, first come first served, and only the first of them asks the store.
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// URLEnv is the environment variable that Open reads when it is given no URL.
+const URLEnv = "ANYLOCK_URL"
+
+// A Locker hands out leases on the keys of one store.
+type Locker struct {
+	backend    backend.Backend
+	name       string // of the store, for errors and logs
+	guarantees Guarantees
+	defaults   settings
+	renewals   *renewer
+
+	mu     sync.Mutex
+	gates  map[string]*gate
+	closed bool
+	done   chan struct{} // closed by Close
+
+	background sync.WaitGroup // hand-backs under way for callers who have gone
+}
+
+// Open opens the store that rawURL names, by the package registered for its scheme; an empty rawURL means the value of
+// the environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix. Errors never show a password.
+//
+// Open reaches the store once, so that a wrong address shows at start-up.
+func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
+	if rawURL == "" {
+		rawURL = os.Getenv(URLEnv)
+	}
+	if rawURL == "" {
+		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no url given and %s is not set", ErrInvalid, URLEnv)}
+	}
+	driver, err := backend.DefaultMux.Lookup(rawURL)
+	if err != nil {
+		return nil, &Error{Op: "open", Err: err}
+	}
+	fail := func(err error) (*Locker, error) {
+		return nil, &Error{Op: "open", Backend: driver.Name, Err: backend.CleanError(rawURL, err)}
+	}
+	rest, prefix, ok, err := backend.TakeParam(rawURL, "lock_prefix")
+	if err != nil {
+		return fail(err)
+	}
+	if ok {
+		opts = append([]Option{WithPrefix(prefix)}, opts...)
+	}
+	// Options are checked before the store is reached.
+	if _, err := newSettings(opts); err != nil {
+		return fail(err)
+	}
+	b, err := driver.Open(ctx, rest)
+	if err != nil {
+		return fail(err)
+	}
+	l, err := newLocker(b, driver.Name, opts)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return l, nil
+}
+
+// New returns a Locker on a backend that the application has made. The Locker's Close closes it.
+func New(b backend.Backend, opts ...Option) (*Locker, error) {
+	name := "backend"
+	if n, ok := b.(interface{ Name() string }); ok {
+		name = n.Name()
+	}
+	return newLocker(b, name, opts)
+}
+
+func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
+	s, err := newSettings(opts)
+	if err != nil {
+		return nil, &Error{Op: "open", Backend: name, Err: err}
+	}
+	l := &Locker{
+		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
+		gates: make(map[string]*gate), done: make(chan struct{}),
+	}
+	if err := unmet(l.guarantees, s.require); err != nil {
+		return nil, &Error{Op: "open", Backend: name, Err: err}
+	}
+	l.renewals = newRenewer(l)
+	return l, nil
+}
+
+// Guarantees says what the store promises.
+func (l *Locker) Guarantees() Guarantees { return l.guarantees }
+
+// Inspect tells who holds key, for people and tools: the answer may be old by the time it arrives. A free key is the
+// zero Holder. The token is the lowest of those that the lease's hand-offs may carry.
+func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
+	full, err := l.fullKey(key)
+	if err == nil {
+		var h Holder
+		if h, err = l.backend.Inspect(ctx, full); err == nil {
+			h.Token <<= handoffBits
+			return h, nil
+		}
+	}
+	return Holder{}, l.error("inspect", key, err)
+}
+
+// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first: one that is
+// still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
+// when its TTL runs out, because the holder may not have stopped yet. A second Close is nil.
+func (l *Locker) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	close(l.done)
+	l.mu.Unlock()
+	l.renewals.close()
+	err := l.backend.Close()
+	l.background.Wait()
+	if err != nil {
+		return &Error{Op: "close", Backend: l.name, Err: err}
+	}
+	return nil
+}
+
+func (l *Locker) fullKey(key string) (string, error) {
+	if key == "" {
+		return "", backend.ValidateKey(key) // a prefix does not make it a key
+	}
+	full := l.defaults.prefix + key
+	return full, backend.ValidateKey(full)
+}
+
+// effective is the TTL that the store will grant.
+func (l *Locker) effective(ttl time.Duration) time.Duration { return l.guarantees.Round(ttl) }
