@@ -5,6 +5,8 @@ import (
 	"syscall"
 )
 
+const diesWithParent = true
+
 // dieWithParent makes the kernel kill the child when the test process dies, however it dies.
 func dieWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -29,65 +27,10 @@ func RedisURL(t testing.TB) string {
 // is taken from Server.Dir.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return redisSource(t).start(t, redisSpec{
-		ask:  resp{password: option(args, "--requirepass")},
-		args: func(port int) []string { return redisArgs(port, args...) },
+	return redisSource(t, 1).start(t, redisSpec{
+		ask:     resp{password: option(args, "--requirepass")},
+		options: args,
 	})
-}
-
-// A redisSpec says how to run one redis-server.
-type redisSpec struct {
-	ask   resp
-	args  func(port int) []string
-	files func(port int) map[string]string // by name; written into the server's folder, where it runs
-}
-
-// redisNodes starts the servers of one test, which can reach each other on 127.0.0.1.
-type redisNodes struct {
-	binary string
-}
-
-func redisSource(t testing.TB) *redisNodes {
-	t.Helper()
-	binary, ok := find([]string{"redis-server", "valkey-server"},
-		"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/redis*/bin")
-	if !ok {
-		missing(t, "no redis-server on this machine")
-	}
-	return &redisNodes{binary: binary}
-}
-
-// start starts one server and waits for it. A port that turns out to be taken is given up for another.
-func (n *redisNodes) start(t testing.TB, spec redisSpec) *Server {
-	t.Helper()
-	const attempts = 5
-	for attempt := 1; ; attempt++ {
-		port := freePort(t)
-		s := &Server{Addr: loopback(port), Dir: t.TempDir(), t: t, kind: "redis", ready: spec.ask.ready}
-		if spec.files != nil {
-			for name, text := range spec.files(port) {
-				writeFile(t, filepath.Join(s.Dir, name), []byte(text))
-			}
-		}
-		s.node = newProcess(n.binary, s.Dir, spec.args(port)...)
-		err := s.startAndWait()
-		if err == nil {
-			return s.keep()
-		}
-		_ = s.node.kill()
-		log := s.node.log()
-		if attempt == attempts || !strings.Contains(log, "Address already in use") {
-			t.Fatalf("servers: start redis %s: %v\n%s", s.Addr, err, tail(log))
-		}
-	}
-}
-
-func redisArgs(port int, more ...string) []string {
-	return append([]string{
-		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--daemonize", "no",
-		"--save", "", "--appendonly", "no", "--appendfsync", "no",
-		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0",
-	}, more...)
 }
 
 // ready asks the server for its process id, so that nobody else's server on the same port is taken for ours, and for

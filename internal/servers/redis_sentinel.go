@@ -24,14 +24,11 @@ const (
 // failover is possible.
 func RedisSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	nodes := redisSource(t)
+	group := redisSource(t, 2+sentinelCount)
 	set := &Sentinel{Name: "anylock"}
-	replication := func(more ...string) redisSpec {
-		more = append([]string{"--repl-ping-replica-period", "1"}, more...)
-		return redisSpec{args: func(port int) []string { return redisArgs(port, more...) }}
-	}
-	set.Master = nodes.start(t, replication())
-	set.Replica = nodes.start(t, replication("--replicaof", "127.0.0.1", port(set.Master.Addr)))
+	set.Master = group.start(t, redisSpec{options: []string{"--repl-ping-replica-period", "1"}})
+	set.Replica = group.start(t, redisSpec{options: []string{"--repl-ping-replica-period", "1",
+		"--replicaof", "127.0.0.1", port(set.Master.Addr)}})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
 	// A sentinel that finds the replica at its first look at the master need not wait for the second.
@@ -39,7 +36,7 @@ func RedisSentinel(t testing.TB) *Sentinel {
 		t.Fatalf("servers: redis replica %s: %v", set.Replica.Addr, err)
 	}
 	for range sentinelCount {
-		set.Sentinels = append(set.Sentinels, nodes.start(t, set.sentinel()))
+		set.Sentinels = append(set.Sentinels, group.start(t, redisSpec{sentinel: set.conf}))
 	}
 	for _, s := range set.Sentinels {
 		err := until(ctx, s.node.exited(), func(ctx context.Context) error { return set.watched(ctx, s) })
@@ -50,22 +47,18 @@ func RedisSentinel(t testing.TB) *Sentinel {
 	return set
 }
 
-// sentinel is one sentinel. It keeps its state in its configuration file.
-func (set *Sentinel) sentinel() redisSpec {
-	return redisSpec{
-		args: func(int) []string { return []string{"sentinel.conf", "--sentinel"} },
-		files: func(own int) map[string]string {
-			return map[string]string{"sentinel.conf": fmt.Sprintf(""+
-				"port %[1]d\n"+
-				"bind 127.0.0.1\n"+
-				"sentinel announce-ip 127.0.0.1\n"+
-				"sentinel monitor %[2]s 127.0.0.1 %[3]s %[4]d\n"+
-				"sentinel down-after-milliseconds %[2]s %[5]d\n"+
-				"sentinel failover-timeout %[2]s %[6]d\n",
-				own, set.Name, port(set.Master.Addr), sentinelCount/2+1,
-				sentinelDownAfter.Milliseconds(), sentinelFailover.Milliseconds())}
-		},
-	}
+// conf is the configuration of one sentinel, which keeps its state there too.
+func (set *Sentinel) conf(own, bind string) string {
+	return fmt.Sprintf(""+
+		"port %[1]s\n"+
+		"bind %[2]s\n"+
+		"protected-mode no\n"+
+		"sentinel announce-ip 127.0.0.1\n"+
+		"sentinel monitor %[3]s 127.0.0.1 %[4]s %[5]d\n"+
+		"sentinel down-after-milliseconds %[3]s %[6]d\n"+
+		"sentinel failover-timeout %[3]s %[7]d\n",
+		own, bind, set.Name, port(set.Master.Addr), sentinelCount/2+1,
+		sentinelDownAfter.Milliseconds(), sentinelFailover.Milliseconds())
 }
 
 // replicated reports whether the replica follows the master.

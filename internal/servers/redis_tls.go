@@ -11,7 +11,6 @@ import (
 	"math/big"
 	"net"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -31,23 +30,19 @@ func (s *TLSServer) Config() *tls.Config {
 // RedisTLS starts a standalone Redis that listens with TLS only. args are more options of redis-server.
 func RedisTLS(t testing.TB, args ...string) *TLSServer {
 	t.Helper()
-	nodes := redisSource(t)
+	group := redisSource(t, 1)
 	cert, key, err := selfSigned()
 	if err != nil {
 		t.Fatalf("servers: make a certificate: %v", err)
 	}
 	s := &TLSServer{CA: cert, CAs: x509.NewCertPool()}
 	s.CAs.AppendCertsFromPEM(cert)
-	s.Server = nodes.start(t, redisSpec{
+	s.Server = group.start(t, redisSpec{
 		ask: resp{tls: s.Config(), password: option(args, "--requirepass")},
-		args: func(port int) []string {
-			more := []string{"--port", "0", "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
-				"--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "cert.pem"}
-			return redisArgs(port, append(more, args...)...)
-		},
-		files: func(int) map[string]string {
-			return map[string]string{"cert.pem": string(cert), "key.pem": string(key)}
-		},
+		tls: true,
+		options: append([]string{"--tls-auth-clients", "no",
+			"--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "cert.pem"}, args...),
+		files: map[string]string{"cert.pem": string(cert), "key.pem": string(key)},
 	})
 	return s
 }

@@ -1,0 +1,172 @@
+package servers
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// child runs one of this package's tests in a process of its own, with more environment.
+func child(t *testing.T, test string, env ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", "60s")
+	cmd.Env = append(os.Environ(), env...)
+	return cmd
+}
+
+// nowhere is an environment that has no server at all.
+func nowhere(t *testing.T) []string {
+	return []string{ContainersEnv + "=1", "DOCKER_HOST=unix:///nonexistent/docker.sock", "HOME=" + t.TempDir()}
+}
+
+func TestMissingServerSkips(t *testing.T) {
+	out, err := child(t, "TestRedisFreezeAndThaw", append(nowhere(t), RequireEnv+"=")...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"--- SKIP: TestRedisFreezeAndThaw", "no redis-server on this machine, and no container: docker"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("output:\n%s", out)
+	}
+}
+
+func TestMissingServerFailsWhenRequired(t *testing.T) {
+	out, err := child(t, "TestRedisFreezeAndThaw", append(nowhere(t), RequireEnv+"=1")...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--- FAIL: TestRedisFreezeAndThaw") {
+		t.Errorf("%v, output:\n%s", err, out)
+	}
+}
+
+func TestRedisURLFromTheEnvironment(t *testing.T) {
+	const url = "redis://example.test:1234/5"
+	t.Setenv(RedisEnv, url)
+	if got := RedisURL(t); got != url {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestTakenPortIsGivenUp(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	g := redisSource(t, 1)
+	if g.pod != nil {
+		t.Skip("containers publish their ports when they are made")
+	}
+	asked := 0
+	g.port = func(t testing.TB) int {
+		if asked++; asked == 1 {
+			return taken.Addr().(*net.TCPAddr).Port
+		}
+		return freePort(t)
+	}
+	s := g.start(t, redisSpec{})
+	if s.Addr == taken.Addr().String() {
+		t.Error("started on a port that is taken")
+	}
+	ask(t, s, "PING")
+}
+
+// A server of somebody else's that answers on our address is not ours.
+func TestAnotherProcessIsNotReady(t *testing.T) {
+	s := Redis(t)
+	if s.node.pid() == 0 {
+		t.Skip("containers have no process id here")
+	}
+	other := &Server{Addr: s.Addr, node: newProcess("/nonexistent", t.TempDir())}
+	other.node.(*process).cmd = &exec.Cmd{Process: &os.Process{Pid: s.node.pid() + 1}}
+	if err := (resp{}).ready(t.Context(), other); err == nil {
+		t.Error("taken for ready")
+	}
+	if err := (resp{}).ready(t.Context(), s); err != nil {
+		t.Errorf("the server itself: %v", err)
+	}
+}
+
+func TestServerThatEndsIsReportedAtOnce(t *testing.T) {
+	g := redisSource(t, 1)
+	if g.pod != nil {
+		t.Skip("a container's log is waited for instead")
+	}
+	s := g.server(t, redisSpec{options: []string{"--no-such-option", "1"}})
+	start := time.Now()
+	err := s.startAndWait()
+	if err == nil || !strings.Contains(err.Error(), "ended") || time.Since(start) > startTimeout/2 {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+	if !strings.Contains(s.node.log(), "no-such-option") {
+		t.Errorf("the log does not say why:\n%s", s.node.log())
+	}
+}
+
+// TestServesUntilKilled is a child's part of TestKilledTestLeavesNoServer.
+func TestServesUntilKilled(t *testing.T) {
+	ready := os.Getenv("ANYLOCK_SERVERS_CHILD")
+	if ready == "" {
+		t.Skip("runs in a child process only")
+	}
+	writeFile(t, ready, []byte(Redis(t).Addr))
+	time.Sleep(time.Minute)
+}
+
+func TestKilledTestLeavesNoServer(t *testing.T) {
+	if redisSource(t, 1).pod != nil {
+		t.Skip("containers outlive their test by an hour at most")
+	}
+	if !diesWithParent {
+		t.Skip("only Linux ties a child to its parent")
+	}
+	file := t.TempDir() + "/ready"
+	cmd := child(t, "TestServesUntilKilled", "ANYLOCK_SERVERS_CHILD="+file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var addr string
+	for deadline := time.Now().Add(startTimeout); addr == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		b, _ := os.ReadFile(file)
+		addr = string(b)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	if addr == "" {
+		t.Fatal("the child has started no server")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		if _, err := (resp{}).ask(ctx, addr, "PING"); err != nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the server of a killed test still answers on %s", addr)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestPortsAreClaimed(t *testing.T) {
+	seen := map[int]bool{}
+	for range 50 {
+		port := freePort(t)
+		if seen[port] {
+			t.Errorf("port %d twice", port)
+		}
+		seen[port] = true
+	}
+}
