@@ -1,0 +1,102 @@
+// Package guaranteestable renders what the stores promise: for people, for programs, and for the README.
+package guaranteestable
+
+import (
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Record is the JSON form of a driver.
+type Record struct {
+	Name       string            `json:"name"`
+	Schemes    []string          `json:"schemes"`
+	Examples   []string          `json:"examples"`
+	Params     map[string]string `json:"params,omitempty"`
+	Guarantees Guarantees        `json:"guarantees"`
+}
+
+// Guarantees is the JSON form of backend.Guarantees.
+type Guarantees struct {
+	Reach       string  `json:"reach"`
+	Consistency string  `json:"consistency"`
+	EarlyLoss   string  `json:"early_loss"` // empty: never
+	EnforcedBy  string  `json:"enforced_by"`
+	MinTTL      float64 `json:"min_ttl_seconds"`
+	Granularity float64 `json:"granularity_seconds"`
+	MaxLate     float64 `json:"max_late_seconds"`
+	Fencing     string  `json:"fencing"`
+	FIFO        bool    `json:"fifo"`
+	Wake        string  `json:"wake"`
+}
+
+// Records returns the JSON form of drivers, in their order.
+func Records(drivers []backend.Driver) []Record {
+	records := make([]Record, 0, len(drivers))
+	for _, d := range drivers {
+		g := d.Guarantees
+		records = append(records, Record{
+			Name: d.Name, Schemes: d.Schemes, Examples: d.Examples, Params: d.Params,
+			Guarantees: Guarantees{
+				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
+				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(),
+				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
+			},
+		})
+	}
+	return records
+}
+
+// reach says which owners exclude each other.
+func reach(r backend.Reach) string {
+	switch r {
+	case backend.ReachProcess:
+		return "one process"
+	case backend.ReachHost:
+		return "one host"
+	case backend.ReachNetwork:
+		return "all hosts that share the store"
+	}
+	return r.String()
+}
+
+// fencing says what the order of tokens survives.
+func fencing(f backend.Fencing) string {
+	switch f {
+	case backend.FencingNone:
+		return "no tokens"
+	case backend.FencingProcess:
+		return "release, expiry"
+	case backend.FencingRestart:
+		return "release, expiry, restart"
+	case backend.FencingLoss:
+		return "release, expiry, restart, loss of data"
+	}
+	return f.String()
+}
+
+// waiting says in which order waiters get the key, and how they learn of it.
+func waiting(g backend.Guarantees) string {
+	order, wake := "any order", "they ask again"
+	if g.FIFO {
+		order = "in order of arrival"
+	}
+	if g.Wake == backend.WakePush {
+		wake = "they are told"
+	}
+	return order + ", " + wake
+}
+
+func earlyLoss(g backend.Guarantees) string {
+	if g.EarlyLoss == "" {
+		return "never"
+	}
+	return g.EarlyLoss
+}
+
+func duration(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return d.String()
+}

@@ -1,0 +1,83 @@
+package guaranteestable
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A row is one thing to know about every store.
+type row struct {
+	name string
+	of   func(d backend.Driver) string
+}
+
+var rows = []row{
+	{"excludes within", func(d backend.Driver) string { return reach(d.Guarantees.Reach) }},
+	{"exclusion", func(d backend.Driver) string { return d.Guarantees.Consistency.String() }},
+	{"a live lease may be dropped", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
+	{"expiry is kept by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
+	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
+	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
+	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
+	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},
+	{"fencing tokens grow across", func(d backend.Driver) string { return fencing(d.Guarantees.Fencing) }},
+}
+
+// Text writes a paragraph for each driver.
+func Text(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	for i, d := range drivers {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s (%s)\n", d.Name, strings.Join(d.Schemes, ", "))
+		for _, example := range d.Examples {
+			fmt.Fprintf(&b, "  %s\n", example)
+		}
+		for _, p := range slices.Sorted(maps.Keys(d.Params)) {
+			fmt.Fprintf(&b, "  ?%s=  %s\n", p, d.Params[p])
+		}
+		for _, r := range rows {
+			fmt.Fprintf(&b, "  %s: %s\n", r.name, r.of(d))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Markdown writes a table with a column for each driver, as the README shows it.
+func Markdown(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| |")
+	for _, d := range drivers {
+		fmt.Fprintf(&b, " %s |", cell(d.Name))
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(drivers)) + "\n| URL |")
+	for _, d := range drivers {
+		urls := make([]string, 0, len(d.Examples))
+		for _, example := range d.Examples {
+			urls = append(urls, "`"+strings.ReplaceAll(example, "|", "%7C")+"`")
+		}
+		fmt.Fprintf(&b, " %s |", strings.Join(urls, "<br>"))
+	}
+	b.WriteByte('\n')
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s |", r.name)
+		for _, d := range drivers {
+			fmt.Fprintf(&b, " %s |", cell(r.of(d)))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cell is s as the text of a table's cell.
+func cell(s string) string {
+	return strings.NewReplacer("\\", `\\`, "|", `\|`, "<", "&lt;", "\n", " ").Replace(s)
+}

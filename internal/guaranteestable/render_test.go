@@ -1,0 +1,80 @@
+package guaranteestable
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// drivers are two stores at opposite ends, the second with what a table cannot hold as it is.
+var drivers = []backend.Driver{
+	{
+		Name: "strong", Schemes: []string{"strong", "strongs"}, Examples: []string{"strong://host", "strongs://host"},
+		Params: map[string]string{"lock_zebra": "stripes", "lock_ant": "legs"},
+		Guarantees: backend.Guarantees{
+			MinTTL: time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
+			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
+			Reach: backend.ReachNetwork,
+		},
+	},
+	{
+		Name: "weak", Schemes: []string{"weak"}, Examples: []string{"weak:a|b"},
+		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>", EnforcedBy: "hope"},
+	},
+}
+
+func TestMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := Markdown(&b, drivers); err != nil {
+		t.Fatal(err)
+	}
+	const want = "" +
+		"| | strong | weak |\n" +
+		"|---|---|---|\n" +
+		"| URL | `strong://host`<br>`strongs://host` | `weak:a%7Cb` |\n" +
+		"| excludes within | all hosts that share the store | one process |\n" +
+		"| exclusion | linearizable | best effort |\n" +
+		"| a live lease may be dropped | never | eviction \\| restart &lt;any> |\n" +
+		"| expiry is kept by | server clock | hope |\n" +
+		"| shortest TTL | 1s | none |\n" +
+		"| TTLs are rounded up to | 1s | none |\n" +
+		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
+		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
+		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestText(t *testing.T) {
+	var b strings.Builder
+	if err := Text(&b, drivers); err != nil {
+		t.Fatal(err)
+	}
+	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=  legs\n  ?lock_zebra=  stripes\n  excludes within: all"
+	if !strings.HasPrefix(b.String(), head) {
+		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), head)
+	}
+	if !strings.Contains(b.String(), "\n\nweak (weak)\n") {
+		t.Errorf("no paragraph of its own for the second driver:\n%s", b.String())
+	}
+}
+
+// Programs that read the JSON compare these words.
+func TestRecords(t *testing.T) {
+	text, err := json.Marshal(Records(drivers)[0].Guarantees)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","enforced_by":"server clock",` +
+		`"min_ttl_seconds":1,"granularity_seconds":1,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
+	if string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+	if text, _ := json.Marshal(Records(nil)); string(text) != "[]" {
+		t.Errorf("no drivers: got %s, want []", text)
+	}
+}
