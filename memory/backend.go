@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -40,39 +39,41 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		if err := backend.ContextError(ctx, nil); err != nil {
 			return nil, err
 		}
-		l, err := b.acquire(ctx, r)
-		if r.Wait && errors.Is(err, backend.ErrLost) {
-			continue // the process stood still for longer than the TTL after the grant: queue again
-		}
+		g, err := b.acquire(ctx, r)
 		if err != nil {
+			return nil, err
+		}
+		if r.Wait && !time.Now().Before(backend.Deadline(g.Sent, g.TTL)) {
+			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
+			continue
+		}
+		l, err := b.leases.Grant(ctx, r, g)
+		if err != nil {
+			b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
 			return nil, err
 		}
 		return l, nil
 	}
 }
 
-func (b *Backend) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
+func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
 	ttl := guarantees.Round(r.TTL)
 	g, w, holder := b.store.acquire(r, ttl)
 	switch {
 	case holder.Held():
-		return nil, &backend.HeldError{Holder: holder}
+		return backend.Grant{}, &backend.HeldError{Holder: holder}
 	case w != nil:
 		select {
 		case g = <-w.granted:
 		case <-ctx.Done():
 			b.store.leave(w)
-			return nil, backend.ContextError(ctx, nil)
+			return backend.Grant{}, backend.ContextError(ctx, nil)
 		case <-b.done:
 			b.store.leave(w)
-			return nil, backend.ErrClosed
+			return backend.Grant{}, backend.ErrClosed
 		}
 	}
-	l, err := b.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: g.at, TTL: ttl})
-	if err != nil {
-		b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
-	}
-	return l, err
+	return backend.Grant{Token: g.token, Sent: g.at, TTL: ttl}, nil
 }
 
 // Inspect implements backend.Backend.
