@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// inspectPatience is how long asking for the holder may take, for a message only.
+const inspectPatience = 2 * time.Second
+
+// A signalError is a signal that came while there was no command yet to pass it to.
+type signalError struct{ sig os.Signal }
+
+func (e *signalError) Error() string { return e.sig.String() }
+
+// exit is the exit that a shell would report for a command that the signal ended.
+func (e *signalError) exit() error {
+	code := exitSignal
+	if n, ok := e.sig.(syscall.Signal); ok {
+		code += int(n)
+	}
+	return exitWith(code)
+}
+
+// untilSignal returns a context that ends with a *signalError as its cause when one of signalsEnding comes. stop ends the
+// watch and leaves further signals in the channel; the context lives on.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func() *signalError) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	quit, done := make(chan struct{}), make(chan *signalError, 1)
+	go func() {
+		for {
+			select {
+			case sig := <-signals:
+				if !ending(sig) {
+					continue
+				}
+				err := &signalError{sig}
+				cancel(err)
+				done <- err
+			case <-quit:
+				done <- nil
+			}
+			return
+		}
+	}()
+	return ctx, func() *signalError {
+		close(quit)
+		return <-done
+	}
+}
+
+func ending(sig os.Signal) bool {
+	for _, s := range signalsEnding {
+		if s == sig {
+			return true
+		}
+	}
+	return false
+}
+
+// open opens the store within the time that the user wants to wait at most.
+func (r *runner) open(ctx context.Context) (*lock.Locker, error) {
+	if r.wait.isSet && r.wait.d > 0 {
+		limited, cancel := context.WithTimeout(ctx, r.wait.d)
+		defer cancel()
+		ctx = limited
+	}
+	return r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(r.notices.logger(r.app.verbose)))
+}
+
+// acquire takes the key, and waits for it if it may. began is when the user's patience began.
+func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Time) (*lock.Lease, error) {
+	if err := r.heldOutside(ctx, locks); err != nil {
+		return nil, err
+	}
+	var lease *lock.Lease
+	var err error
+	switch {
+	case r.nonblock:
+		lease, err = locks.TryAcquire(ctx, r.key)
+	case r.wait.isSet:
+		lease, err = locks.Acquire(ctx, r.key, lock.WithWait(max(0, r.wait.d-time.Since(began))))
+	default:
+		if r.app.verbose {
+			r.sayHolder(ctx, locks)
+		}
+		lease, err = locks.Acquire(ctx, r.key)
+	}
+	held := (*lock.HeldError)(nil)
+	switch {
+	case err == nil:
+		return lease, nil
+	case errors.As(err, &held):
+		return nil, r.conflict(held.Holder)
+	case errors.Is(err, lock.ErrHeld):
+		// Waiting has ended without an answer. That may be the store's fault, and then nobody need hold the key.
+		h, err := r.holder(ctx, locks)
+		if err != nil {
+			return nil, err
+		}
+		return nil, r.conflict(h)
+	}
+	return nil, storeError(err)
+}
+
+// heldOutside tells whether the key is held by the anylock that runs this one, so that waiting would never end.
+func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
+	if r.app.getenv(keyVariable) != r.key {
+		return nil
+	}
+	h, err := locks.Inspect(ctx, r.key)
+	if err != nil {
+		return storeError(err)
+	}
+	if h.Held() && h.Owner == r.app.getenv(ownerVariable) {
+		return &exitError{code: r.conflictCode(), err: fmt.Errorf(
+			"%s is held by the anylock run that runs this command: waiting for it would never end", show(r.key))}
+	}
+	return nil
+}
+
+func (r *runner) conflict(h lock.Holder) error {
+	err := error(nil)
+	switch after := shortDuration(r.wait.d); {
+	case !h.Held() && r.nonblock:
+		err = fmt.Errorf("%s is held by another", show(r.key))
+	case !h.Held():
+		err = fmt.Errorf("%s was held for %s by others", show(r.key), after)
+	case r.nonblock:
+		err = fmt.Errorf("%s is held by %s", show(r.key), holderText(h))
+	default:
+		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, holderText(h))
+	}
+	return &exitError{code: r.conflictCode(), err: err}
+}
+
+func (r *runner) holder(ctx context.Context, locks *lock.Locker) (lock.Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, inspectPatience)
+	defer cancel()
+	h, err := locks.Inspect(ctx, r.key)
+	if err != nil {
+		return h, storeError(err)
+	}
+	return h, nil
+}
+
+func (r *runner) sayHolder(ctx context.Context, locks *lock.Locker) {
+	if h, err := r.holder(ctx, locks); err == nil && h.Held() {
+		r.app.say("%s is held by %s; waiting", show(r.key), holderText(h))
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// An app is one call of the program: what main gets from the operating system, and the flags that all commands share.
+type app struct {
+	stdin          *os.File
+	stdout, stderr *os.File
+	env            []string // as os.Environ
+
+	backend string // --backend
+	verbose bool   // --verbose
+}
+
+// run is main without the process around it. The files are files, not readers and writers, because a command that runs
+// under a lock gets them as its own.
+func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File, env []string) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return a.finish(root.ExecuteContext(ctx))
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "anylock",
+		Short: "Run a command under a lock, on any store",
+		Long: `anylock runs a command while it holds a lock, so that of all the machines that share a store
+only one runs it at a time. The store is a URL: a directory, Redis, and others ("anylock backends" lists them).
+
+Without --backend it is $ANYLOCK_URL, else a directory of this user on this machine.`,
+		Version:       version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %s", show(args[0]))
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.backend, "backend", "", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is going on")
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.conformCommand(), a.backendsCommand(), a.versionCommand())
+	return root
+}
+
+// say prints one line on standard error.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.stderr, "anylock: "+oneLine(fmt.Sprintf(format, args...)))
+}
+
+func (a *app) sayVerbose(format string, args ...any) {
+	if a.verbose {
+		a.say(format, args...)
+	}
+}
+
+// getenv is os.Getenv on the environment that the app was given.
+func (a *app) getenv(name string) string {
+	for _, e := range slices.Backward(a.env) {
+		if n, value, ok := strings.Cut(e, "="); ok && sameVariable(n, name) {
+			return value
+		}
+	}
+	return ""
+}
+
+// finish prints what there is to say about err and returns the exit code.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	exit := (*exitError)(nil)
+	if !errors.As(err, &exit) {
+		exit = &exitError{code: exitUsage, err: err, hint: "anylock --help"} // cobra's own complaint
+	}
+	if exit.err != nil {
+		message := exit.err.Error()
+		if exit.hint != "" {
+			message += " (see " + exit.hint + ")"
+		}
+		a.say("%s", message)
+	}
+	return exit.code
+}

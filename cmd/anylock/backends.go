@@ -1,0 +1,29 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/guaranteestable"
+)
+
+func (a *app) backendsCommand() *cobra.Command {
+	format := newChoice("text", "json", "markdown")
+	cmd := &cobra.Command{
+		Use:   "backends",
+		Short: "List the stores, their URLs, and what they promise",
+		Args:  exactArgs(),
+		RunE: func(*cobra.Command, []string) error {
+			drivers := backend.DefaultMux.Drivers()
+			switch {
+			case format.is("json"):
+				return writeJSON(a.stdout, guaranteestable.Records(drivers))
+			case format.is("markdown"):
+				return guaranteestable.Markdown(a.stdout, drivers)
+			}
+			return guaranteestable.Text(a.stdout, drivers)
+		},
+	}
+	cmd.Flags().Var(format, "format", format.usage())
+	return cmd
+}

@@ -1,0 +1,130 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process is a child in a process group of its own.
+type process struct {
+	pid     int // of the command, and of its group
+	happens chan childEvent
+	signals chan<- os.Signal // where this process's own signals go
+	tty     *terminal        // nil without a controlling terminal
+
+	mu     sync.Mutex
+	reaped bool // the command has ended and its number is free unless the group still uses it
+	over   bool // the group has been seen to be empty: its number may be another's by now
+
+	stopAsked bool // a SIGTSTP was forwarded
+}
+
+// startChild starts p. signals is the channel that signalsForwarded are sent to.
+func startChild(p program, signals chan<- os.Signal) (child, error) {
+	c := &process{happens: make(chan childEvent), signals: signals, tty: openTerminal(p.stdin, p.stdout)}
+	started := make(chan error)
+	go func() {
+		// The kernel takes the death of the thread that started a child for the death of its parent (deathSignal).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		proc, err := os.StartProcess(p.file, p.argv, &os.ProcAttr{
+			Env: p.env, Files: []*os.File{p.stdin, p.stdout, p.stderr}, Sys: processAttributes(),
+		})
+		if err == nil {
+			c.pid = proc.Pid
+		}
+		started <- err
+		if err == nil {
+			c.happens <- childEvent{code: c.wait()}
+			proc.Release()
+		}
+	}()
+	if err := <-started; err != nil {
+		c.tty.close()
+		return nil, err
+	}
+	notifyStop(signals)
+	c.tty.handOver(c.pid)
+	return c, nil
+}
+
+// wait reports stops until the command has ended. os.Process.Wait would not tell of them.
+func (c *process) wait() (code int) {
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(c.pid, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err == nil && status.Stopped():
+			c.happens <- childEvent{stopped: status.StopSignal()}
+			continue
+		}
+		c.mu.Lock()
+		c.reaped = true
+		c.mu.Unlock()
+		switch {
+		case err != nil: // somebody else has reaped it: its code is not known
+			return exitSignal
+		case status.Signaled():
+			return exitSignal + int(status.Signal())
+		default:
+			return status.ExitStatus()
+		}
+	}
+}
+
+func (c *process) events() <-chan childEvent { return c.happens }
+
+func (c *process) forward(sig os.Signal) {
+	s, ok := sig.(unix.Signal)
+	if !ok {
+		return
+	}
+	if s == unix.SIGTSTP {
+		c.stopAsked = true
+	}
+	c.signal(s)
+}
+
+func (c *process) terminate(wake bool) {
+	c.signal(unix.SIGTERM)
+	if wake {
+		c.signal(unix.SIGCONT)
+	}
+}
+
+func (c *process) kill() { c.signal(unix.SIGKILL) }
+
+// signal sends s to the group. The kernel does not give the group's number to another process while the group has
+// members or its leader is not reaped.
+func (c *process) signal(s unix.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	if err := unix.Kill(-c.pid, s); errors.Is(err, unix.ESRCH) && c.reaped {
+		c.over = true
+	}
+}
+
+func (c *process) gone() bool {
+	c.signal(0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Members that have ended stay as long as their parent does not reap them, and still get signals.
+	return c.over || c.reaped && !groupRuns(c.pid)
+}
+
+// close gives the terminal back to this process's own group.
+func (c *process) close() {
+	c.tty.takeBack(c.pid)
+	c.tty.close()
+}

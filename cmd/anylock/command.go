@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+)
+
+// splitCommand takes the key and the command from the arguments that follow our own flags: KEY [--] CMD [ARG...].
+func splitCommand(args []string) (key string, argv []string, err error) {
+	if len(args) == 0 {
+		return "", nil, errors.New("KEY is missing")
+	}
+	key, argv = args[0], args[1:]
+	switch {
+	case len(argv) > 0 && argv[0] == "--":
+		argv = argv[1:]
+	case len(argv) > 0 && strings.HasPrefix(argv[0], "-"):
+		return "", nil, fmt.Errorf("option %s must come before KEY", show(argv[0]))
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		return "", nil, errors.New("the command is missing, as in: anylock run KEY -- CMD")
+	}
+	return key, argv, nil
+}
+
+// findCommand finds the program to run. It is looked up before the lock is taken, so that a typing error does not make
+// others wait.
+func (a *app) findCommand(name string) (string, error) {
+	file, err := lookup(name, a.getenv("PATH"))
+	if err != nil {
+		return "", startError(name, err)
+	}
+	return file, nil
+}
+
+// startError is the exit for a command that could not be found or started.
+func startError(name string, err error) error {
+	return &exitError{code: commandExit(err), err: fmt.Errorf("%s: %w", show(name), reason(err))}
+}
+
+// reason is what is wrong without the path and system call around it.
+func reason(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	if e := (*exec.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

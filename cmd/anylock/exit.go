@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock"
+)
+
+// Exit codes. A command that ran gives its own code, and 128 + N when signal N ended it.
+const (
+	exitOK            = 0
+	exitConflict      = 1   // run: the key is held by another; -E sets another code
+	exitFree          = 1   // inspect: nobody holds the key
+	exitChecksFailed  = 1   // conform: the store breaks a rule
+	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
+	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached
+	exitLost          = 113 // run: the lock was lost while the command ran; --lost-exit-code sets another code
+	exitNotExecutable = 126 // run: as in a shell
+	exitNotFound      = 127 // run: as in a shell
+	exitSignal        = 128 // run: + the signal's number
+)
+
+// An exitError ends the program with a code. Without err it is silent: everything has been said.
+type exitError struct {
+	code int
+	err  error
+	hint string // the command that tells more
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func exitWith(code int) error { return &exitError{code: code} }
+
+func usagef(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: "anylock --help"}
+}
+
+func helpHint(cmd *cobra.Command) string { return cmd.CommandPath() + " --help" }
+
+// exactArgs is cobra.ExactArgs with a message that names what is wanted.
+func exactArgs(what ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		err := error(nil)
+		switch {
+		case len(args) < len(what):
+			err = fmt.Errorf("%s is missing", what[len(args)])
+		case len(args) > len(what):
+			err = fmt.Errorf("unexpected argument %s", show(args[len(what)]))
+		}
+		if err == nil {
+			return nil
+		}
+		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
+	}
+}
+
+// storeError turns an error of package lock into the exit that it means, other than ErrHeld.
+func storeError(err error) error {
+	code, cause := exitUnavailable, err
+	if errors.Is(err, lock.ErrInvalid) || errors.Is(err, lock.ErrUnsupported) {
+		code = exitUsage
+	}
+	where := ""
+	if e := (*lock.Error)(nil); errors.As(err, &e) {
+		cause = e.Err
+		if e.Backend != "" {
+			where = e.Backend + ": "
+		}
+	}
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = fmt.Errorf("no answer in time: %w", cause)
+	}
+	return &exitError{code: code, err: fmt.Errorf("%s%w", where, cause)}
+}

@@ -1,0 +1,17 @@
+// Command anylock runs a command under a lock, and tells about locks and the stores that keep them.
+//
+//	anylock run nightly -- ./nightly.sh --full
+//	anylock run --backend redis://cache-1:6379 -w 30 deploy -- make deploy
+//	anylock inspect nightly
+//	anylock conform --backend redis://cache-1:6379
+//	anylock backends
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}

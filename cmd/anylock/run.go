@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+// A runner is one "anylock run".
+type runner struct {
+	app     *app
+	notices *notices
+
+	key  string
+	argv []string
+
+	ttl, wait, grace           seconds
+	nonblock                   bool
+	conflictExit, lostExitCode exitCode
+}
+
+const (
+	defaultTTL      = 30 * time.Second
+	defaultMaxGrace = 10 * time.Second
+	graceShare      = 3 // the default grace is at most this part of the TTL
+)
+
+func (a *app) runCommand() *cobra.Command {
+	r := &runner{app: a, conflictExit: exitConflict, lostExitCode: exitLost}
+	r.ttl.d = defaultTTL
+	cmd := &cobra.Command{
+		Use:   "run [flags] KEY [--] CMD [ARG...]",
+		Short: "Run a command while holding a lock",
+		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when CMD has ended.
+
+The lock is a lease of --ttl that is renewed while CMD runs, and ends by itself when this machine or process dies. When
+it cannot be renewed or the store has lost it, CMD and the processes of its group get SIGTERM, and SIGKILL before the
+lease ends, so that CMD never runs together with the next holder. Processes that CMD leaves in the background are left
+alone when it ends, and run on without the lock.
+
+CMD gets our standard input, output and error, the signals that are sent to us, and in its environment ANYLOCK_KEY,
+ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with Ctrl-Z for
+longer than the TTL has lost its lock when it goes on.
+
+Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
+   1  the key is held by another (-n, -w; another code with -E)
+  64  wrong usage
+  69  the store cannot be reached
+ 113  the lock was lost while CMD ran (another code with --lost-exit-code)
+ 126  CMD cannot be executed
+ 127  CMD is not found`,
+		Example: `  anylock run nightly -- ./nightly.sh --full
+  anylock run -n nightly -- ./nightly.sh || echo "runs already"
+  anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
+  anylock run --ttl 1m --grace 20s db/migrate -- sh -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.parse(cmd, args); err != nil {
+				return err
+			}
+			return r.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // what follows KEY is the command's
+	flags.Var(&r.ttl, "ttl", "how long the key stays taken after its holder has died")
+	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "fail at once if the key is held")
+	flags.VarP(&r.wait, "wait", "w", "wait for at most this long, seconds as in 2.5 or a text like 1m30s")
+	flags.VarP(&r.conflictExit, "conflict-exit-code", "E", "exit code when the key is held by another")
+	flags.Var(&r.lostExitCode, "lost-exit-code", "exit code when the lock is lost while the command runs")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
+	return cmd
+}
+
+// parse checks everything that can be wrong before anything is done.
+func (r *runner) parse(cmd *cobra.Command, args []string) error {
+	err := error(nil)
+	if r.key, r.argv, err = splitCommand(args); err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
+	}
+	return nil
+}
+
+func (r *runner) check() error {
+	if err := backend.ValidateKey(r.key); err != nil {
+		return fmt.Errorf("KEY: %w", err)
+	}
+	if strings.ContainsRune(r.key, 0) {
+		return errors.New("KEY has a NUL byte, which the command's environment cannot hold")
+	}
+	if r.nonblock && r.wait.isSet {
+		return errors.New("-n and -w exclude each other")
+	}
+	if r.wait.isSet && r.wait.d == 0 {
+		r.nonblock = true
+	}
+	if err := backend.ValidateTTL(r.ttl.d); err != nil {
+		return fmt.Errorf("--ttl: %w", err)
+	}
+	if !r.grace.isSet {
+		r.grace.d = min(defaultMaxGrace, r.ttl.d/graceShare)
+	}
+	if most := maxGrace(r.ttl.d); r.grace.d > most {
+		return fmt.Errorf("--grace %v leaves no time to renew a lease of --ttl %v: %v at most", r.grace.d, r.ttl.d, most)
+	}
+	return nil
+}
+
+func (r *runner) conflictCode() int { return int(r.conflictExit) }
+
+// run holds the lock around the command. Nothing that it started is left when it returns, but for what the command
+// itself has left in the background.
+func (r *runner) run(ctx context.Context) error {
+	began := time.Now()
+	file, err := r.app.findCommand(r.argv[0])
+	if err != nil {
+		return err
+	}
+	const queued = 16
+	signals := make(chan os.Signal, queued)
+	notify(signals, signalsEnding)
+	notify(signals, signalsPassed)
+	defer signal.Stop(signals)
+	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
+	defer r.notices.close()
+
+	ctx, stopWatch := untilSignal(ctx, signals)
+	locks, err := r.open(ctx)
+	if err != nil {
+		if s := stopWatch(); s != nil {
+			return s.exit()
+		}
+		return err
+	}
+	defer locks.Close()
+	lease, err := r.acquire(ctx, locks, began)
+	s := stopWatch()
+	switch {
+	case err == nil && s == nil:
+		r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(began)), lease.Token())
+		out, err := r.hold(ctx, lease, file, signals)
+		return r.finish(lease, out, err)
+	case err == nil:
+		return r.finish(lease, outcome{}, s.exit())
+	case s != nil:
+		return s.exit()
+	}
+	return err
+}
+
+// hold runs the command under the lease.
+func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
+	c, err := startChild(program{
+		file: file, argv: r.argv, env: childEnv(r.app.env, r.key, l.Owner(), l.Token()),
+		stdin: r.app.stdin, stdout: r.app.stdout, stderr: r.app.stderr,
+	}, signals)
+	if err != nil {
+		return outcome{}, startError(r.argv[0], err)
+	}
+	defer c.close()
+	stop := keepAhead(l, r.ttl.d, r.grace.d)
+	defer stop()
+	s := &supervisor{lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, say: r.say}
+	return s.run(ctx), nil
+}
+
+// finish releases the lease, says what was not as it should be, and makes the exit. err is the exit of a command that
+// did not run.
+func (r *runner) finish(l *lock.Lease, out outcome, err error) error {
+	released := l.Release(context.Background())
+	switch {
+	case out.lost:
+		return exitWith(int(r.lostExitCode))
+	case err != nil:
+		return err
+	case errors.Is(released, lock.ErrLost):
+		r.say("the lock was lost while the command ran")
+		return exitWith(int(r.lostExitCode))
+	case released != nil:
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(released), shortDuration(r.ttl.d))
+	default:
+		r.sayVerbose("released")
+	}
+	if out.code != exitOK {
+		return exitWith(out.code)
+	}
+	return nil
+}
+
+// say prints a line about this key, without waiting for whoever reads it.
+func (r *runner) say(format string, args ...any) {
+	r.notices.add(show(r.key) + ": " + fmt.Sprintf(format, args...))
+}
+
+func (r *runner) sayVerbose(format string, args ...any) {
+	if r.app.verbose {
+		r.say(format, args...)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A seconds is the value of a flag that takes a time as flock(1) does, "2.5", or as Go does, "2m30s".
+type seconds struct {
+	d     time.Duration
+	isSet bool
+}
+
+func (s *seconds) String() string {
+	if s.d == 0 {
+		return "" // shown as no default
+	}
+	return s.d.String()
+}
+
+func (s *seconds) Type() string { return "duration" }
+
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if f, ferr := strconv.ParseFloat(text, 64); ferr == nil {
+		if math.IsNaN(f) || f > backend.MaxTTL.Seconds() {
+			return fmt.Errorf("must be at most %v", backend.MaxTTL)
+		}
+		d, err = time.Duration(f*float64(time.Second)), nil
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("want seconds, as in 2.5, or a text like 1m30s")
+	case d < 0:
+		return fmt.Errorf("must not be negative")
+	case d > backend.MaxTTL:
+		return fmt.Errorf("must be at most %v", backend.MaxTTL)
+	}
+	s.d, s.isSet = d, true
+	return nil
+}
+
+// An exitCode is the value of a flag that takes a process's exit code.
+type exitCode int
+
+func (c *exitCode) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *exitCode) Type() string { return "code" }
+
+func (c *exitCode) Set(text string) error {
+	const most = 255
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		return fmt.Errorf("want a number from 0 to %d", most)
+	}
+	*c = exitCode(n)
+	return nil
+}

@@ -1,0 +1,32 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// signalsEnding end waiting for the lock; the command gets them once it runs.
+	signalsEnding = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+	// signalsPassed mean something only to the command.
+	signalsPassed = []os.Signal{unix.SIGCONT, unix.SIGWINCH}
+
+	signalContinue os.Signal = unix.SIGCONT
+	signalEnd      os.Signal = unix.SIGTERM
+)
+
+// notifyStop has SIGTSTP sent to signals too. Before there is a command to stop it simply stops us.
+func notifyStop(signals chan<- os.Signal) { notify(signals, []os.Signal{unix.SIGTSTP}) }
+
+// notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
+func notify(signals chan<- os.Signal, which []os.Signal) {
+	for _, s := range which {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+}

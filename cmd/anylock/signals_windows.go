@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+var (
+	// signalsEnding end waiting for the lock; the command gets a Ctrl-Break for them once it runs.
+	signalsEnding = []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signalsPassed []os.Signal
+
+	signalContinue os.Signal // there is none
+	signalEnd      os.Signal = syscall.SIGTERM
+)
+
+func notify(signals chan<- os.Signal, which []os.Signal) {
+	if len(which) > 0 { // none would mean all
+		signal.Notify(signals, which...)
+	}
+}

@@ -1,0 +1,6 @@
+package main
+
+// The stores that --backend can name.
+import (
+	_ "github.com/anylock/lock/memory"
+)

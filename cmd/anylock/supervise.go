@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// A lease is what a supervisor needs of a *lock.Lease.
+type lease interface {
+	Deadline() time.Time
+	Lost() <-chan struct{}
+}
+
+const (
+	// lateGrace is what a command gets between SIGTERM and SIGKILL that is found running after its lease has ended.
+	lateGrace = 100 * time.Millisecond
+	// groupPoll is how often to look whether a group that was told to end has gone: no event tells.
+	groupPoll = 5 * time.Millisecond
+	// killPatience is how long to wait for killed processes. One in an uninterruptible system call takes its time.
+	killPatience = time.Second
+	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that could
+	// continue us is not there.
+	resumeAfter = 200 * time.Millisecond
+)
+
+// killMargin is how long before its deadline a lease's command is killed: what killing takes on a busy machine.
+func killMargin(ttl time.Duration) time.Duration {
+	const most, share = 250 * time.Millisecond, 10
+	return min(most, ttl/share)
+}
+
+// A supervisor keeps a command from running without its lock: it is stopped, with all its group, before the lease ends.
+// The order of events is of no matter: each turn looks at the clock first, so that after a stop of this process itself
+// nothing is continued that must end.
+type supervisor struct {
+	lease   lease
+	child   child
+	signals <-chan os.Signal
+	ttl     time.Duration // as asked for; the lease's may be longer
+	grace   time.Duration // between SIGTERM and SIGKILL
+	say     func(format string, args ...any)
+
+	exited   bool // the command itself has ended, with code
+	code     int
+	stopping bool // SIGTERM was sent because the lock is lost, or will be
+	killed   bool
+	killAt   time.Time // when SIGKILL is due; of the kill, once killed
+	resumeAt time.Time // not zero while suspended
+}
+
+// An outcome is how a command ended.
+type outcome struct {
+	code int
+	lost bool // the lock did not last as long as the command
+}
+
+// run returns when the command has ended and, if its lock was lost, all of its group too.
+func (s *supervisor) run(ctx context.Context) outcome {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	lost, cancelled := s.lease.Lost(), ctx.Done()
+	for {
+		// A command that has ended by itself is not taken for one that has to be stopped.
+		select {
+		case e := <-s.child.events():
+			s.happened(e)
+		default:
+		}
+		s.look()
+		if s.done() {
+			return outcome{s.code, s.stopping}
+		}
+		timer.Reset(s.pause())
+		select {
+		case e := <-s.child.events():
+			s.happened(e)
+		case sig := <-s.signals:
+			s.received(sig)
+		case <-lost:
+			lost = nil // look sees it
+		case <-cancelled:
+			cancelled = nil
+			s.child.forward(signalEnd)
+		case <-timer.C:
+		}
+	}
+}
+
+func (s *supervisor) happened(e childEvent) {
+	switch {
+	case e.stopped == nil:
+		s.exited, s.code = true, e.code
+		if reason := s.over(); reason != nil && !s.stopping {
+			s.stop(fmt.Errorf("%w while the command ran", reason)) // what it has left running ends too
+		}
+	case s.stopping:
+	case s.child.stopped(e.stopped):
+		s.resumeAt = time.Now().Add(resumeAfter)
+		s.child.suspend()
+	}
+}
+
+func (s *supervisor) received(sig os.Signal) {
+	if sig != signalContinue {
+		s.child.forward(sig)
+		return
+	}
+	// We may have been stopped for long.
+	s.look()
+	if !s.stopping {
+		s.resumeAt = time.Time{}
+		s.child.resume()
+	}
+}
+
+// look does what the clock and the lease ask for.
+func (s *supervisor) look() {
+	if s.exited && !s.stopping {
+		return
+	}
+	now := time.Now()
+	switch left := s.lease.Deadline().Sub(now); {
+	case s.stopping:
+	case s.over() != nil:
+		s.stop(s.over())
+	case left <= s.grace+killMargin(s.ttl):
+		s.stop(fmt.Errorf("no renewal has succeeded, the lease ends in %s", shortDuration(left)))
+	case !s.resumeAt.IsZero() && !now.Before(s.resumeAt):
+		s.resumeAt = time.Time{}
+		s.child.resume()
+	}
+	if s.stopping && !s.killed && !now.Before(s.killAt) {
+		s.killed, s.killAt = true, now
+		s.child.kill()
+	}
+}
+
+// over is why the lease has ended, nil if it has not.
+func (s *supervisor) over() error {
+	late := time.Since(s.lease.Deadline())
+	select {
+	case <-s.lease.Lost():
+		if late < 0 {
+			return errors.New("the lock is lost: the store no longer has it")
+		}
+	default:
+		if late < 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("the lock is lost: its lease ended %s ago", shortDuration(late))
+}
+
+// stop sends SIGTERM and sets the time for SIGKILL, before the deadline unless that has passed.
+func (s *supervisor) stop(why error) {
+	s.stopping = true
+	now := time.Now()
+	deadline := s.lease.Deadline()
+	if now.Before(deadline) {
+		s.killAt = deadline.Add(-killMargin(s.ttl))
+		if byGrace := now.Add(s.grace); byGrace.Before(s.killAt) {
+			s.killAt = byGrace
+		}
+	} else {
+		s.killAt = now.Add(min(s.grace, lateGrace))
+	}
+	s.child.terminate(now.Before(deadline))
+	if s.exited {
+		s.say("%v", why)
+	} else {
+		s.say("%v; stopping the command", why)
+	}
+}
+
+// done tells whether there is nothing left to wait for.
+func (s *supervisor) done() bool {
+	switch {
+	case !s.exited:
+		return false
+	case !s.stopping || s.child.gone():
+		return true
+	case s.killed && time.Since(s.killAt) > killPatience:
+		s.say("some processes of the command have been killed but have not ended yet")
+		return true
+	}
+	return false
+}
+
+// pause is how long nothing can be due.
+func (s *supervisor) pause() time.Duration {
+	switch {
+	case s.stopping && s.exited:
+		return groupPoll
+	case s.stopping && s.killed:
+		return killPatience // only its end is awaited
+	case s.stopping:
+		return time.Until(s.killAt)
+	}
+	next := time.Until(s.lease.Deadline()) - s.grace - killMargin(s.ttl)
+	if !s.resumeAt.IsZero() {
+		next = min(next, time.Until(s.resumeAt))
+	}
+	return next
+}

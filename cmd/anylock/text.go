@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/anylock/lock"
+)
+
+// show is s for a message of one line: as it is where that is readable, else quoted.
+func show(s string) string {
+	plain := s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == '"'
+	})
+	if plain {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// oneLine keeps what others wrote, such as a server's error, from breaking a message of one line or moving the cursor.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// holderText describes a holder as in "4f0c9a1b…@web-3:4711 (token 17, 12.3s left)".
+func holderText(h lock.Holder) string {
+	var notes []string
+	if h.Token != 0 {
+		notes = append(notes, fmt.Sprintf("token %d", h.Token))
+	}
+	if h.TTL > 0 {
+		notes = append(notes, shortDuration(h.TTL)+" left")
+	}
+	if h.Waiters > 0 {
+		notes = append(notes, fmt.Sprintf("%d waiting", h.Waiters))
+	}
+	s := show(shortOwner(h.Owner))
+	if len(notes) > 0 {
+		s += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return s
+}
+
+// shortOwner cuts the random part of an owner, which people do not compare by eye.
+func shortOwner(owner string) string {
+	const most = 8
+	if random, host, ok := strings.Cut(owner, "@"); ok && len(random) > most {
+		return random[:most] + "…@" + host
+	}
+	return owner
+}
+
+// shortDuration rounds d for people: 12.3s, 340ms.
+func shortDuration(d time.Duration) string {
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
