@@ -1,0 +1,240 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var cancelChecks = []Check{
+	{
+		Name: "CancelledBefore",
+		Rule: "rule 4: an Acquire whose context has ended fails with the context's error and leaves nothing behind",
+		run:  cancelledBefore,
+	},
+	{
+		Name: "CancelledWhileWaiting",
+		Rule: "rule 4: a waiting Acquire returns promptly with the context's error and leaves nothing behind",
+		run:  cancelledWhileWaiting,
+	},
+	{
+		Name: "CancelRacesGrant",
+		Rule: "rule 4: a cancellation that meets the grant gives either the lease or the context's error, then a free key",
+		run:  cancelRacesGrant,
+	},
+	{
+		Name: "CancelRacesAttempt",
+		Rule: "rule 4: a cancelled attempt gives either the lease or the context's error, and then a free key",
+		run:  cancelRacesAttempt,
+	},
+	{
+		Name: "CancelledWaiterDelaysNextBriefly",
+		Rule: "rule 9: a waiter that is cancelled delays the next one for a bounded time",
+		run:  cancelledWaiterDelaysNextBriefly,
+	},
+	{
+		Name: "CancelledAfterGrant",
+		Rule: "Backend.Acquire: the context ends the wait, not the lease",
+		run:  cancelledAfterGrant,
+	},
+	{
+		Name: "CancelledReleaseReleases",
+		Rule: "Lease.Release is sent even when its context has ended",
+		run:  cancelledReleaseReleases,
+	},
+}
+
+func cancelledBefore(t *trial) {
+	cancelled, cancel := context.WithCancel(t.ctx)
+	cancel()
+	past, cancel := context.WithDeadline(t.ctx, time.Now().Add(-time.Second))
+	defer cancel()
+	ended := []struct {
+		ctx  context.Context
+		want error
+	}{{cancelled, context.Canceled}, {past, context.DeadlineExceeded}}
+	for _, e := range ended {
+		for _, wait := range []bool{false, true} {
+			g, err := t.ask(e.ctx, t.a, t.key, t.long(), wait)
+			if g != nil || !errors.Is(err, e.want) {
+				t.fatalf("Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
+			}
+			t.stays(t.key, "after an Acquire with an ended context")
+			t.free(t.b, t.key, "after an Acquire with an ended context")
+		}
+	}
+	held := t.acquire(t.b, t.key, t.long())
+	for _, e := range ended {
+		if g, err := t.ask(e.ctx, t.a, t.key, t.long(), true); g != nil || !errors.Is(err, e.want) {
+			t.fatalf("waiting Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
+		}
+	}
+	t.heldBy(held)
+	t.release(held)
+	t.becomesFree(t.b, t.key, t.handOff(), "after waits with ended contexts")
+}
+
+func cancelledWhileWaiting(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	for _, client := range []backend.Backend{t.a, t.b} {
+		w := t.wait(client, t.key, t.long())
+		t.arrived(t.key, 1)
+		w.cancelAndFail(t)
+
+		ctx, cancel := context.WithTimeout(t.ctx, t.short()/4)
+		w = t.waitWith(ctx, cancel, client, t.key, t.long())
+		if err := w.fails(t, "Acquire with a timeout"); !errors.Is(err, context.DeadlineExceeded) {
+			t.fatalf("Acquire with a timeout: %v, want context.DeadlineExceeded", err)
+		}
+	}
+	t.heldBy(g)
+	t.release(g)
+	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after release, with cancelled waiters before")
+	t.acquire(t.a, t.key, t.long()) // and nobody else gets it later on
+}
+
+// eitherOr checks the outcome of an Acquire that was cancelled: the lease, which it releases, or the context's error.
+func (t *trial) eitherOr(w *waiting) {
+	if !t.within(soon, w.done) {
+		t.fatalf("a cancelled Acquire has not returned within %v", soon)
+	}
+	switch {
+	case w.err == nil:
+		t.release(w.grant)
+	case !errors.Is(w.err, context.Canceled):
+		t.fatalf("a cancelled Acquire: %v, want context.Canceled", w.err)
+	}
+}
+
+const (
+	raceWorkers = 8 // each on a key of its own
+	raceRounds  = 25
+	raceTime    = 5 * time.Second // slow stores make fewer rounds
+)
+
+func cancelRacesGrant(t *trial) {
+	end := time.Now().Add(raceTime)
+	t.together(raceWorkers, func(i int) {
+		key, client := t.newKey(), t.a
+		if i%2 == 0 {
+			client = t.b
+		}
+		for range raceRounds {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			g := t.acquire(t.a, key, t.long())
+			w := t.wait(client, key, t.long())
+			time.Sleep(rand.N(2 * time.Millisecond))
+			released := make(chan struct{})
+			t.spawn(func() { defer close(released); t.release(g) })
+			time.Sleep(rand.N(400 * time.Microsecond))
+			w.cancel()
+			t.eitherOr(w)
+			<-released
+			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancellation that met the grant")
+		}
+	})
+}
+
+func cancelRacesAttempt(t *trial) {
+	end := time.Now().Add(raceTime)
+	t.together(raceWorkers, func(i int) {
+		key := t.newKey()
+		for round := range raceRounds {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			ctx, cancel := context.WithCancel(t.ctx)
+			var w *waiting
+			if round%2 == 0 {
+				w = t.waitWith(ctx, cancel, t.a, key, t.long())
+			} else {
+				w = &waiting{cancel: cancel, done: make(chan struct{})}
+				t.spawn(func() {
+					defer close(w.done)
+					w.err = errors.New("ended without an answer")
+					w.grant, w.err = t.ask(ctx, t.a, key, t.long(), false)
+				})
+			}
+			time.Sleep(rand.N(300 * time.Microsecond))
+			w.cancel()
+			t.eitherOr(w)
+			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")
+		}
+	})
+}
+
+func cancelledWaiterDelaysNextBriefly(t *trial) {
+	t.together(4, func(i int) {
+		key := t.newKey()
+		for round := range 5 {
+			g := t.acquire(t.a, key, t.long())
+			first := t.wait(t.a, key, t.long())
+			t.arrived(key, 1)
+			next := t.wait(t.b, key, t.long())
+			t.arrived(key, 2)
+			if round%2 == 0 {
+				first.cancelAndFail(t)
+				t.release(g)
+			} else {
+				t.release(g)
+				first.cancel()
+				t.eitherOr(first)
+			}
+			t.release(next.granted(t, t.handOff(), "after the waiter before it was cancelled"))
+		}
+	})
+}
+
+func cancelledAfterGrant(t *trial) {
+	for _, wait := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.ctx)
+		g, err := t.ask(ctx, t.a, t.key, t.long(), wait)
+		if err != nil {
+			t.fatalf("Acquire of a free key: %v", err)
+		}
+		cancel()
+		t.refusedFor(t.b, g, t.short()/2)
+		t.heldBy(g)
+		t.renew(g, t.long())
+		t.release(g)
+	}
+}
+
+func cancelledReleaseReleases(t *trial) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	for range 5 {
+		g := t.acquire(t.a, t.key, t.long())
+		if err := g.Release(ctx); err != nil {
+			t.fatalf("Release with an ended context: %v", err)
+		}
+		t.free(t.b, t.key, "after a Release with an ended context")
+	}
+}
+
+// refusedCleanUpSparesHolder cancels attempts on a held key while they are on their way.
+func refusedCleanUpSparesHolder(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	for i := range 20 {
+		client := t.a
+		if i%2 == 0 {
+			client = t.b
+		}
+		ctx, cancel := context.WithTimeout(t.ctx, rand.N(300*time.Microsecond))
+		other, err := t.ask(ctx, client, t.key, t.long(), false)
+		cancel()
+		if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
+			t.fatalf("Acquire of a held key: lease %v, error %v, want ErrHeld or the context's", other != nil, err)
+		}
+	}
+	// Clean-ups run in the background and are repeated.
+	t.refusedFor(t.b, g, time.Second)
+	t.heldBy(g)
+	t.renew(g, t.long())
+	t.release(g)
+}

@@ -1,0 +1,174 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var closeChecks = []Check{
+	{
+		Name: "CloseEndsWaiting",
+		Rule: "Backend.Close ends waiting Acquires with ErrClosed, and they delay other clients' waiters for a bounded time",
+		run:  closeEndsWaiting,
+	},
+	{
+		Name: "CloseEndsLeases",
+		Rule: "Backend.Close loses the client's leases to their holders at once; their keys are free when the TTL runs out",
+		run:  closeEndsLeases,
+	},
+	{
+		Name: "CloseRefusesLaterCalls",
+		Rule: "Backend.Close: later calls of Acquire, Inspect, Renew and Release are ErrClosed; a second Close is nil",
+		run:  closeRefusesLaterCalls,
+	},
+	{
+		Name: "CloseSparesOtherClients",
+		Rule: "Backend.Close ends one client; leases and waiters of another live on",
+		run:  closeSparesOtherClients,
+	},
+	{
+		Name: "CloseRacesAcquire",
+		Rule: "Backend.Close that meets Acquire gives either a lease or ErrClosed, and keys that are free by their TTL",
+		run:  closeRacesAcquire,
+	},
+}
+
+// isClosed fails unless err is ErrClosed.
+func (t *trial) isClosed(err error, what string) {
+	if !errors.Is(err, backend.ErrClosed) {
+		t.fatalf("%s: %v, want ErrClosed", what, err)
+	}
+}
+
+// closes closes c, which must succeed within a bounded time.
+func (t *trial) closes(c backend.Backend) {
+	done := make(chan struct{})
+	t.spawn(func() {
+		defer close(done)
+		if err := c.Close(); err != nil {
+			t.errorf("Close: %v", err)
+		}
+	})
+	if !t.within(2*soon, done) {
+		t.fatalf("Close has not returned within %v", 2*soon)
+	}
+}
+
+func closeEndsWaiting(t *trial) {
+	g := t.acquire(t.b, t.key, t.long())
+	c := t.open()
+	first, second := t.wait(c, t.key, t.long()), t.wait(c, t.key, t.long())
+	t.arrived(t.key, 2)
+	last := t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 3)
+	t.closes(c)
+	t.isClosed(first.fails(t, "Acquire waiting at Close"), "Acquire waiting at Close")
+	t.isClosed(second.fails(t, "Acquire waiting at Close"), "Acquire waiting at Close")
+	t.heldBy(g)
+	t.release(g)
+	next := last.granted(t, t.handOff(), "after release, behind waiters of a closed client")
+	t.release(next)
+	t.becomesFree(t.b, t.key, t.handOff(), "after the last release")
+}
+
+func closeEndsLeases(t *trial) {
+	c := t.open()
+	g := t.acquire(c, t.key, t.short())
+	long := t.acquire(c, t.newKey(), t.long())
+	released := t.acquire(c, t.newKey(), t.long())
+	t.release(released)
+	t.closes(c)
+	for _, l := range []*grant{g, long} {
+		if !l.gone() {
+			t.fatalf("Lost is not closed when Close returns")
+		}
+	}
+	if released.gone() {
+		t.fatalf("Close closed Lost of a lease that was released cleanly")
+	}
+	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
+}
+
+func closeRefusesLaterCalls(t *trial) {
+	c := t.open()
+	g := t.acquire(c, t.key, t.long())
+	t.together(4, func(int) { t.closes(c) })
+	for _, wait := range []bool{false, true} {
+		_, err := t.ask(t.ctx, c, t.newKey(), t.long(), wait)
+		t.isClosed(err, "Acquire after Close")
+		_, err = t.ask(t.ctx, c, t.key, t.long(), wait)
+		t.isClosed(err, "Acquire of a held key after Close")
+	}
+	_, err := c.Inspect(t.ctx, t.key)
+	t.isClosed(err, "Inspect after Close")
+	t.isClosed(g.Renew(t.ctx, t.long()), "Renew after Close")
+	t.isClosed(g.Release(t.ctx), "Release after Close")
+	if batcher, ok := c.(backend.BatchRenewer); ok {
+		for _, err := range batcher.RenewBatch(t.ctx, []backend.Renewal{{Lease: g.Lease, TTL: t.long()}}) {
+			t.isClosed(err, "RenewBatch after Close")
+		}
+	}
+	t.closes(c)
+}
+
+func closeSparesOtherClients(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	c := t.open()
+	t.refused(c, g)
+	t.acquire(c, t.newKey(), t.long())
+	t.closes(c)
+	t.heldBy(g)
+	t.renew(g, t.long())
+	if w.ended() {
+		t.fatalf("a waiting Acquire of another client ended with Close: %v", w.err)
+	}
+	t.release(g)
+	t.release(w.granted(t, t.handOff(), "after release"))
+}
+
+func closeRacesAcquire(t *trial) {
+	const workers, rounds = 4, 4
+	t.together(workers, func(i int) {
+		key := t.newKey()
+		for range rounds {
+			c := t.open()
+			var waits []*waiting
+			for range 6 {
+				waits = append(waits, t.wait(c, key, t.short()))
+			}
+			time.Sleep(rand.N(2 * time.Millisecond))
+			t.closes(c)
+			var last time.Time
+			for _, w := range waits {
+				if !t.within(soon, w.done) {
+					t.fatalf("an Acquire that met Close has not returned within %v", soon)
+				}
+				switch {
+				case w.err != nil:
+					t.isClosed(w.err, "Acquire that met Close")
+				case !w.grant.gone():
+					t.fatalf("Lost is not closed for a lease whose client was closed")
+				default:
+					last = t.lastRefusal(w.grant.after, w.grant.ttl)
+				}
+			}
+			if last.IsZero() {
+				last = t.lastRefusal(time.Now(), t.short())
+			}
+			ctx, cancel := context.WithDeadline(t.ctx, last.Add(t.handOff()))
+			g, err := t.ask(ctx, t.b, key, t.long(), true)
+			cancel()
+			if err != nil {
+				t.fatalf("the key is not free by the TTL of a lease whose client was closed: %v", err)
+			}
+			t.release(g)
+		}
+	})
+}

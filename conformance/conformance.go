@@ -1,0 +1,134 @@
+// Package conformance proves that a [backend.Backend] keeps the rules of package backend: ours, or a stranger's.
+//
+// A store's own test is a few lines:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Run(t, func(t *testing.T) conformance.Harness {
+//			return conformance.Harness{Open: func(ctx context.Context) (backend.Backend, error) {
+//				return mystore.Dial(ctx, address)
+//			}}
+//		})
+//	}
+//
+// Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of the
+// [Harness]. A check whose need is not met is skipped with the reason. Each one works on fresh random keys with two
+// independent clients, so that checks run side by side, also on a store that others use.
+//
+// # What a failure means
+//
+// Checks judge by what the contract makes certain, not by how fast a machine usually is: a lease counts as live until its
+// Deadline, an attempt counts as refused too late only if it was sent after the last instant at which the store may
+// refuse. When a machine is so slow that an attempt proves nothing (a lease ran out before it could be looked at), the
+// check is repeated with longer TTLs. A failure is therefore a bug in the store, or a promise in its
+// [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run. Run the suite
+// often, with -race.
+//
+// docs/write-a-backend.md leads from nothing to a passing suite.
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Harness lets the suite reach one store. Only Open is required. The hooks make faults; a check that needs a hook which
+// is nil is skipped. Hooks are called one at a time, while no other check runs on this store.
+type Harness struct {
+	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
+	// The suite closes it.
+	Open func(ctx context.Context) (backend.Backend, error)
+
+	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. The holder's client
+	// is not told. It proves what the store itself refuses, where a client would refuse first.
+	Evict func(ctx context.Context, key string) error
+
+	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does. Thaw lets it go on with what it
+	// has received. Set both or none.
+	Freeze func()
+	Thaw   func()
+
+	// Restart ends the store, killed rather than asked, and starts it again with what it keeps over a restart. It
+	// returns when the store answers again. Where there is no server (a file), leave it nil: the suite reopens clients
+	// in any case.
+	Restart func()
+
+	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted.
+	Cut func(client backend.Backend)
+
+	// Settle is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
+	// waiters. Default 200 ms.
+	Settle time.Duration
+
+	// Many is how many leases or waiters one client can have at once, for stores that spend a connection on each.
+	// Default 256.
+	Many int
+}
+
+func (h Harness) withDefaults() Harness {
+	if h.Settle <= 0 {
+		h.Settle = 200 * time.Millisecond
+	}
+	if h.Many <= 0 {
+		h.Many = 256
+	}
+	return h
+}
+
+// A Check proves one rule.
+type Check struct {
+	Name  string // as in "StaleReleaseSparesNewHolder"
+	Rule  string // the rule of package backend, in a sentence
+	Needs []Need // what must be there for the check to run
+
+	// alone marks a check that makes faults, which others must not see.
+	alone bool
+	run   func(t *trial)
+}
+
+// A Need is a condition under which a check applies.
+type Need struct {
+	Reason string // what is missing when the need is not met, as in "grants in the order of arrival (FIFO)"
+	Met    func(g backend.Guarantees, h Harness) bool
+}
+
+var (
+	needsFIFO = Need{"the store promises no order of grants (Guarantees.FIFO)",
+		func(g backend.Guarantees, _ Harness) bool { return g.FIFO }}
+	needsTokens = Need{"the store gives no tokens (Guarantees.Fencing)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Fencing > backend.FencingNone }}
+	needsRestartTokens = Need{"the order of tokens does not survive a restart (Guarantees.Fencing)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingRestart }}
+	needsEvict = Need{"the harness has no Evict hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Evict != nil }}
+	needsFreeze = Need{"the harness has no Freeze and Thaw hooks",
+		func(_ backend.Guarantees, h Harness) bool { return h.Freeze != nil && h.Thaw != nil }}
+	needsRestart = Need{"the harness has no Restart hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
+	needsCut = Need{"the harness has no Cut hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
+)
+
+// unmet returns why c does not apply, or "".
+func (c Check) unmet(g backend.Guarantees, h Harness) string {
+	for _, n := range c.Needs {
+		if !n.Met(g, h) {
+			return n.Reason
+		}
+	}
+	return ""
+}
+
+// Checks lists the checks in the order in which they are reported: by topic, those that make faults last.
+func Checks() []Check {
+	var all []Check
+	for _, topic := range [][]Check{
+		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks,
+		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
+		evictChecks, faultChecks,
+	} {
+		all = append(all, topic...)
+	}
+	return all
+}

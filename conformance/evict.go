@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"time"
+)
+
+var evictChecks = []Check{
+	{
+		Name:  "EvictedReleaseSparesNewHolder",
+		Rule:  "rule 5: Release is refused by the store itself when another owner holds the key by now",
+		Needs: []Need{needsEvict},
+		run:   evictedReleaseSparesNewHolder,
+	},
+	{
+		Name:  "EvictedRenewSparesNewHolder",
+		Rule:  "rule 5: Renew is refused by the store itself when another owner holds the key by now",
+		Needs: []Need{needsEvict},
+		run:   evictedRenewSparesNewHolder,
+	},
+	{
+		Name:  "EvictedRenewRevivesNothing",
+		Rule:  "rule 5: Renew is ErrLost when the store has dropped the lease, and never creates it anew; Lost closes",
+		Needs: []Need{needsEvict},
+		run:   evictedRenewRevivesNothing,
+	},
+	{
+		Name:  "EvictedBatchSparesNewHolder",
+		Rule:  "rule 5: RenewBatch is refused by the store itself when it has dropped the lease or another owner holds the key",
+		Needs: []Need{needsEvict},
+		run:   evictedBatchSparesNewHolder,
+	},
+	{
+		Name:  "EvictedKeyWakesWaiter",
+		Rule:  "rule 9: wake-ups are hints: a waiter gets a key that became free without a word",
+		Needs: []Need{needsEvict},
+		run:   evictedKeyWakesWaiter,
+	},
+	{
+		Name:  "EvictedTokensIncrease",
+		Rule:  "rule 7: tokens strictly increase per key, also when a lease was dropped",
+		Needs: []Need{needsEvict, needsTokens},
+		run:   evictedTokensIncrease,
+	},
+}
+
+// evicted returns a lease of client a that the store has forgotten.
+func (t *trial) evicted(ttl time.Duration) *grant {
+	g := t.acquire(t.a, t.newKey(), ttl)
+	if err := t.h.Evict(t.ctx, g.key); err != nil {
+		t.fatalf("Evict: %v", err)
+	}
+	return g
+}
+
+func evictedReleaseSparesNewHolder(t *trial) {
+	stale := t.evicted(t.long())
+	fresh := t.acquire(t.b, stale.key, t.long())
+	t.isLost(stale.Release(t.ctx), "Release of a lease that the store had dropped")
+	t.heldBy(fresh)
+	t.isLost(stale.Release(t.ctx), "second Release of a lease that the store had dropped")
+	t.refusedFor(t.a, fresh, t.short())
+	t.describes(fresh, t.long())
+	t.renew(fresh, t.long())
+	t.release(fresh)
+}
+
+func evictedRenewSparesNewHolder(t *trial) {
+	for _, ttl := range []time.Duration{t.short(), 10 * t.long()} {
+		stale := t.evicted(t.long())
+		fresh := t.acquire(t.b, stale.key, t.long())
+		t.isLost(stale.Renew(t.ctx, ttl), "Renew of a lease that the store had dropped")
+		t.describes(fresh, t.long())
+		t.refusedFor(t.a, fresh, 2*t.short())
+		t.heldBy(fresh)
+		if !t.within(soon, stale.Lost()) {
+			t.fatalf("Lost is open after Renew was ErrLost")
+		}
+		t.release(fresh)
+	}
+}
+
+func evictedRenewRevivesNothing(t *trial) {
+	g := t.evicted(t.long())
+	for range 2 {
+		t.isLost(g.Renew(t.ctx, t.long()), "Renew of a lease that the store had dropped")
+	}
+	if !t.within(soon, g.Lost()) {
+		t.fatalf("Lost is open after Renew was ErrLost")
+	}
+	t.stays(g.key, "after Renew of a lease that the store had dropped")
+	t.free(t.b, g.key, "after Renew of a lease that the store had dropped")
+}
+
+func evictedBatchSparesNewHolder(t *trial) {
+	batcher := t.batcher()
+	live, free, taken := t.acquire(t.a, t.newKey(), t.long()), t.evicted(t.long()), t.evicted(t.long())
+	fresh := t.acquire(t.b, taken.key, t.long())
+	errs := batcher.RenewBatch(t.ctx, renewals(10*t.long(), free, live, taken))
+	const size = 3
+	if len(errs) != size {
+		t.fatalf("a batch of %d leases has %d errors", size, len(errs))
+	}
+	t.isLost(errs[0], "batch renewal of a lease that the store had dropped")
+	t.isLost(errs[2], "batch renewal of a lease whose key another owner holds")
+	if errs[1] != nil {
+		t.fatalf("batch renewal of a live lease next to lost ones: %v", errs[1])
+	}
+	t.stays(free.key, "after batch renewal of a lease that the store had dropped")
+	t.describes(fresh, t.long())
+	t.describes(live, 10*t.long())
+	t.heldBy(fresh)
+	t.heldBy(live)
+}
+
+func evictedKeyWakesWaiter(t *trial) {
+	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	if err := t.h.Evict(t.ctx, t.key); err != nil {
+		t.fatalf("Evict: %v", err)
+	}
+	// The waiter may rely on a timer for the holder's TTL, as it knew it.
+	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
+	t.isLost(g.Release(t.ctx), "Release of a lease that the store had dropped")
+	t.heldBy(next)
+	t.release(next)
+}
+
+func evictedTokensIncrease(t *trial) {
+	s := &tokens{t: t}
+	for range 4 {
+		g := t.acquire(t.a, t.key, t.long())
+		s.next(g, "grant after the last lease was dropped")
+		if err := t.h.Evict(t.ctx, t.key); err != nil {
+			t.fatalf("Evict: %v", err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var exclusionChecks = []Check{
+	{
+		Name: "ExclusiveAcrossClients",
+		Rule: "rule 1: on one key no two leases overlap between grant and release, whichever client they are granted to",
+		run:  func(t *trial) { t.raceAndCheck(t.a, t.b) },
+	},
+	{
+		Name: "ExclusiveInOneClient",
+		Rule: "rule 1: goroutines that share one client exclude each other",
+		run:  func(t *trial) { t.raceAndCheck(t.a) },
+	},
+	{
+		Name: "OwnersOfOneClientExclude",
+		Rule: "rule 1: two owners that share one client exclude each other too; nothing is re-entrant",
+		run:  ownersOfOneClientExclude,
+	},
+	{
+		Name: "OneAttemptWins",
+		Rule: "rule 1: of attempts made at the same moment at most one is granted, the others are told ErrHeld",
+		run:  oneAttemptWins,
+	},
+	{
+		Name: "ExclusiveUnderExpiry",
+		Rule: "rules 1 and 2: on one key no two leases overlap between grant and deadline, and tokens follow their order",
+		run:  exclusiveUnderExpiry,
+	},
+	{
+		Name: "KeysAreIndependent",
+		Rule: "rule 8: a held key does not keep others busy",
+		run:  keysAreIndependent,
+	},
+}
+
+// raceAndCheck has goroutines race for the key, records what they see, and checks the record.
+func (t *trial) raceAndCheck(clients ...backend.Backend) {
+	const (
+		goroutines = 6
+		rounds     = 25
+		atMost     = 4 * time.Second // slow stores make fewer rounds
+	)
+	h := newHistory()
+	end := time.Now().Add(atMost)
+	t.together(goroutines, func(i int) {
+		client := clients[i%len(clients)]
+		for range rounds {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			owner := backend.NewOwner()
+			called := h.now()
+			g, err := t.request(t.ctx, client, backend.Request{Key: t.key, Owner: owner, TTL: t.long(), Wait: true})
+			if err != nil {
+				t.fatalf("Acquire: %v", err)
+			}
+			h.granted(i, owner, g.Token(), called)
+			time.Sleep(rand.N(500 * time.Microsecond))
+			if g.gone() {
+				t.fatalf("a lease of %v is lost after %v", g.ttl, time.Since(g.before))
+			}
+			called = h.now()
+			t.release(g)
+			h.released(i, owner, called)
+		}
+	})
+	t.checkHistory(h)
+}
+
+func ownersOfOneClientExclude(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	t.refused(t.a, g)
+	t.renew(g, t.long())
+	t.refused(t.a, g)
+	w := t.wait(t.a, t.key, t.long())
+	t.arrived(t.key, 1)
+	if w.ended() {
+		t.fatalf("a waiting Acquire of the holder's client ended: %v", w.err)
+	}
+	t.heldBy(g)
+	t.release(g)
+	w.granted(t, t.handOff(), "after release")
+}
+
+func oneAttemptWins(t *trial) {
+	const (
+		rounds = 30
+		each   = 4 // attempts of each client
+	)
+	for range rounds {
+		var (
+			mu   sync.Mutex
+			won  []*grant
+			gate = make(chan struct{})
+			all  = sync.OnceFunc(func() { close(gate) })
+		)
+		time.AfterFunc(time.Millisecond, all)
+		t.together(2*each, func(i int) {
+			client := t.a
+			if i%2 == 1 {
+				client = t.b
+			}
+			<-gate
+			g, err := t.ask(t.ctx, client, t.key, t.long(), false)
+			if !t.heldOrNil(err) {
+				t.fatalf("Acquire of a contended key: %v, want ErrHeld", err)
+			}
+			if g != nil {
+				mu.Lock()
+				won = append(won, g)
+				mu.Unlock()
+			}
+		})
+		if len(won) > 1 {
+			t.fatalf("%d of %d attempts made at the same moment were granted", len(won), 2*each)
+		}
+		for _, g := range won {
+			t.release(g)
+		}
+	}
+	t.free(t.b, t.key, "after the races")
+}
+
+// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients.
+func exclusiveUnderExpiry(t *trial) {
+	const goroutines, rounds = 6, 3
+	var (
+		mu    sync.Mutex
+		spans []span
+	)
+	t.together(goroutines, func(i int) {
+		client := t.a
+		if i%2 == 1 {
+			client = t.b
+		}
+		for round := range rounds {
+			g, err := t.ask(t.ctx, client, t.key, t.short(), true)
+			if err != nil {
+				t.fatalf("Acquire: %v", err)
+			}
+			if (i+round)%3 == 1 {
+				time.Sleep(rand.N(t.short() / 4))
+				_ = g.Renew(t.ctx, t.short()) // ErrLost on a slow machine: the deadline stands
+			}
+			end := g.Deadline()
+			if (i+round)%3 == 2 {
+				time.Sleep(rand.N(t.short() / 4))
+				if now := time.Now(); now.Before(end) {
+					end = now
+				}
+				_ = g.Release(t.ctx)
+			} else if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
+				t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+			}
+			mu.Lock()
+			spans = append(spans, span{owner: g.owner, token: g.Token(), from: g.after, to: end})
+			mu.Unlock()
+		}
+	})
+	t.checkSpans(spans)
+}
+
+func keysAreIndependent(t *trial) {
+	held := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	for _, client := range []backend.Backend{t.a, t.b} {
+		t.free(client, t.newKey(), "another key is held and waited for")
+	}
+	t.release(held)
+	w.granted(t, t.handOff(), "after release")
+}

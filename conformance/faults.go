@@ -1,0 +1,234 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var faultChecks = []Check{
+	{
+		Name:  "FrozenStoreLosesLease",
+		Rule:  "rule 6: Lost closes at the deadline at the latest, whatever a hung renewal does",
+		Needs: []Need{needsFreeze},
+		alone: true,
+		run:   frozenStoreLosesLease,
+	},
+	{
+		Name:  "FrozenStoreHonoursContext",
+		Rule:  "rule 4: Acquire returns promptly when its context ends, though the store does not answer; nothing stays behind",
+		Needs: []Need{needsFreeze},
+		alone: true,
+		run:   frozenStoreHonoursContext,
+	},
+	{
+		Name:  "FrozenReleaseIsBounded",
+		Rule:  "Lease.Release is bounded by a timeout of its own, and its key is free by the TTL",
+		Needs: []Need{needsFreeze},
+		alone: true,
+		run:   frozenReleaseIsBounded,
+	},
+	{
+		Name:  "DeadlineAnchoredBeforeSend",
+		Rule:  "rule 2: a deadline counts from before the request was sent, not from the answer",
+		Needs: []Need{needsFreeze},
+		alone: true,
+		run:   deadlineAnchoredBeforeSend,
+	},
+	{
+		Name:  "CutClientRecovers",
+		Rule:  "Backend.Acquire that waits outlives a passing outage; a client whose connections broke works again",
+		Needs: []Need{needsCut},
+		alone: true,
+		run:   cutClientRecovers,
+	},
+	{
+		Name:  "RestartKeepsWaiters",
+		Rule:  "Backend.Acquire that waits outlives a passing outage of the store",
+		Needs: []Need{needsRestart},
+		alone: true,
+		run:   restartKeepsWaiters,
+	},
+	{
+		Name:  "TokensSurviveRestart",
+		Rule:  "rule 7: tokens strictly increase per key across a restart of the store, where Guarantees.Fencing says so",
+		Needs: []Need{needsRestart, needsRestartTokens},
+		alone: true,
+		run:   tokensSurviveRestart,
+	},
+}
+
+// recovery bounds the time from the end of an outage to a client's being of use again.
+const recovery = 15 * time.Second
+
+// freeze makes the store stop answering until thaw is called, or the trial ends.
+func (t *trial) freeze() (thaw func()) {
+	frozen := true
+	thaw = func() {
+		if frozen {
+			frozen = false
+			t.h.Thaw()
+		}
+	}
+	t.cleanup(thaw) // before the clients are closed
+	t.h.Freeze()
+	return thaw
+}
+
+func frozenStoreLosesLease(t *trial) {
+	idle := t.acquire(t.a, t.newKey(), 2*t.short())
+	busy := t.acquire(t.a, t.newKey(), 2*t.short())
+	renewed := make(chan struct{})
+	defer t.freeze()()
+	t.spawn(func() {
+		defer close(renewed)
+		if err := busy.Renew(t.ctx, 2*t.short()); err == nil && busy.gone() {
+			t.errorf("Renew succeeded on a lease that is lost")
+		}
+	})
+	for _, g := range []*grant{idle, busy} {
+		deadline := g.Deadline()
+		const prompt = 500 * time.Millisecond
+		if !t.within(time.Until(deadline)+prompt, g.Lost()) {
+			t.fatalf("Lost is not closed %v after the deadline while the store is frozen", time.Since(deadline))
+		}
+	}
+	if !t.within(soon, renewed) {
+		t.fatalf("Renew has not returned %v after the deadline", soon)
+	}
+}
+
+func frozenStoreHonoursContext(t *trial) {
+	held := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	free := t.newKey()
+	thaw := t.freeze()
+	for _, wait := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.ctx, 200*time.Millisecond)
+		begun := time.Now()
+		g, err := t.ask(ctx, t.b, free, t.long(), wait)
+		cancel()
+		if took := time.Since(begun); took > soon {
+			t.fatalf("Acquire with a context of 200ms took %v while the store is frozen", took)
+		}
+		if g != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.fatalf("Acquire while the store is frozen: lease %v, error %v, want context.DeadlineExceeded", g != nil, err)
+		}
+	}
+	w.cancelAndFail(t)
+	thaw()
+	t.becomesFreeAfterOutage(t.a, free)
+	if !t.poll(recovery, func() bool { return held.Release(t.ctx) == nil }) {
+		t.fatalf("Release of a live lease does not succeed after the store was frozen")
+	}
+	t.becomesFreeAfterOutage(t.a, t.key)
+}
+
+// becomesFreeAfterOutage waits until key can be acquired; errors of a client that still recovers are outlived.
+func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
+	var err error
+	ok := t.poll(recovery, func() bool {
+		var g *grant
+		if g, err = t.ask(t.ctx, b, key, t.long(), false); err == nil {
+			err = g.Release(t.ctx)
+		}
+		return err == nil
+	})
+	if !ok {
+		t.fatalf("the key is not free %v after the outage: %v", recovery, err)
+	}
+}
+
+func frozenReleaseIsBounded(t *trial) {
+	g := t.acquire(t.a, t.key, 4*t.short())
+	thaw := t.freeze()
+	done := make(chan struct{})
+	t.spawn(func() {
+		defer close(done)
+		_ = g.Release(t.ctx)
+	})
+	const bound = 20 * time.Second
+	if !t.within(bound, done) {
+		t.fatalf("Release has not returned after %v while the store is frozen", bound)
+	}
+	thaw()
+	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	t.becomesFreeAfterOutage(t.b, t.key)
+}
+
+func deadlineAnchoredBeforeSend(t *trial) {
+	const frozen = 200 * time.Millisecond
+	anchored := func(what string, before time.Time, deadline time.Time) {
+		if late := deadline.Sub(backend.Deadline(before, t.g.Round(t.long()))); late > frozen/2 {
+			t.fatalf("%s: the deadline counts from %v after the request was sent", what, late)
+		}
+	}
+	first := t.acquire(t.a, t.newKey(), t.long()) // the client is connected
+	var (
+		g      *grant
+		before time.Time
+	)
+	during := func(f func()) {
+		thaw := t.freeze()
+		done := make(chan struct{})
+		before = time.Now()
+		t.spawn(func() { defer close(done); f() })
+		time.Sleep(frozen)
+		thaw()
+		if !t.within(recovery, done) {
+			t.fatalf("no answer %v after a short freeze", recovery)
+		}
+	}
+	during(func() { g = t.acquire(t.a, t.key, t.long()) })
+	if g == nil {
+		t.fatalf("no lease after a short freeze")
+	}
+	anchored("Acquire", before, g.Deadline())
+	during(func() { t.renew(first, t.long()) })
+	anchored("Renew", before, first.Deadline())
+}
+
+func cutClientRecovers(t *trial) {
+	held := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	t.h.Cut(t.b)
+	time.Sleep(t.h.Settle)
+	if w.ended() {
+		t.fatalf("a waiting Acquire ended when its connections broke: %v", w.err)
+	}
+	t.heldBy(held)
+	t.release(held)
+	next := w.granted(t, recovery+t.g.MaxLate, "after release, with connections that broke before")
+	t.refused(t.a, next)
+	t.becomesFreeAfterOutage(t.b, t.newKey())
+	t.release(next)
+}
+
+func restartKeepsWaiters(t *trial) {
+	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	t.h.Restart()
+	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
+	if early := g.Deadline().Sub(next.after); early > 0 && t.g.EarlyLoss == "" {
+		t.fatalf("a waiter was granted the key %v before the holder's deadline, after a restart", early)
+	}
+	t.becomesFreeAfterOutage(t.a, t.newKey())
+	t.release(next)
+}
+
+func tokensSurviveRestart(t *trial) {
+	s := &tokens{t: t}
+	for range 3 {
+		g := t.acquire(t.a, t.key, t.long())
+		s.next(g, "grant")
+		t.release(g)
+		t.h.Restart()
+		t.becomesFreeAfterOutage(t.a, t.key)
+	}
+	s.next(t.acquire(t.b, t.key, t.long()), "grant to another client after restarts")
+}

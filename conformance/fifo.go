@@ -1,0 +1,183 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var fifoChecks = []Check{
+	{
+		Name:  "FIFO",
+		Rule:  "rule 9: where Guarantees.FIFO, grants follow the order of arrival at the store, across clients",
+		Needs: []Need{needsFIFO},
+		run:   fifo,
+	},
+	{
+		Name:  "FIFOAfterExpiry",
+		Rule:  "rule 9: where Guarantees.FIFO, grants follow arrival also when holders expire instead of releasing",
+		Needs: []Need{needsFIFO},
+		run:   fifoAfterExpiry,
+	},
+	{
+		Name:  "FIFOAfterCancel",
+		Rule:  "rule 9: where Guarantees.FIFO, a waiter that leaves does not change the order of the others",
+		Needs: []Need{needsFIFO},
+		run:   fifoAfterCancel,
+	},
+	{
+		Name:  "LongWaitKeepsPlace",
+		Rule:  "rule 9: where Guarantees.FIFO, a waiter that waits longer than its own TTL keeps its place",
+		Needs: []Need{needsFIFO},
+		run:   longWaitKeepsPlace,
+	},
+	{
+		Name:  "TryDisturbsNoWaiter",
+		Rule:  "rule 9: attempts that do not wait are refused, take no place in the queue, and change no order",
+		Needs: []Need{needsFIFO},
+		run:   tryDisturbsNoWaiter,
+	},
+}
+
+// A line is waiters in the order of their arrival, each of which notes its turn and releases.
+type line struct {
+	t     *trial
+	waits []*waiting
+	all   sync.WaitGroup
+
+	mu    sync.Mutex
+	turns []string
+}
+
+// join adds a waiter, which has arrived when join returns.
+func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
+	w := l.t.wait(b, l.t.key, ttl)
+	l.waits = append(l.waits, w)
+	l.all.Add(1)
+	l.t.spawn(func() {
+		defer l.all.Done()
+		<-w.done
+		if w.err != nil {
+			return
+		}
+		l.mu.Lock()
+		l.turns = append(l.turns, w.owner)
+		l.mu.Unlock()
+		if !dies {
+			l.t.release(w.grant)
+		}
+	})
+	l.t.arrived(l.t.key, l.waiting())
+	return w
+}
+
+func (l *line) waiting() int {
+	n := 0
+	for _, w := range l.waits {
+		if !w.ended() {
+			n++
+		}
+	}
+	return n
+}
+
+// inOrder waits until all have had their turn or have left, and fails unless it was in order.
+func (l *line) inOrder(d time.Duration) {
+	done := make(chan struct{})
+	go func() { l.all.Wait(); close(done) }()
+	if !l.t.within(d, done) {
+		l.t.fatalf("%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
+	}
+	var arrived []string
+	for _, w := range l.waits {
+		if w.err == nil {
+			arrived = append(arrived, w.owner)
+		}
+	}
+	if !slices.Equal(l.turns, arrived) {
+		var places []string
+		for _, owner := range l.turns {
+			places = append(places, fmt.Sprint(slices.Index(arrived, owner)+1))
+		}
+		l.t.fatalf("waiters that arrived as 1 to %d had their turns as %v", len(arrived), places)
+	}
+}
+
+func fifo(t *trial) {
+	for range 2 {
+		g := t.acquire(t.a, t.key, t.long())
+		l := &line{t: t}
+		for i := range 8 {
+			l.join([]backend.Backend{t.a, t.b, t.b}[i%3], t.long(), false)
+		}
+		t.release(g)
+		l.inOrder(t.handOff() * 2)
+	}
+}
+
+func fifoAfterExpiry(t *trial) {
+	t.acquire(t.a, t.key, t.g.Round(4*t.short()))
+	l := &line{t: t}
+	for i := range 5 {
+		l.join([]backend.Backend{t.b, t.a}[i%2], t.short(), i%2 == 0)
+	}
+	l.inOrder(10*t.g.Round(t.short()) + 4*t.handOff())
+}
+
+func fifoAfterCancel(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	l := &line{t: t}
+	for i := range 8 {
+		l.join([]backend.Backend{t.a, t.b}[i/2%2], t.long(), false)
+	}
+	for _, i := range []int{0, 3, 4, 7} {
+		l.waits[i].cancelAndFail(t)
+	}
+	l.join(t.a, t.long(), false)
+	t.release(g)
+	l.inOrder(t.handOff() * 2)
+}
+
+func longWaitKeepsPlace(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	l := &line{t: t}
+	l.join(t.b, t.short(), false)
+	time.Sleep(3*t.g.Round(t.short()) + t.g.MaxLate)
+	l.join(t.a, t.long(), false)
+	l.join(t.b, t.long(), false)
+	t.release(g)
+	l.inOrder(t.handOff() * 2)
+}
+
+func tryDisturbsNoWaiter(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	l := &line{t: t}
+	for i := range 4 {
+		l.join([]backend.Backend{t.a, t.b}[i%2], t.long(), false)
+		t.refused(t.a, g)
+		t.refused(t.b, g)
+	}
+	h, err := t.a.Inspect(t.ctx, t.key)
+	if err != nil {
+		t.fatalf("Inspect: %v", err)
+	}
+	if h.Waiters >= 0 && h.Waiters != 4 {
+		t.fatalf("Inspect counts %d waiters; 4 wait, others were refused", h.Waiters)
+	}
+	t.release(g)
+	for range 20 { // while the queue drains
+		g, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+		switch {
+		case err == nil:
+			t.release(g)
+		case !errors.Is(err, backend.ErrHeld):
+			t.fatalf("Acquire: %v", err)
+		}
+	}
+	l.inOrder(t.handOff() * 2)
+	t.becomesFree(t.a, t.key, t.handOff(), "after the last waiter's release")
+}

@@ -1,0 +1,156 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var goroutineChecks = []Check{
+	{
+		Name: "CloseLeaksNoGoroutine",
+		Rule: "rule 10: Close leaks nothing: after it, no goroutine is left that its client or one of its calls started",
+		run:  closeLeaksNoGoroutine,
+	},
+	{
+		Name: "LeasesCostNoGoroutines",
+		Rule: "rule 10: held leases cost O(1) goroutines per process",
+		run:  leasesCostNoGoroutines,
+	},
+	{
+		Name: "EndedWaitsLeakNoGoroutine",
+		Rule: "rule 10: a waiting Acquire that has ended leaves no goroutine behind",
+		run:  endedWaitsLeakNoGoroutine,
+	},
+}
+
+// labelName is the profiler label that a trial gives its goroutines. Goroutines inherit it from the one that starts them,
+// so that a trial can tell its own from those of other checks in the same process.
+const labelName = "anylock-conformance"
+
+// goroutines counts the goroutines that bear label, by function where they were created.
+func goroutines(label string) int {
+	n := 0
+	for _, r := range goroutineRecords(label) {
+		n += r.count
+	}
+	return n
+}
+
+type goroutineRecord struct {
+	count int
+	stack string
+}
+
+func goroutineRecords(label string) []goroutineRecord {
+	var b bytes.Buffer
+	const withLabels = 1 // the text form, equal stacks counted together
+	_ = pprof.Lookup("goroutine").WriteTo(&b, withLabels)
+	var records []goroutineRecord
+	for _, text := range strings.Split(b.String(), "\n\n") {
+		if !strings.Contains(text, strconv.Quote(label)) {
+			continue
+		}
+		// The first record follows a line of its own, the total.
+		if head, rest, ok := strings.Cut(text, "\n"); ok && strings.HasPrefix(head, "goroutine profile:") {
+			text = rest
+		}
+		count, _, _ := strings.Cut(text, " ")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			continue
+		}
+		records = append(records, goroutineRecord{n, text})
+	}
+	return records
+}
+
+// goroutineDump shows the goroutines that bear label.
+func goroutineDump(label string) string {
+	var b strings.Builder
+	for _, r := range goroutineRecords(label) {
+		fmt.Fprintf(&b, "%s\n\n", r.stack)
+	}
+	return b.String()
+}
+
+// settlesAt waits until at most most goroutines of this trial are left.
+func (t *trial) settlesAt(most int, what string) {
+	var n int
+	if !t.poll(soon, func() bool { n = goroutines(t.label); return n <= most }) {
+		t.fatalf("%s: %d goroutines, want at most %d:\n%s", what, n, most, goroutineDump(t.label))
+	}
+}
+
+func closeLeaksNoGoroutine(t *trial) {
+	before := goroutines(t.label)
+	for range 3 {
+		c := t.open()
+		free, busy := t.newKey(), t.newKey()
+		held := t.acquire(t.a, busy, t.long())
+		own := t.acquire(c, free, t.long())
+		w := t.wait(c, busy, t.long())
+		t.arrived(busy, 1)
+		t.refused(c, held)
+		if err := own.Renew(t.ctx, t.long()); err != nil {
+			t.fatalf("Renew: %v", err)
+		}
+		cancelled := t.wait(c, busy, t.long())
+		t.arrived(busy, 2)
+		cancelled.cancel()
+		cancelled.fails(t, "cancelled Acquire")
+		if err := c.Close(); err != nil {
+			t.fatalf("Close: %v", err)
+		}
+		w.fails(t, "Acquire waiting at Close")
+		t.release(held)
+	}
+	// What the first client runs was started before; its pool may have grown by a few.
+	const grown = 4
+	t.settlesAt(before+grown, "after closing 3 clients")
+	for _, b := range []backend.Backend{t.a, t.b} {
+		if err := b.Close(); err != nil {
+			t.fatalf("Close: %v", err)
+		}
+	}
+	t.settlesAt(1, "after closing every client (one is the check's own)")
+}
+
+func leasesCostNoGoroutines(t *trial) {
+	first := t.acquire(t.a, t.key, t.long())
+	before := goroutines(t.label)
+	n := t.h.Many - 1
+	for range n {
+		t.acquire(t.a, t.newKey(), t.long())
+	}
+	const most = 16
+	if n < 2*most {
+		t.skipf("too few leases (Harness.Many) to tell")
+	}
+	t.settlesAt(before+most, fmt.Sprintf("%d more leases held", n))
+	t.refused(t.b, first)
+}
+
+func endedWaitsLeakNoGoroutine(t *trial) {
+	held := t.acquire(t.a, t.key, t.long())
+	t.wait(t.b, t.key, t.long()).cancelAndFail(t)
+	before := goroutines(t.label)
+	n := min(t.h.Many, 32)
+	var waits []*waiting
+	for range n {
+		waits = append(waits, t.wait(t.b, t.key, t.long()))
+	}
+	t.arrived(t.key, n)
+	time.Sleep(t.h.Settle / 4) // let them get as deep as they go
+	for _, w := range waits {
+		w.cancelAndFail(t)
+	}
+	const most = 8
+	t.settlesAt(before+most, fmt.Sprintf("%d waits cancelled", n))
+	t.release(held)
+}

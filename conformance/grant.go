@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A grant is a lease with what is known of its bounds.
+type grant struct {
+	backend.Lease
+	key, owner string
+	ttl        time.Duration // as asked
+	before     time.Time     // taken before Acquire was called
+	after      time.Time     // taken after it returned
+}
+
+// live reports whether the lease was certainly exclusive at now.
+func (g *grant) live(now time.Time) bool { return now.Before(g.Deadline()) }
+
+// gone reports whether Lost is closed.
+func (g *grant) gone() bool {
+	select {
+	case <-g.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// lastRefusal is the last instant at which the store may still refuse the key of a holder that granted or last renewed
+// it with an answer at answered.
+func (t *trial) lastRefusal(answered time.Time, ttl time.Duration) time.Time {
+	granted := t.g.Round(ttl)
+	return answered.Add(granted + t.g.MaxLate + backend.Margin(granted))
+}
+
+// newKey returns a fresh key.
+func (t *trial) newKey() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return "conformance-" + hex.EncodeToString(b[:])
+}
+
+// short is a TTL that checks wait for the end of.
+func (t *trial) short() time.Duration {
+	const usual = 250 * time.Millisecond
+	return t.g.Round(max(usual, t.g.MinTTL) * time.Duration(t.stretch))
+}
+
+// long is a TTL that no check sees the end of.
+func (t *trial) long() time.Duration {
+	const usual = 2 * time.Minute
+	return t.g.Round(max(usual, 20*t.g.MinTTL))
+}
+
+// ask makes one request, of a new owner, and remembers what is granted to give it back at the end.
+func (t *trial) ask(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
+	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+}
+
+func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Request) (*grant, error) {
+	before := time.Now()
+	l, err := b.Acquire(ctx, r)
+	after := time.Now()
+	if err != nil {
+		if l != nil {
+			t.errorf("Acquire returned a lease and the error %v", err)
+		}
+		if errors.Is(err, backend.ErrLost) && after.Sub(before) > t.g.Round(r.TTL)/2 {
+			t.tooLate("a grant took %v of its TTL of %v to arrive", after.Sub(before), r.TTL)
+		}
+		return nil, err
+	}
+	if l == nil {
+		t.fatalf("Acquire returned neither a lease nor an error")
+	}
+	g := &grant{Lease: l, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: after}
+	t.mu.Lock()
+	t.grants = append(t.grants, g)
+	t.mu.Unlock()
+	return g, nil
+}
+
+// acquire gets a key that must be free.
+func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
+	g, err := t.ask(t.ctx, b, key, ttl, false)
+	if err != nil {
+		t.fatalf("Acquire of a free key: %v", err)
+	}
+	return g
+}
+
+// refused asks for a key that g holds, and must not get it.
+func (t *trial) refused(b backend.Backend, g *grant) {
+	other, err := t.ask(t.ctx, b, g.key, g.ttl, false)
+	switch {
+	case errors.Is(err, backend.ErrHeld):
+		return
+	case err != nil:
+		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+	case g.live(other.after):
+		t.fatalf("a second owner was granted the key %v before the holder's deadline", time.Until(g.Deadline()))
+	case g.gone():
+		t.tooLate("the holder's lease ended before a second owner was refused")
+	}
+	t.fatalf("a second owner was granted the key; the holder's lease was past its deadline and Lost not closed")
+}
+
+// refusedFor asks for the key of g again and again for d, by client b.
+func (t *trial) refusedFor(b backend.Backend, g *grant, d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(d / 16) {
+		t.refused(b, g)
+	}
+}
+
+// release gives g up, which must be its clean end.
+func (t *trial) release(g *grant) {
+	deadline := g.Deadline()
+	err := g.Release(t.ctx)
+	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
+		t.tooLate("a lease ended before it was released")
+	}
+	if err != nil {
+		t.fatalf("Release of a live lease: %v", err)
+	}
+}
+
+// renew prolongs g, which must be live.
+func (t *trial) renew(g *grant, ttl time.Duration) {
+	deadline := g.Deadline()
+	err := g.Renew(t.ctx, ttl)
+	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
+		t.tooLate("a lease ended before it was renewed")
+	}
+	if err != nil {
+		t.fatalf("Renew of a live lease: %v", err)
+	}
+}
+
+// free proves that key is free now: another owner gets it at once, and gives it back.
+func (t *trial) free(b backend.Backend, key, when string) *grant {
+	g, err := t.ask(t.ctx, b, key, t.long(), false)
+	if err != nil {
+		t.fatalf("%s: the key is not free: %v", when, err)
+	}
+	t.release(g)
+	return g
+}
+
+// becomesFree waits until key can be acquired, which must be so within d. It gives the key back.
+func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
+	var err error
+	ok := t.poll(d, func() bool {
+		var g *grant
+		g, err = t.ask(t.ctx, b, key, t.long(), false)
+		if err == nil {
+			t.release(g)
+		} else if !errors.Is(err, backend.ErrHeld) {
+			t.fatalf("%s: Acquire: %v", when, err)
+		}
+		return err == nil
+	})
+	if !ok {
+		t.fatalf("%s: the key did not become free within %v: %v", when, d, err)
+	}
+}
+
+// heldBy proves that g still holds its key, as both clients see it.
+func (t *trial) heldBy(g *grant) {
+	t.refused(t.a, g)
+	t.refused(t.b, g)
+	h, err := t.b.Inspect(t.ctx, g.key)
+	if err != nil {
+		t.fatalf("Inspect: %v", err)
+	}
+	if h.Owner != g.owner && g.live(time.Now()) {
+		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
+	}
+	if g.gone() && g.live(time.Now()) {
+		t.fatalf("Lost is closed before the deadline")
+	}
+}
+
+// expire waits until g is over for its holder, and the key free in the store.
+func (t *trial) expire(g *grant) {
+	if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
+		t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+	}
+	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+}

@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var inputChecks = []Check{
+	{
+		Name: "BadInputIsRefused",
+		Rule: "bad input is ErrInvalid before any request, and leaves nothing behind",
+		run:  badInputIsRefused,
+	},
+	{
+		Name: "ExtremesAreAccepted",
+		Rule: "every store takes TTLs from a nanosecond to MaxTTL and owners up to MaxOwnerLen",
+		run:  extremesAreAccepted,
+	},
+}
+
+func badInputIsRefused(t *trial) {
+	good := backend.Request{Key: t.key, Owner: "owner", TTL: t.long()}
+	for what, change := range map[string]func(*backend.Request){
+		"TTL 0":             func(r *backend.Request) { r.TTL = 0 },
+		"negative TTL":      func(r *backend.Request) { r.TTL = -time.Second },
+		"TTL over MaxTTL":   func(r *backend.Request) { r.TTL = backend.MaxTTL + 1 },
+		"empty owner":       func(r *backend.Request) { r.Owner = "" },
+		"owner of 256":      func(r *backend.Request) { r.Owner = strings.Repeat("o", backend.MaxOwnerLen+1) },
+		"empty key":         func(r *backend.Request) { r.Key = "" },
+		"key of 1025 bytes": func(r *backend.Request) { r.Key = strings.Repeat("k", backend.MaxKeyLen+1) },
+	} {
+		for _, wait := range []bool{false, true} {
+			r := good
+			r.Wait = wait
+			change(&r)
+			if _, err := t.request(t.ctx, t.a, r); !errors.Is(err, backend.ErrInvalid) {
+				t.errorf("Acquire with %s: %v, want ErrInvalid", what, err)
+			}
+		}
+		t.stays(t.key, "after an Acquire with "+what)
+	}
+	if _, err := t.a.Inspect(t.ctx, ""); !errors.Is(err, backend.ErrInvalid) {
+		t.errorf("Inspect of an empty key: %v, want ErrInvalid", err)
+	}
+	t.free(t.b, t.key, "after bad input")
+
+	// It is refused the same while the key is held: the input is looked at first.
+	g := t.acquire(t.b, t.key, t.long())
+	r := good
+	r.TTL = 0
+	if _, err := t.request(t.ctx, t.a, r); !errors.Is(err, backend.ErrInvalid) {
+		t.errorf("Acquire of a held key with TTL 0: %v, want ErrInvalid", err)
+	}
+	t.heldBy(g)
+}
+
+func extremesAreAccepted(t *trial) {
+	for _, owner := range []string{
+		"o", strings.Repeat("o", backend.MaxOwnerLen), "4f0c@web-3:4711", "name with blanks, commas; and \"quotes\" {}/\\%",
+	} {
+		g, err := t.request(t.ctx, t.a, backend.Request{Key: t.newKey(), Owner: owner, TTL: t.long()})
+		if err != nil {
+			t.fatalf("owner %q: Acquire: %v", owner, err)
+		}
+		t.heldBy(g)
+		t.renew(g, t.long())
+		t.release(g)
+	}
+	for _, ttl := range []time.Duration{backend.MaxTTL, 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour} {
+		g := t.acquire(t.a, t.newKey(), ttl)
+		if least := backend.Deadline(g.before, ttl); g.Deadline().Before(least) {
+			t.fatalf("TTL %v: the deadline is %v early", ttl, least.Sub(g.Deadline()))
+		}
+		t.heldBy(g)
+		t.describes(g, ttl)
+		t.release(g)
+	}
+	// A tiny TTL may be over before the answer is there; it must do no harm.
+	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond} {
+		key := t.newKey()
+		if _, err := t.ask(t.ctx, t.a, key, ttl, false); err != nil && !errors.Is(err, backend.ErrLost) {
+			t.fatalf("TTL %v: %v, want a lease or ErrLost", ttl, err)
+		}
+		t.becomesFree(t.b, key, t.g.Round(ttl)+t.handOff(), "after a tiny TTL")
+	}
+}

@@ -1,0 +1,129 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+
+	"github.com/anylock/lock/backend"
+)
+
+var inspectChecks = []Check{
+	{
+		Name: "InspectTells",
+		Rule: "Backend.Inspect tells owner, token and TTL of the holder to any client; a free key is the zero Holder",
+		run:  inspectTells,
+	},
+	{
+		Name: "InspectAfterExpiry",
+		Rule: "Backend.Inspect tells that a key is free when its holder's TTL has run out",
+		run:  inspectAfterExpiry,
+	},
+	{
+		Name: "InspectCountsWaiters",
+		Rule: "Holder.Waiters is how many wait in the store's own queue, -1 where the store cannot tell",
+		run:  inspectCountsWaiters,
+	},
+	{
+		Name: "InspectHonoursContext",
+		Rule: "Backend.Inspect fails with the context's error when that has ended",
+		run:  inspectHonoursContext,
+	},
+	{
+		Name: "HeldErrorTellsHolder",
+		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it",
+		run:  heldErrorTellsHolder,
+	},
+}
+
+func inspectTells(t *trial) {
+	for _, client := range []backend.Backend{t.a, t.b} {
+		h, err := client.Inspect(t.ctx, t.key)
+		if err != nil {
+			t.fatalf("Inspect of a key never used: %v", err)
+		}
+		if h != (backend.Holder{}) {
+			t.fatalf("Inspect of a key never used: %+v, want the zero Holder", h)
+		}
+	}
+	g := t.acquire(t.a, t.key, t.long())
+	for _, client := range []backend.Backend{t.a, t.b} {
+		h, err := client.Inspect(t.ctx, t.key)
+		if err != nil || h.Owner != g.owner || h.Waiters > 0 || h.Waiters < -1 {
+			t.fatalf("Inspect of a held key: %+v, %v, want owner %q and no waiters", h, err, g.owner)
+		}
+	}
+	t.describes(g, t.long())
+	t.renew(g, 3*t.long())
+	t.describes(g, 3*t.long())
+	t.release(g)
+	t.stays(t.key, "after release")
+	h, err := t.a.Inspect(t.ctx, t.key)
+	if err != nil || h != (backend.Holder{}) {
+		t.fatalf("Inspect of a released key: %+v, %v, want the zero Holder", h, err)
+	}
+}
+
+func inspectAfterExpiry(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	t.expire(g)
+	t.stays(t.key, "after expiry")
+	h, err := t.a.Inspect(t.ctx, t.key)
+	if err != nil || h != (backend.Holder{}) {
+		t.fatalf("Inspect of an expired key: %+v, %v, want the zero Holder", h, err)
+	}
+}
+
+func inspectCountsWaiters(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	var waits []*waiting
+	for i := range 3 {
+		waits = append(waits, t.wait([]backend.Backend{t.a, t.b}[i%2], t.key, t.long()))
+		t.arrived(t.key, i+1)
+	}
+	h, err := t.b.Inspect(t.ctx, t.key)
+	if err != nil || h.Waiters != -1 && h.Waiters != len(waits) {
+		t.fatalf("Inspect: %+v, %v, want %d waiters or -1", h, err, len(waits))
+	}
+	for _, w := range waits {
+		w.cancelAndFail(t)
+	}
+	ok := t.poll(t.handOff(), func() bool {
+		h, err = t.b.Inspect(t.ctx, t.key)
+		return err != nil || h.Waiters <= 0
+	})
+	if !ok || err != nil {
+		t.fatalf("Inspect: %+v, %v, long after every waiter was cancelled", h, err)
+	}
+	t.release(g)
+}
+
+func inspectHonoursContext(t *trial) {
+	t.acquire(t.a, t.key, t.long())
+	ctx, cancel := context.WithCancel(t.ctx)
+	cancel()
+	if _, err := t.a.Inspect(ctx, t.key); !errors.Is(err, context.Canceled) {
+		t.fatalf("Inspect with an ended context: %v, want context.Canceled", err)
+	}
+}
+
+func heldErrorTellsHolder(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	for _, client := range []backend.Backend{t.a, t.b} {
+		_, err := t.ask(t.ctx, client, t.key, t.long(), false)
+		if !errors.Is(err, backend.ErrHeld) {
+			t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+		}
+		var held *backend.HeldError
+		if !errors.As(err, &held) || !held.Holder.Held() {
+			continue // the store does not know
+		}
+		switch h := held.Holder; {
+		case h.Owner != g.owner:
+			t.fatalf("a HeldError names %q, want %q", h.Owner, g.owner)
+		case h.Token != 0 && h.Token != g.Token():
+			t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
+		case h.TTL < 0 || h.TTL > t.g.Round(t.long())+t.g.MaxLate+backend.Margin(t.long()):
+			t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v", h.TTL, t.long())
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package conformance
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var lossChecks = []Check{
+	{
+		Name: "LostAtDeadline",
+		Rule: "rule 6: Lost closes at the deadline, not before and not later",
+		run:  lostAtDeadline,
+	},
+	{
+		Name: "LostFollowsRenewal",
+		Rule: "rule 6: Lost of a renewed lease closes at its new deadline",
+		run:  lostFollowsRenewal,
+	},
+	{
+		Name: "LostNeverAfterRelease",
+		Rule: "rule 6: Lost never closes after a clean release",
+		run:  lostNeverAfterRelease,
+	},
+	{
+		Name: "OnLostCalls",
+		Rule: "LossNotifier.OnLost calls back once when Lost closes, at once if it has, never after a release or stop",
+		run:  onLostCalls,
+	},
+}
+
+// losesOnTime fails unless Lost of g closes at its deadline.
+func (t *trial) losesOnTime(g *grant) {
+	deadline := g.Deadline()
+	time.Sleep(time.Until(deadline) - 15*time.Millisecond)
+	if gone, now := g.gone(), time.Now(); gone && now.Before(deadline) {
+		t.fatalf("Lost is closed %v before the deadline", deadline.Sub(now))
+	}
+	// Lateness counts from when this goroutine runs again: a timer of the lease needs a processor as much.
+	wake := time.NewTimer(time.Until(deadline))
+	defer wake.Stop()
+	select {
+	case <-g.Lost():
+		if early := time.Until(deadline); early > 0 {
+			t.fatalf("Lost closed %v before the deadline", early)
+		}
+	case <-wake.C:
+		const prompt = 500 * time.Millisecond
+		if !t.within(prompt, g.Lost()) {
+			t.fatalf("Lost is not closed %v after the deadline", time.Since(deadline))
+		}
+	}
+}
+
+func lostAtDeadline(t *trial) {
+	t.together(20, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.short()+time.Duration(i)*t.short()/20)
+		t.losesOnTime(g)
+	})
+}
+
+func lostFollowsRenewal(t *trial) {
+	t.together(4, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.short())
+		old := g.Deadline()
+		time.Sleep(t.short() / 4)
+		if i%2 == 0 {
+			t.renew(g, 2*t.short())
+		} else {
+			t.renew(g, t.long())
+			t.renew(g, 2*t.short())
+		}
+		time.Sleep(time.Until(old) + 20*time.Millisecond)
+		if g.gone() && g.live(time.Now()) {
+			t.fatalf("Lost of a renewed lease closed at its old deadline")
+		}
+		t.losesOnTime(g)
+	})
+}
+
+func lostNeverAfterRelease(t *trial) {
+	t.together(4, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.short())
+		if i%2 == 1 {
+			t.renew(g, t.short())
+		}
+		var called atomic.Int32
+		if n, ok := g.Lease.(backend.LossNotifier); ok {
+			n.OnLost(func() { called.Add(1) })
+		}
+		deadline := g.Deadline()
+		t.release(g)
+		for time.Now().Before(deadline.Add(t.short() / 2)) {
+			if g.gone() {
+				t.fatalf("Lost closed after a clean release")
+			}
+			time.Sleep(t.short() / 8)
+		}
+		if called.Load() > 0 {
+			t.fatalf("OnLost called back after a clean release")
+		}
+	})
+}
+
+func onLostCalls(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	n, ok := g.Lease.(backend.LossNotifier)
+	if !ok {
+		t.skipf("leases of this store are no LossNotifiers")
+	}
+	var calls, stopped atomic.Int32
+	called := make(chan struct{})
+	n.OnLost(func() {
+		if calls.Add(1) == 1 {
+			close(called)
+		}
+		if !g.gone() {
+			t.errorf("OnLost called back before Lost was closed")
+		}
+	})
+	stop := n.OnLost(func() { stopped.Add(1) })
+	if !stop() {
+		if !g.live(time.Now()) {
+			t.tooLate("a lease ended before its callback was dropped")
+		}
+		t.fatalf("stop did not drop a callback in time")
+	}
+	if stop() {
+		t.fatalf("stop dropped a callback twice")
+	}
+	if !t.within(t.g.Round(g.ttl)+soon, called) {
+		t.fatalf("OnLost has not called back %v after the deadline", time.Since(g.Deadline()))
+	}
+	again := make(chan struct{})
+	stop = n.OnLost(func() { close(again) })
+	if !t.within(soon, again) {
+		t.fatalf("OnLost does not call back when the lease is lost already")
+	}
+	if stop() {
+		t.fatalf("stop reports to have dropped a callback that was called")
+	}
+	if stopped.Load() > 0 {
+		t.fatalf("OnLost called back a function that was dropped")
+	}
+	if calls.Load() != 1 {
+		t.fatalf("OnLost called back %d times", calls.Load())
+	}
+}

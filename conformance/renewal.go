@@ -1,0 +1,249 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var renewalChecks = []Check{
+	{
+		Name: "RenewKeepsAlive",
+		Rule: "Lease.Renew prolongs the lease to its TTL from now, as often as it is called; the token stays",
+		run:  renewKeepsAlive,
+	},
+	{
+		Name: "RenewShortens",
+		Rule: "Lease.Renew may shorten a lease: the deadline and the store's expiry both move",
+		run:  renewShortens,
+	},
+	{
+		Name: "RenewAfterExpiry",
+		Rule: "rule 5: Renew never revives: after expiry it is ErrLost, even if the key is free",
+		run:  renewAfterExpiry,
+	},
+	{
+		Name: "RenewAfterRelease",
+		Rule: "rule 5: Renew never revives: after Release it is ErrLost, and the key stays free",
+		run:  renewAfterRelease,
+	},
+	{
+		Name: "RenewRacesRelease",
+		Rule: "rule 5: whatever renewals are under way when Release returns nil, the key is free when all have returned",
+		run:  renewRacesRelease,
+	},
+	{
+		Name: "RenewRacesExpiry",
+		Rule: "rules 1 and 5: a renewal at the last moment either keeps the lease for its new TTL or is ErrLost",
+		run:  renewRacesExpiry,
+	},
+	{
+		Name: "RenewRefusesBadTTL",
+		Rule: "Lease.Renew refuses a TTL that is not positive or over MaxTTL with ErrInvalid and leaves the lease alone",
+		run:  renewRefusesBadTTL,
+	},
+	{
+		Name: "RenewHonoursContext",
+		Rule: "Lease.Renew with an ended context fails with the context's error; the lease stays held until its deadline",
+		run:  renewHonoursContext,
+	},
+}
+
+func renewKeepsAlive(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	token := g.Token()
+	for end := time.Now().Add(4 * t.short()); time.Now().Before(end); {
+		time.Sleep(t.short() / 5)
+		before := time.Now()
+		t.renew(g, t.short())
+		if least := backend.Deadline(before, t.short()); g.Deadline().Before(least) {
+			t.fatalf("after a renewal the deadline is %v earlier than its TTL allows", least.Sub(g.Deadline()))
+		}
+		t.refused(t.b, g)
+		if g.gone() && g.live(time.Now()) {
+			t.fatalf("Lost is closed on a lease that is renewed in time")
+		}
+	}
+	if g.Token() != token {
+		t.fatalf("the token changed from %d to %d with renewal", token, g.Token())
+	}
+	t.release(g)
+	t.free(t.b, t.key, "after release")
+}
+
+func renewShortens(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	before := time.Now()
+	t.renew(g, t.short())
+	after := time.Now()
+	if most := backend.Deadline(after, t.g.Round(t.short())); g.Deadline().After(most) {
+		t.fatalf("after shortening to %v the deadline is %v away", t.short(), time.Until(g.Deadline()))
+	}
+	if !t.within(t.g.Round(t.short())+soon, g.Lost()) {
+		t.fatalf("Lost is not closed %v after the shortened deadline", time.Since(g.Deadline()))
+	}
+	if early := time.Until(g.Deadline()); early > 0 {
+		t.fatalf("Lost is closed %v before the shortened deadline", early)
+	}
+	t.succeeds(t.b, &grant{Lease: g.Lease, key: g.key, owner: g.owner, ttl: t.short(), before: before, after: after},
+		5*time.Millisecond)
+}
+
+func renewAfterExpiry(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	t.expire(g)
+	for range 2 {
+		t.isLost(g.Renew(t.ctx, t.long()), "Renew after expiry")
+	}
+	if !g.gone() {
+		t.fatalf("Lost is open again after Renew of an expired lease")
+	}
+	if g.Deadline().After(time.Now()) {
+		t.fatalf("the deadline of an expired lease was moved into the future")
+	}
+	t.stays(t.key, "after Renew of an expired lease")
+	t.free(t.b, t.key, "after Renew of an expired lease")
+	t.isLost(g.Renew(t.ctx, t.long()), "Renew after expiry and another holder")
+	t.free(t.b, t.key, "after Renew of an expired lease")
+}
+
+// stays fails unless Inspect tells that key is free.
+func (t *trial) stays(key, when string) {
+	h, err := t.b.Inspect(t.ctx, key)
+	switch {
+	case err != nil:
+		t.fatalf("Inspect: %v", err)
+	case h.Held():
+		t.fatalf("%s: Inspect says that %q holds the key", when, h.Owner)
+	}
+}
+
+func renewAfterRelease(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	t.release(g)
+	for range 2 {
+		t.isLost(g.Renew(t.ctx, t.long()), "Renew after Release")
+	}
+	t.stays(t.key, "after Renew of a released lease")
+	t.free(t.b, t.key, "after Renew of a released lease")
+}
+
+func renewRacesRelease(t *trial) {
+	const (
+		workers = 4 // each on a key of its own
+		rounds  = 50
+		atMost  = 3 * time.Second
+	)
+	end := time.Now().Add(atMost)
+	t.together(workers, func(int) {
+		key := t.newKey()
+		for range rounds {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			g := t.acquire(t.a, key, t.long())
+			t.raceRenewals(g)
+			t.free(t.b, key, "after a Release that raced with renewals")
+		}
+	})
+}
+
+// raceRenewals renews g from several goroutines while it is released, until all have been told that it is over.
+func (t *trial) raceRenewals(g *grant) {
+	const renewers = 3
+	t.together(renewers+1, func(i int) {
+		if i == renewers {
+			time.Sleep(rand.N(300 * time.Microsecond))
+			t.release(g)
+			return
+		}
+		for {
+			err := g.Renew(t.ctx, t.long())
+			if errors.Is(err, backend.ErrLost) {
+				return
+			}
+			if err != nil {
+				t.fatalf("Renew racing with Release: %v", err)
+			}
+		}
+	})
+	if g.gone() {
+		t.fatalf("Lost is closed after a Release that returned nil")
+	}
+}
+
+func renewRacesExpiry(t *trial) {
+	const workers, rounds = 8, 3
+	t.together(workers, func(int) {
+		key := t.newKey()
+		for range rounds {
+			g := t.acquire(t.a, key, t.short())
+			w := t.wait(t.b, key, t.long())
+			time.Sleep(time.Until(g.Deadline()) - 2*time.Millisecond + rand.N(4*time.Millisecond))
+			before := time.Now()
+			err := g.Renew(t.ctx, t.short())
+			end := g.Deadline()
+			switch {
+			case err == nil && end.Before(backend.Deadline(before, t.short())):
+				t.fatalf("a renewal at the last moment was granted less than its TTL")
+			case err == nil && w.ended() && w.grant != nil && w.grant.after.Before(before):
+				t.fatalf("a renewal revived a lease %v after the next owner was granted the key", before.Sub(w.grant.after))
+			case err != nil && !errors.Is(err, backend.ErrLost):
+				t.fatalf("Renew at the last moment: %v, want nil or ErrLost", err)
+			}
+			next := w.granted(t, 2*t.g.Round(t.short())+t.handOff(), "after expiry")
+			if err == nil && next.after.Before(end) {
+				t.fatalf("the next owner was granted the key %v before the renewed deadline", end.Sub(next.after))
+			}
+			t.release(next)
+		}
+	})
+}
+
+func renewRefusesBadTTL(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	deadline := g.Deadline()
+	for _, ttl := range []time.Duration{0, -1, -time.Second, backend.MaxTTL + 1} {
+		if err := g.Renew(t.ctx, ttl); !errors.Is(err, backend.ErrInvalid) {
+			t.fatalf("Renew to %v: %v, want ErrInvalid", ttl, err)
+		}
+	}
+	if !g.Deadline().Equal(deadline) {
+		t.fatalf("a Renew that was refused moved the deadline")
+	}
+	t.heldBy(g)
+	t.renew(g, backend.MaxTTL)
+	t.renew(g, t.long())
+	t.release(g)
+}
+
+func renewHonoursContext(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	deadline := g.Deadline()
+	cancelled, cancel := context.WithCancel(t.ctx)
+	cancel()
+	past, cancel := context.WithDeadline(t.ctx, time.Now().Add(-time.Second))
+	defer cancel()
+	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, past: context.DeadlineExceeded} {
+		err := g.Renew(ctx, t.long())
+		if errors.Is(err, backend.ErrLost) && time.Now().After(deadline) {
+			t.tooLate("a lease ended before it was renewed")
+		}
+		if !errors.Is(err, want) {
+			t.fatalf("Renew with an ended context: %v, want %v", err, want)
+		}
+	}
+	if g.Deadline().After(deadline) {
+		t.fatalf("a Renew whose context had ended moved the deadline")
+	}
+	if g.gone() && g.live(time.Now()) {
+		t.fatalf("Lost is closed before the deadline")
+	}
+	t.refused(t.b, g)
+	t.renew(g, t.long())
+	t.heldBy(g)
+	t.release(g)
+}

@@ -1,0 +1,111 @@
+package conformance
+
+import (
+	"github.com/anylock/lock/backend"
+)
+
+var tokenChecks = []Check{
+	{
+		Name:  "TokensIncrease",
+		Rule:  "rule 7: tokens strictly increase per key, across release and expiry, from client to client; below 2^55",
+		Needs: []Need{needsTokens},
+		run:   tokensIncrease,
+	},
+	{
+		Name:  "TokensIncreaseForWaiters",
+		Rule:  "rule 7: tokens strictly increase per key, for waiters too",
+		Needs: []Need{needsTokens},
+		run:   tokensIncreaseForWaiters,
+	},
+	{
+		Name:  "TokensOutliveClients",
+		Rule:  "rule 7: tokens strictly increase per key when every client was closed in between",
+		Needs: []Need{needsTokens},
+		run:   tokensOutliveClients,
+	},
+	{
+		Name: "NoTokensPromised",
+		Rule: "Lease.Token is 0 where Guarantees.Fencing is FencingNone",
+		Needs: []Need{{"the store gives tokens (Guarantees.Fencing)",
+			func(g backend.Guarantees, _ Harness) bool { return g.Fencing == backend.FencingNone }}},
+		run: func(t *trial) {
+			if g := t.acquire(t.a, t.key, t.long()); g.Token() != 0 {
+				t.fatalf("token %d", g.Token())
+			}
+		},
+	},
+}
+
+// tokens are those of one key, in the order of its grants.
+type tokens struct {
+	t    *trial
+	last uint64
+}
+
+// next fails unless the token of g is greater than those before, and stays.
+func (s *tokens) next(g *grant, when string) {
+	const limit = 1 << 55 // package lock keeps 8 bits for itself, below 2^63
+	switch token := g.Token(); {
+	case token >= limit:
+		s.t.fatalf("%s: token %d is not below 2^55", when, token)
+	case token <= s.last:
+		s.t.fatalf("%s: token %d after %d", when, token, s.last)
+	default:
+		s.last = token
+	}
+}
+
+func tokensIncrease(t *trial) {
+	t.together(2, func(int) {
+		s, key := &tokens{t: t}, t.newKey()
+		for i := range 12 {
+			client := []backend.Backend{t.a, t.b, t.b}[i%3]
+			g := t.acquire(client, key, t.short())
+			s.next(g, "grant of a free key")
+			if i%4 == 3 {
+				t.expire(g)
+				g = t.acquire(client, key, t.long())
+				s.next(g, "grant after expiry")
+			}
+			t.renew(g, t.long())
+			t.refused(t.a, g)
+			if g.Token() != s.last {
+				t.fatalf("the token changed from %d to %d with renewal", s.last, g.Token())
+			}
+			t.release(g)
+		}
+	})
+}
+
+func tokensIncreaseForWaiters(t *trial) {
+	s := &tokens{t: t}
+	g := t.acquire(t.a, t.key, t.short())
+	s.next(g, "grant of a free key")
+	for i := range 6 {
+		w := t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, t.short())
+		t.arrived(t.key, 1)
+		if i%3 != 2 {
+			t.release(g)
+		}
+		g = w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's end")
+		s.next(g, "grant to a waiter")
+	}
+}
+
+func tokensOutliveClients(t *trial) {
+	s := &tokens{t: t}
+	for _, b := range []backend.Backend{t.a, t.b} {
+		if err := b.Close(); err != nil {
+			t.fatalf("Close: %v", err)
+		}
+	}
+	for range 4 {
+		c := t.open()
+		g := t.acquire(c, t.key, t.long())
+		s.next(g, "grant by a new client")
+		t.release(g)
+		if err := c.Close(); err != nil {
+			t.fatalf("Close: %v", err)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// late is the status of a trial on a machine too slow for a verdict.
+const late Status = "late"
+
+// A trial is one attempt at one check: two clients, a fresh key, and what went wrong.
+type trial struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	h       Harness
+	g       backend.Guarantees
+	timeout time.Duration
+	stretch int
+	label   string // of every goroutine that the trial starts, see goroutines
+	run     func(*trial)
+
+	a, b backend.Backend // two independent clients
+	key  string          // fresh
+
+	others sync.WaitGroup // goroutines of the check
+
+	mu       sync.Mutex
+	status   Status
+	output   strings.Builder
+	cleanups []func()
+	grants   []*grant
+}
+
+func newTrial(s *suite, c Check, stretch int) *trial {
+	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, status: Pass}
+	t.ctx, t.cancel = context.WithCancel(s.ctx)
+	t.key = t.newKey()
+	t.label = t.key
+	return t
+}
+
+// An outcome is how a trial ended.
+type outcome struct {
+	status Status
+	output string
+}
+
+// perform runs the check with its timeout. A check that does not return even when its context ends is left behind.
+func (t *trial) perform() outcome {
+	defer t.cancel()
+	done := make(chan struct{})
+	go pprof.Do(t.ctx, pprof.Labels(labelName, t.label), func(context.Context) {
+		defer close(done)
+		defer t.recover() // of finish
+		defer t.finish()
+		defer t.recover()
+		t.a, t.b = t.open(), t.open()
+		t.run(t)
+	})
+	timer := time.NewTimer(t.timeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return t.outcome()
+	case <-timer.C:
+	}
+	t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
+	t.cancel()
+	const grace = 5 * time.Second
+	select {
+	case <-done:
+	case <-time.After(grace):
+	}
+	return t.outcome()
+}
+
+func (t *trial) outcome() outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return outcome{t.status, strings.TrimRight(t.output.String(), "\n")}
+}
+
+// recover turns a panic of the check's goroutine into a failure.
+func (t *trial) recover() {
+	if p := recover(); p != nil {
+		buf := make([]byte, 64<<10)
+		t.errorf("panic: %v\n%s", p, buf[:runtime.Stack(buf, false)])
+	}
+}
+
+// finish gives leases back, waits for the check's goroutines, and closes the clients.
+func (t *trial) finish() {
+	t.mu.Lock()
+	grants := t.grants
+	t.mu.Unlock()
+	var wg sync.WaitGroup
+	workers := make(chan struct{}, 32)
+	for _, g := range grants {
+		workers <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-workers }()
+			_ = g.Release(t.ctx)
+		})
+	}
+	wg.Wait()
+	t.cancel()
+	t.others.Wait()
+	for i := len(t.cleanups) - 1; i >= 0; i-- {
+		t.cleanups[i]()
+	}
+}
+
+// cleanup arranges for f to run at the end, the last first.
+func (t *trial) cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+// open returns a new client, closed at the end.
+func (t *trial) open() backend.Backend {
+	b, err := t.h.Open(t.ctx)
+	if err != nil {
+		t.fatalf("open: %v", err)
+	}
+	t.cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+// spawn runs f on a goroutine that the trial waits for.
+func (t *trial) spawn(f func()) {
+	t.others.Go(func() {
+		defer t.recover()
+		f()
+	})
+}
+
+// together runs f n times at once, with 0 to n-1, and waits for all of them. It ends the check if one has failed.
+func (t *trial) together(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			defer t.recover()
+			f(i)
+		})
+	}
+	wg.Wait()
+	if t.ended() {
+		runtime.Goexit()
+	}
+}
+
+// ended reports whether the check has failed or given up already.
+func (t *trial) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.status != Pass
+}
+
+// errorf records a failure; the check goes on. What follows on a lateness is not a failure: the check is repeated.
+func (t *trial) errorf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.status != late {
+		t.status = Fail
+	}
+	fmt.Fprintf(&t.output, format+"\n", args...)
+}
+
+// fatalf records a failure and ends the goroutine it is called on.
+func (t *trial) fatalf(format string, args ...any) {
+	t.errorf(format, args...)
+	runtime.Goexit()
+}
+
+// tooLate ends the goroutine it is called on: the machine was too slow for this trial to prove anything.
+func (t *trial) tooLate(format string, args ...any) {
+	t.mu.Lock()
+	if t.status == Pass {
+		t.status = late
+	}
+	fmt.Fprintf(&t.output, format+"\n", args...)
+	t.mu.Unlock()
+	runtime.Goexit()
+}
+
+// skipf ends the check: it does not apply to this store.
+func (t *trial) skipf(format string, args ...any) {
+	t.mu.Lock()
+	if t.status == Pass {
+		t.status = Skip
+	}
+	fmt.Fprintf(&t.output, format+"\n", args...)
+	t.mu.Unlock()
+	runtime.Goexit()
+}

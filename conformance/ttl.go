@@ -1,0 +1,220 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var ttlChecks = []Check{
+	{
+		Name: "TTLNotEarly",
+		Rule: "rules 2 and 3: a key is not granted again before the holder's deadline, nor before the TTL it asked for",
+		run:  ttlNotEarly,
+	},
+	{
+		Name: "TTLNotLate",
+		Rule: "rule 3: the key of a dead holder is free by the granted TTL plus Guarantees.MaxLate",
+		run:  ttlNotLate,
+	},
+	{
+		Name: "TTLIsRoundedUp",
+		Rule: "rule 3: a TTL is a floor: a coarser store rounds up, to what Guarantees.Round tells",
+		run:  ttlIsRoundedUp,
+	},
+	{
+		Name: "DeadlineHasMargin",
+		Rule: "rule 2: a deadline counts from before the request was sent, less the margin of 1 % and 2 ms",
+		run:  deadlineHasMargin,
+	},
+	{
+		Name: "RefusedAttemptChangesNothing",
+		Rule: "rule 3: a refused attempt changes neither the holder's owner, nor its token, nor its TTL",
+		run:  refusedAttemptChangesNothing,
+	},
+	{
+		Name: "RefusedAttemptsProlongNothing",
+		Rule: "rule 3: attempts that are refused do not keep a dead holder's lease alive",
+		run:  refusedAttemptsProlongNothing,
+	},
+}
+
+// succeeds asks for the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
+// early, or too late.
+func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
+	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
+	last := t.lastRefusal(g.after, g.ttl)
+	for {
+		sent := time.Now()
+		next, err := t.ask(t.ctx, b, g.key, g.ttl, false)
+		switch {
+		case err == nil && g.live(next.after):
+			t.fatalf("TTL %v: granted again %v before the holder's deadline", g.ttl, g.Deadline().Sub(next.after))
+		case err == nil && next.after.Before(floor):
+			t.fatalf("TTL %v: granted again after %v", g.ttl, next.after.Sub(g.before))
+		case err == nil:
+			return
+		case !errors.Is(err, backend.ErrHeld):
+			t.fatalf("Acquire: %v", err)
+		case sent.After(last):
+			t.fatalf("TTL %v: still refused to an attempt made %v after the grant; Guarantees.MaxLate is %v",
+				g.ttl, sent.Sub(g.after), t.g.MaxLate)
+		}
+		time.Sleep(pause)
+	}
+}
+
+func ttlNotEarly(t *trial) {
+	phases := min(200, t.h.Many)
+	t.together(phases, func(i int) {
+		time.Sleep(rand.N(t.short()))
+		ttl := t.short() + rand.N(t.short()/4)
+		g := t.acquire(t.a, t.key+"-"+t.newKey(), ttl)
+		time.Sleep(ttl/2 + rand.N(ttl/8))
+		if g.live(time.Now().Add(ttl / 8)) {
+			t.refused(t.b, g)
+		}
+		// From shortly before the deadline on, at a random phase.
+		time.Sleep(time.Until(g.Deadline()) - backend.Margin(ttl) - rand.N(5*time.Millisecond))
+		t.succeeds(t.b, g, 3*time.Millisecond+rand.N(4*time.Millisecond))
+	})
+}
+
+func ttlNotLate(t *trial) {
+	t.together(min(50, t.h.Many), func(int) {
+		ttl := t.short() + rand.N(t.short())
+		g := t.acquire(t.a, t.newKey(), ttl)
+		if !t.within(ttl+soon+t.g.Round(ttl), g.Lost()) {
+			t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+		}
+		// One attempt only: others must not be what ends the lease.
+		time.Sleep(time.Until(t.lastRefusal(g.after, ttl)) + time.Millisecond)
+		t.succeeds(t.b, g, time.Millisecond)
+	})
+}
+
+func ttlIsRoundedUp(t *trial) {
+	ttls := []time.Duration{
+		t.short() + 1, t.short() + time.Millisecond - 1, t.short() + time.Millisecond + 1,
+		t.short()*3/2 + 1, time.Second - 1, time.Second + 1, 1300 * time.Millisecond, 1999*time.Millisecond + 999,
+	}
+	if t.g.MinTTL > time.Millisecond {
+		ttls = append(ttls, t.g.MinTTL/2, t.g.MinTTL-1)
+	}
+	t.together(len(ttls), func(i int) {
+		ttl := ttls[i]
+		g := t.acquire(t.a, t.newKey(), ttl)
+		if d := g.before.Add(ttl - backend.Margin(ttl)); g.Deadline().Before(d) {
+			t.fatalf("TTL %v: the deadline is %v early", ttl, d.Sub(g.Deadline()))
+		}
+		if d := backend.Deadline(g.after, t.g.Round(ttl)); g.Deadline().After(d) {
+			t.fatalf("TTL %v: the deadline is %v late for a granted TTL of %v", ttl, g.Deadline().Sub(d), t.g.Round(ttl))
+		}
+		time.Sleep(time.Until(g.Deadline()) - 10*time.Millisecond)
+		t.succeeds(t.b, g, 5*time.Millisecond)
+	})
+}
+
+func deadlineHasMargin(t *trial) {
+	check := func(what string, ttl time.Duration, before, after, deadline time.Time) {
+		if least := backend.Deadline(before, ttl); deadline.Before(least) {
+			t.errorf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
+		}
+		if most := backend.Deadline(after, t.g.Round(ttl)); deadline.After(most) {
+			t.errorf("%s for %v: the deadline is %v later than its margin allows", what, ttl, deadline.Sub(most))
+		}
+	}
+	for _, ttl := range []time.Duration{t.short(), 4 * t.short(), t.long(), 10 * t.long()} {
+		g := t.acquire(t.a, t.newKey(), ttl)
+		check("Acquire", ttl, g.before, g.after, g.Deadline())
+		before := time.Now()
+		t.renew(g, 2*ttl)
+		check("Renew", 2*ttl, before, time.Now(), g.Deadline())
+		t.release(g)
+	}
+	// A lease granted after a wait has its whole TTL still.
+	g := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.short())
+	t.arrived(t.key, 1)
+	time.Sleep(t.short() / 2)
+	before := time.Now()
+	t.release(g)
+	next := w.granted(t, t.handOff(), "after release")
+	check("waiting Acquire", t.short(), before, next.after, next.Deadline())
+}
+
+func refusedAttemptChangesNothing(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	for i, client := range []backend.Backend{t.a, t.b, t.b} {
+		for _, ttl := range []time.Duration{t.short(), t.long(), 10 * t.long()} {
+			wait := i == 2
+			ctx, cancel := context.WithCancel(t.ctx)
+			if wait {
+				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
+			}
+			other, err := t.ask(ctx, client, t.key, ttl, wait)
+			cancel()
+			switch {
+			case other != nil:
+				t.fatalf("a second owner was granted the key")
+			case wait && !errors.Is(err, context.DeadlineExceeded):
+				t.fatalf("waiting Acquire whose context ended: %v, want context.DeadlineExceeded", err)
+			case !wait && !errors.Is(err, backend.ErrHeld):
+				t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+			}
+			t.describes(g, t.long())
+		}
+	}
+	t.renew(g, t.long())
+	t.release(g)
+	t.free(t.b, t.key, "after release")
+}
+
+// describes fails unless Inspect tells of g, last prolonged to ttl, what is true.
+func (t *trial) describes(g *grant, ttl time.Duration) {
+	before := time.Now()
+	h, err := t.b.Inspect(t.ctx, g.key)
+	after := time.Now()
+	switch {
+	case err != nil:
+		t.fatalf("Inspect: %v", err)
+	case h.Owner != g.owner:
+		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
+	case h.Token != 0 && h.Token != g.Token():
+		t.fatalf("Inspect tells token %d, the lease has %d", h.Token, g.Token())
+	case h.TTL == 0:
+		return
+	}
+	granted := t.g.Round(ttl)
+	if least := g.Deadline().Sub(after); h.TTL < least {
+		t.fatalf("Inspect tells a TTL of %v when the lease has %v left at least", h.TTL, least)
+	}
+	if most := granted + t.g.MaxLate + backend.Margin(granted); h.TTL > most {
+		t.fatalf("Inspect tells a TTL of %v, of a lease granted for %v", h.TTL, granted)
+	}
+	// By its deadline the holder knows when the request was sent, up to the answer's travel.
+	if most := t.lastRefusal(g.Deadline().Add(backend.Margin(granted)-granted), ttl).Sub(before) + time.Second; h.TTL > most {
+		t.fatalf("Inspect tells a TTL of %v when the lease has at most %v left", h.TTL, most)
+	}
+}
+
+func refusedAttemptsProlongNothing(t *trial) {
+	g := t.acquire(t.a, t.key, t.short())
+	last := t.lastRefusal(g.after, g.ttl)
+	for {
+		sent := time.Now()
+		next, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+		switch {
+		case err == nil && g.live(next.after):
+			t.fatalf("granted again %v before the holder's deadline", g.Deadline().Sub(next.after))
+		case err == nil:
+			return
+		case sent.After(last):
+			t.fatalf("attempts keep the lease of a dead holder alive: still refused %v after a grant of %v", sent.Sub(g.after), g.ttl)
+		}
+		time.Sleep(t.short() / 32)
+	}
+}

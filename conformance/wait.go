@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// soon bounds what the contract calls prompt. Nothing waits for it unless it fails.
+	soon = 5 * time.Second
+	tick = 10 * time.Millisecond
+)
+
+// within waits for ch, for at least d. Time in which this process does not run does not count: what d bounds needs the
+// same processor.
+func (t *trial) within(d time.Duration, ch <-chan struct{}) bool {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for range d/tick + 1 {
+		timer.Reset(tick)
+		select {
+		case <-ch:
+			return true
+		case <-timer.C:
+		}
+	}
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// poll asks done until it is true, for at least d as in within.
+func (t *trial) poll(d time.Duration, done func() bool) bool {
+	pause := time.Millisecond
+	for waited := time.Duration(0); ; waited += pause {
+		if done() {
+			return true
+		}
+		if waited >= d {
+			return false
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, tick)
+	}
+}
+
+// handOff bounds the time from a key's getting free to a waiter's having it.
+func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
+
+// A waiting is an Acquire under way on a goroutine of its own.
+type waiting struct {
+	owner  string
+	cancel context.CancelFunc
+	done   chan struct{}
+	grant  *grant // set when done is closed
+	err    error  // set when done is closed
+}
+
+// wait starts an Acquire that waits.
+func (t *trial) wait(b backend.Backend, key string, ttl time.Duration) *waiting {
+	ctx, cancel := context.WithCancel(t.ctx)
+	return t.waitWith(ctx, cancel, b, key, ttl)
+}
+
+func (t *trial) waitWith(ctx context.Context, cancel context.CancelFunc, b backend.Backend, key string,
+	ttl time.Duration,
+) *waiting {
+	w := &waiting{owner: backend.NewOwner(), cancel: cancel, done: make(chan struct{})}
+	t.spawn(func() {
+		defer close(w.done)
+		defer cancel()
+		w.err = errors.New("ended without an answer")
+		w.grant, w.err = t.request(ctx, b, backend.Request{Key: key, Owner: w.owner, TTL: ttl, Wait: true})
+	})
+	return w
+}
+
+// ended reports whether Acquire has returned.
+func (w *waiting) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// granted waits for the lease, which must come within d.
+func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
+	if !t.within(d, w.done) {
+		t.fatalf("%s: a waiter has not been granted the free key within %v", when, d)
+	}
+	if w.err != nil {
+		t.fatalf("%s: a waiting Acquire: %v", when, w.err)
+	}
+	return w.grant
+}
+
+// fails waits for the error, which must come soon, and returns it.
+func (w *waiting) fails(t *trial, when string) error {
+	if !t.within(soon, w.done) {
+		t.fatalf("%s: not returned within %v", when, soon)
+	}
+	if w.err == nil {
+		t.fatalf("%s: granted, want an error", when)
+	}
+	return w.err
+}
+
+// cancelAndFail cancels the wait for a held key, which must end it with the context's error.
+func (w *waiting) cancelAndFail(t *trial) {
+	w.cancel()
+	if err := w.fails(t, "cancelled Acquire"); !errors.Is(err, context.Canceled) {
+		t.fatalf("cancelled Acquire: %v, want context.Canceled", err)
+	}
+}
+
+// arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
+func (t *trial) arrived(key string, n int) {
+	var h backend.Holder
+	ok := t.poll(soon, func() bool {
+		var err error
+		if h, err = t.b.Inspect(t.ctx, key); err != nil {
+			t.fatalf("Inspect: %v", err)
+		}
+		return h.Waiters < 0 || h.Waiters >= n
+	})
+	if !ok {
+		t.fatalf("Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
+	}
+	if h.Waiters < 0 {
+		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	}
+}

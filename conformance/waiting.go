@@ -1,0 +1,183 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var waitingChecks = []Check{
+	{
+		Name: "WaiterGetsReleasedKey",
+		Rule: "rule 9: no waiter stays parked on a key that was released",
+		run:  waiterGetsReleasedKey,
+	},
+	{
+		Name: "WaiterGetsExpiredKey",
+		Rule: "rules 3 and 9: a waiter gets the key of a dead holder after its TTL and Guarantees.MaxLate, and not before",
+		run:  waiterGetsExpiredKey,
+	},
+	{
+		Name: "NoLostWakeUp",
+		Rule: "rule 9: no release is missed, however it meets a waiter that is just coming",
+		run:  noLostWakeUp,
+	},
+	{
+		Name: "ManyWaitersDrain",
+		Rule: "rule 9: no waiter stays parked on a free key: as many as there are get their turn",
+		run:  manyWaitersDrain,
+	},
+	{
+		Name: "WaitingKeepsNobodyOut",
+		Rule: "rule 9: a key whose waiters have all been served or have left is free",
+		run:  waitingKeepsNobodyOut,
+	},
+	{
+		Name: "WaiterOutlastsShortenedLease",
+		Rule: "rule 9: wake-ups are hints: a waiter also gets a key whose holder's TTL became shorter while it waited",
+		run:  waiterOutlastsShortenedLease,
+	},
+	{
+		Name: "WaitOutlivesOwnTTL",
+		Rule: "rule 9: a waiter waits for as long as its context lives, also longer than the TTL that it asks for",
+		run:  waitOutlivesOwnTTL,
+	},
+}
+
+func waiterGetsReleasedKey(t *trial) {
+	for _, client := range []backend.Backend{t.a, t.b} {
+		g := t.acquire(t.a, t.key, t.long())
+		w := t.wait(client, t.key, t.long())
+		t.arrived(t.key, 1)
+		if w.ended() {
+			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
+		}
+		t.release(g)
+		next := w.granted(t, t.handOff(), "after release")
+		if least := backend.Deadline(g.after, t.long()); next.Deadline().Before(least) {
+			t.fatalf("the waiter's lease ends %v before its TTL", least.Sub(next.Deadline()))
+		}
+		t.heldBy(next)
+		t.release(next)
+		t.free(t.b, t.key, "after the waiter's release")
+	}
+}
+
+func waiterGetsExpiredKey(t *trial) {
+	t.together(8, func(i int) {
+		client, key := t.a, t.newKey()
+		if i%2 == 0 {
+			client = t.b
+		}
+		g := t.acquire(t.a, key, t.short())
+		w := t.wait(client, key, t.long())
+		next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's expiry")
+		if early := g.Deadline().Sub(next.after); early > 0 {
+			t.fatalf("a waiter was granted the key %v before the holder's deadline", early)
+		}
+		t.refused(t.b, next)
+		t.release(next)
+	})
+}
+
+func noLostWakeUp(t *trial) {
+	const (
+		workers = 4 // each on a key of its own
+		rounds  = 100
+		atMost  = 4 * time.Second
+	)
+	end := time.Now().Add(atMost)
+	t.together(workers, func(i int) {
+		key := t.newKey()
+		waiter := t.b
+		if i%4 == 3 {
+			waiter = t.a
+		}
+		for range rounds {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			g := t.acquire(t.a, key, t.long())
+			w := t.wait(waiter, key, t.long())
+			// The release meets the waiter before, at, and after its first attempt, and while it goes to sleep.
+			time.Sleep(rand.N(2 * time.Millisecond))
+			t.release(g)
+			t.release(w.granted(t, t.handOff(), "after a release that met the waiter coming"))
+		}
+	})
+}
+
+func manyWaitersDrain(t *trial) {
+	n := min(32, t.h.Many/2)
+	g := t.acquire(t.a, t.key, t.long())
+	done := make(chan struct{})
+	t.spawn(func() {
+		defer close(done)
+		t.together(2*n, func(i int) {
+			client := t.a
+			if i%2 == 1 {
+				client = t.b
+			}
+			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
+			if err != nil {
+				t.fatalf("waiting Acquire: %v", err)
+			}
+			t.release(g)
+		})
+	})
+	t.arrived(t.key, 2*n)
+	t.release(g)
+	if !t.within(30*time.Second+t.g.MaxLate, done) {
+		t.fatalf("%d waiters have not all had their turn", 2*n)
+	}
+	t.free(t.b, t.key, "after all waiters")
+}
+
+func waitingKeepsNobodyOut(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	left := []*waiting{t.wait(t.a, t.key, t.long()), t.wait(t.b, t.key, t.long())}
+	t.arrived(t.key, 2)
+	served := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 3)
+	for _, w := range left {
+		w.cancelAndFail(t)
+	}
+	t.release(g)
+	t.release(served.granted(t, t.handOff(), "after release, with waiters before it that were cancelled"))
+	t.becomesFree(t.a, t.key, t.handOff(), "after the last waiter's release")
+	for range 10 {
+		t.free(t.a, t.key, "with nobody waiting")
+		t.free(t.b, t.key, "with nobody waiting")
+	}
+}
+
+func waiterOutlastsShortenedLease(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	t.renew(g, t.short())
+	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's expiry, which a renewal had brought nearer")
+	if early := g.Deadline().Sub(next.after); early > 0 {
+		t.fatalf("a waiter was granted the key %v before the holder's deadline", early)
+	}
+	t.release(next)
+}
+
+func waitOutlivesOwnTTL(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.short())
+	t.arrived(t.key, 1)
+	time.Sleep(3*t.g.Round(t.short()) + t.g.MaxLate)
+	if w.ended() {
+		t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
+	}
+	before := time.Now()
+	t.release(g)
+	next := w.granted(t, t.handOff(), "after release")
+	if least := backend.Deadline(before, t.short()); next.Deadline().Before(least) {
+		t.fatalf("a lease granted after a long wait is %v short of its TTL", least.Sub(next.Deadline()))
+	}
+	t.refused(t.a, next)
+	t.release(next)
+}
