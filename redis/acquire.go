@@ -1,0 +1,105 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An attempt is one Acquire, from its first request to its grant or end.
+type attempt struct {
+	b     *Backend
+	r     backend.Request
+	names names
+	ttl   time.Duration // as it will be granted
+
+	sent       time.Time   // before the last request
+	unanswered bool        // a request may have been carried out, or may yet be, that was not answered
+	queued     bool        // the owner has a place in the queue, or another thing to give up
+	over       atomic.Bool // it has ended without a lease
+}
+
+// run makes the attempt.
+func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
+	// An uncontended acquire does not subscribe, so the first request queues only if that has been done before.
+	ans, err := a.try(ctx, a.r.Wait && a.b.inbox.ready())
+	switch {
+	case err != nil:
+		return nil, err
+	case ans.granted:
+		return a.grant(ctx, ans)
+	case a.r.Wait:
+		return a.wait(ctx, ans)
+	}
+	return nil, &backend.HeldError{Holder: ans.holder}
+}
+
+// try asks for the key once, and queues if told to.
+func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
+	b := a.b
+	queueing := "0"
+	if queue {
+		queueing = "1"
+	}
+	a.sent = time.Now()
+	v, unanswered, err := b.eval(ctx, request{
+		script: acquireScript,
+		keys:   []string{a.names.lock, a.names.queue, a.names.fence},
+		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.inbox.id, b.naming.channels(), queueing},
+		ack:    true,
+		late:   a.late,
+	})
+	a.unanswered = a.unanswered || unanswered
+	if err != nil {
+		return answer{}, err
+	}
+	ans, err := parseAcquire(v)
+	a.queued = queue && err == nil && !ans.granted
+	return ans, err
+}
+
+// grant begins the lease.
+func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) {
+	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
+		Token: ans.token, Sent: a.sent, TTL: a.ttl, Data: &held{echo: a.unanswered},
+	})
+	if err != nil {
+		// Leases gives the lease back, unless it is closed.
+		a.queued = errors.Is(err, backend.ErrClosed)
+		return nil, err
+	}
+	return l, nil
+}
+
+// end removes, in the background, what the store may keep of an attempt that got no lease.
+func (a *attempt) end() {
+	a.over.Store(true)
+	switch {
+	case a.unanswered:
+		a.abandon()
+	case a.queued:
+		a.b.calls.background(a.leave)
+	}
+}
+
+// late is run by a request that nobody waits for any more, when it has ended.
+func (a *attempt) late() {
+	if a.over.Load() {
+		a.abandon() // what end has removed before may be there again
+	}
+}
+
+// abandon removes what may be there of the owner until it is certain that nothing is.
+func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }
+
+// leave removes with one request what is known to be there.
+func (a *attempt) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), a.b.options.Timeout)
+	defer cancel()
+	if _, err := a.b.release(ctx, a.r.Key, a.r.Owner); err != nil {
+		a.abandon()
+	}
+}

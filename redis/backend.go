@@ -1,0 +1,128 @@
+package redis
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
+type Backend struct {
+	client     redis.UniversalClient
+	options    Options
+	single     bool // the client makes no attempts of its own
+	naming     naming
+	guarantees backend.Guarantees
+	leases     *backend.Leases
+	inbox      *inbox
+	calls      calls
+	closing    chan struct{} // closed when Close begins
+	crossSlot  atomic.Bool   // the server refused a script on keys of several slots: it belongs to a cluster
+	owned      io.Closer     // the client, if this Backend opened it
+}
+
+var (
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.BatchRenewer = (*Backend)(nil)
+	_ backend.Requests     = (*Backend)(nil)
+)
+
+func newBackend(client redis.UniversalClient, o Options) *Backend {
+	b := &Backend{
+		client: client, options: o,
+		naming:     naming{o.Namespace},
+		guarantees: guarantees(),
+		closing:    make(chan struct{}),
+	}
+	b.leases = backend.NewLeases(b, o.Timeout)
+	b.inbox = newInbox(client, b.naming.channels())
+	return b
+}
+
+// held is a lease's Data.
+type held struct {
+	renewals atomic.Uint64
+	// An earlier request for this lease went unanswered and may still arrive after the release.
+	echo bool
+}
+
+// Acquire implements [backend.Backend].
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if !b.calls.begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.calls.end()
+	if b.isClosing() {
+		return nil, backend.ErrClosed
+	}
+	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
+	l, err := a.run(ctx)
+	if err != nil {
+		a.end()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if !b.calls.begin() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	defer b.calls.end()
+	if b.isClosing() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	n := b.naming.names(key)
+	v, _, err := b.eval(ctx, request{script: inspectScript, keys: []string{n.lock, n.queue}})
+	if err != nil {
+		return backend.Holder{}, err
+	}
+	return parseInspect(v)
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+func (b *Backend) isClosing() bool {
+	select {
+	case <-b.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+const closeGrace = time.Second
+
+// Close implements [backend.Backend]. A client given to New stays open.
+func (b *Backend) Close() error {
+	if !b.calls.close(b.closing) {
+		return nil
+	}
+	b.leases.Close()
+	b.calls.drain(closeGrace)
+	b.calls.seal()
+	b.inbox.close()
+	if b.owned == nil {
+		return nil
+	}
+	err := b.owned.Close()
+	b.calls.drain(closeGrace) // requests that the closing of their connections has ended
+	return err
+}

@@ -1,0 +1,178 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	scriptLeases    = 64  // the most leases in one run of the script, which blocks the server for some 0.1 ms
+	pipelineScripts = 256 // the most scripts in one pipeline
+)
+
+// RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, scripts by the hundred in
+// one pipeline. In a cluster a script covers the leases of one slot, and a pipeline all servers.
+func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
+}
+
+// A share is the part of a batch that one script renews.
+type share struct {
+	index []int // of its leases in the batch
+	keys  []string
+	args  []any
+}
+
+func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
+	todo := make([]int, len(lives))
+	for i, ttl := range ttls {
+		todo[i], granted[i] = i, b.guarantees.Round(ttl)
+	}
+	// A second round for what has failed in a way that passes.
+	for range 2 {
+		for _, p := range b.pipelines(ctx, b.shares(lives, granted, todo)) {
+			b.sendPipeline(ctx, p, errs)
+		}
+		var failed []int
+		for _, i := range todo {
+			if errs[i] != nil && ctx.Err() == nil && (passing(errs[i]) || isCrossSlot(errs[i])) {
+				failed = append(failed, i)
+			}
+		}
+		if todo = failed; len(todo) == 0 {
+			break
+		}
+	}
+	return granted, errs
+}
+
+// shares cuts the leases of todo into scripts.
+func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []int) []*share {
+	_, single := b.client.(*redis.Client)
+	bySlot := !single || b.crossSlot.Load()
+	var list []*share
+	open := make(map[int]*share) // by slot; all in 0 if slots do not matter
+	for _, i := range todo {
+		l, s := lives[i], 0
+		if bySlot {
+			s = slot(l.Key())
+		}
+		sh := open[s]
+		if sh == nil || len(sh.index) == scriptLeases {
+			sh = new(share)
+			open[s] = sh
+			list = append(list, sh)
+		}
+		sh.index = append(sh.index, i)
+		sh.keys = append(sh.keys, b.naming.lock(l.Key()))
+		sh.args = renewArgs(sh.args, l, granted[i])
+	}
+	return list
+}
+
+// A pipeline is shares that are sent together.
+type pipeline struct {
+	client redis.Cmdable
+	wait   bool // for replicas; then all shares are of one server
+	shares []*share
+}
+
+func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
+	var list []*pipeline
+	open := make(map[redis.Cmdable]*pipeline)
+	for _, sh := range shares {
+		var client redis.Cmdable = b.client
+		if b.options.MinReplicas > 0 {
+			if node, err := b.node(ctx, sh.keys[0]); err == nil {
+				client = node
+			}
+		}
+		p := open[client]
+		if p == nil || len(p.shares) == pipelineScripts {
+			p = &pipeline{client: client, wait: b.options.MinReplicas > 0}
+			open[client] = p
+			list = append(list, p)
+		}
+		p.shares = append(p.shares, sh)
+	}
+	return list
+}
+
+// sendPipeline sends p, within the request timeout, and enters the error of each lease.
+func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
+	rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	v, err := await(rctx, &b.calls, nil, func() (any, error) { return b.execPipeline(rctx, p), nil })
+	replies, _ := v.([]result)
+	for i, sh := range p.shares {
+		var list []any
+		shareErr := err
+		if err == nil {
+			list, _ = replies[i].v.([]any)
+			shareErr = replies[i].err
+		}
+		if rctx.Err() != nil && shareErr != nil {
+			shareErr = noAnswer(b.options.Timeout, shareErr)
+		}
+		if isCrossSlot(shareErr) {
+			b.crossSlot.Store(true)
+		}
+		for k, lease := range sh.index {
+			switch {
+			case shareErr != nil:
+				errs[lease] = shareErr
+			case k < len(list):
+				errs[lease] = renewError(list[k])
+			default:
+				errs[lease] = errReply(list)
+			}
+		}
+	}
+}
+
+// execPipeline sends p by digest, and again with the text what a server did not know.
+func (b *Backend) execPipeline(ctx context.Context, p *pipeline) []result {
+	replies := make([]result, len(p.shares))
+	todo := make([]int, len(p.shares))
+	for i := range todo {
+		todo[i] = i
+	}
+	for _, text := range []bool{false, true} {
+		pipe := p.client.Pipeline()
+		cmds := make([]*redis.Cmd, len(todo))
+		for k, i := range todo {
+			cmds[k] = renewScript.queue(ctx, pipe, text, p.shares[i].keys, p.shares[i].args)
+		}
+		var wait *redis.Cmd
+		if p.wait {
+			wait = b.queueWait(ctx, pipe)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		var short error
+		if wait != nil {
+			short = b.shortfall(wait)
+		}
+		var unknown []int
+		for k, i := range todo {
+			v, err := cmds[k].Result()
+			if isNoScript(err) {
+				unknown = append(unknown, i)
+			}
+			if err == nil {
+				err = short
+			}
+			replies[i] = result{v, err}
+		}
+		if todo = unknown; len(todo) == 0 {
+			break
+		}
+	}
+	return replies
+}
+
+func isCrossSlot(err error) bool { return redis.HasErrorPrefix(err, "CROSSSLOT") }

@@ -1,0 +1,89 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestConformance(t *testing.T) {
+	s := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				return openURL(ctx, "redis://"+s.Addr)
+			},
+			Evict:   func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+			Freeze:  s.Freeze,
+			Thaw:    s.Thaw,
+			Restart: func() { s.Kill(); s.Start() },
+			Cut:     func(b backend.Backend) { cut(t, s.Addr, b) },
+		}
+	})
+}
+
+func TestConformanceCluster(t *testing.T) {
+	nodes := servers.RedisCluster(t, 3)
+	addrs := make([]string, len(nodes))
+	for i, n := range nodes {
+		addrs[i] = n.Addr
+	}
+	url := "redis+cluster://" + strings.Join(addrs, ",")
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+		}
+	})
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	set := servers.RedisSentinel(t)
+	url := sentinelURLOf(set) + "?lock_min_replicas=1"
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+		}
+	})
+}
+
+func sentinelURLOf(set *servers.Sentinel) string {
+	addrs := make([]string, len(set.Sentinels))
+	for i, s := range set.Sentinels {
+		addrs[i] = s.Addr
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + set.Name
+}
+
+// openURL opens a store as package lock does.
+func openURL(ctx context.Context, url string) (*Backend, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return b.(*Backend), nil
+}
+
+func evict(ctx context.Context, addr, key string) error {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	return c.Del(ctx, naming{defaultNamespace}.lock(key)).Err()
+}
+
+// cut breaks every connection of b, which open has given a name of its own.
+func cut(t *testing.T, addr string, b backend.Backend) {
+	t.Helper()
+	_ = b
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	for _, kind := range []string{"normal", "pubsub"} {
+		if err := c.ClientKillByFilter(context.Background(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	paramMinReplicas = backend.ParamPrefix + "min_replicas"
+	paramNamespace   = backend.ParamPrefix + "namespace"
+)
+
+func init() {
+	backend.Register(backend.Driver{
+		Name: "redis",
+		Schemes: []string{
+			"redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
+		},
+		Examples: []string{
+			"redis://user:password@localhost:6379/0",
+			"rediss://user:password@host:6379/0",
+			"redis+unix:///run/redis.sock?db=0",
+			"redis+sentinel://user:password@s1:26379,s2:26379,s3:26379/mymaster/0",
+			"redis+cluster://user:password@h1:6379,h2:6379,h3:6379",
+		},
+		Params: map[string]string{
+			paramMinReplicas: "replicas that must have received a grant or renewal before it counts (WAIT); default 0",
+			paramNamespace:   "begins the name of every key and channel; default anylock",
+		},
+		Guarantees: guarantees(),
+		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+	})
+}
+
+// openTimeout bounds the look at the server on opening.
+const openTimeout = 5 * time.Second
+
+func open(ctx context.Context, rawURL string) (*Backend, error) {
+	rest, params, err := backend.TakeParams(rawURL, paramMinReplicas, paramNamespace)
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseURL(rest)
+	if err != nil {
+		return nil, err
+	}
+	o := &Options{Namespace: params[paramNamespace]}
+	if n, ok := params[paramMinReplicas]; ok {
+		if o.MinReplicas, err = strconv.Atoi(n); err != nil {
+			return nil, fmt.Errorf("%w: url: parameter %q is not a number", backend.ErrInvalid, paramMinReplicas)
+		}
+	}
+	if _, err := o.validate(); err != nil {
+		return nil, err
+	}
+	client, timeout := t.open()
+	o.Timeout = timeout
+	b, err := New(client, o)
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	b.owned = client
+	if c, ok := client.(*redis.Client); ok {
+		b.single = c.Options().MaxRetries == 0
+	}
+	if err := b.look(ctx); err != nil {
+		_ = b.Close()
+		return nil, backend.CleanError(rawURL, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,34 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	minTTL      = 10 * time.Millisecond
+	granularity = time.Millisecond
+	// maxLate is what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with room for a slow
+	// network.
+	maxLate = 250 * time.Millisecond
+)
+
+// earlyLoss is always true of Redis. What is found out at opening is added to it.
+const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags, FLUSHALL, " +
+	"or a step forward of the server's wall clock"
+
+func guarantees() backend.Guarantees {
+	return backend.Guarantees{
+		MinTTL:      minTTL,
+		Granularity: granularity,
+		MaxLate:     maxLate,
+		EarlyLoss:   earlyLoss,
+		EnforcedBy:  "server clock",
+		Fencing:     backend.FencingLoss,
+		FIFO:        true,
+		Wake:        backend.WakePush,
+		Consistency: backend.BestEffort,
+		Reach:       backend.ReachNetwork,
+	}
+}

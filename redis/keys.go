@@ -1,0 +1,72 @@
+package redis
+
+import (
+	"strconv"
+	"sync"
+)
+
+// A naming turns keys into the names of Redis keys and channels.
+//
+// All names of one key hash to one cluster slot, the slot of the key itself, so that scripts may touch them together
+// and keys spread over the cluster. That holds for any bytes, braces too, because the hash tag is not the key: it is a
+// short text, found in advance, that hashes to the key's slot. The same names are used without a cluster, so that data
+// and clients may move to one, or sit behind a proxy to one.
+type naming struct{ namespace string }
+
+type names struct{ lock, queue, fence string }
+
+func (n naming) names(key string) names {
+	base := n.namespace + ":{" + tags()[slot(key)] + "}"
+	return names{lock: base + "lock:" + key, queue: base + "queue:" + key, fence: base + "fence"}
+}
+
+func (n naming) lock(key string) string {
+	return n.namespace + ":{" + tags()[slot(key)] + "}lock:" + key
+}
+
+// channels is the prefix of the channels of inboxes.
+func (n naming) channels() string { return n.namespace + ":inbox:" }
+
+const slots = 16384
+
+// slot is the cluster slot to which Redis hashes s, for an s without braces.
+func slot(s string) int { return int(crc16(s)) % slots }
+
+// tags holds for every slot a text that hashes to it.
+var tags = sync.OnceValue(func() []string {
+	found := make([]string, slots)
+	for i, left := 0, slots; left > 0; i++ {
+		const base = 36
+		tag := strconv.FormatInt(int64(i), base)
+		if s := slot(tag); found[s] == "" {
+			found[s] = tag
+			left--
+		}
+	}
+	return found
+})
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster uses (Redis Cluster specification, appendix A).
+func crc16(s string) uint16 {
+	var crc uint16
+	for i := range len(s) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^s[i]]
+	}
+	return crc
+}
+
+var crcTable = func() (table [256]uint16) {
+	const polynomial = 0x1021
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ polynomial
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()

@@ -1,0 +1,94 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// What renew.lua returns for a lease.
+const (
+	renewLost     = int64(0)
+	renewDone     = int64(1)
+	renewOvertake = int64(2)
+)
+
+var errOvertaken = errors.New("overtaken by a later renewal")
+
+// RenewLease implements [backend.Requests]. Package lock does not call it: renew the lease instead.
+func (b *Backend) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	granted := b.guarantees.Round(ttl)
+	v, _, err := b.eval(ctx, request{
+		script: renewScript,
+		keys:   []string{b.naming.lock(l.Key())},
+		args:   renewArgs(nil, l, granted),
+		ack:    true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) != 1 {
+		return 0, errReply(v)
+	}
+	return granted, renewError(list[0])
+}
+
+func renewArgs(args []any, l *backend.Life, granted time.Duration) []any {
+	number := l.Data.(*held).renewals.Add(1)
+	return append(args, l.Owner(), granted.Milliseconds(), number)
+}
+
+func renewError(v any) error {
+	switch v {
+	case renewDone:
+		return nil
+	case renewLost:
+		return backend.ErrLost
+	case renewOvertake:
+		return errOvertaken
+	}
+	return errReply(v)
+}
+
+// ReleaseLease implements [backend.Requests]. Package lock does not call it: release the lease instead.
+func (b *Backend) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	removed, err := b.release(ctx, l.Key(), l.Owner())
+	if err != nil {
+		return err
+	}
+	h, _ := l.Data.(*held)
+	switch {
+	case h == nil:
+		// An owner is being abandoned whose request may still be on its way, also behind this removal: nothing is certain
+		// until it has been looked for again.
+		return fmt.Errorf("%w: owner is being abandoned", backend.ErrLost)
+	case h.echo:
+		b.leases.Abandon(l.Key(), l.Owner(), backend.MaxTTL)
+	}
+	if !removed {
+		return backend.ErrLost
+	}
+	return nil
+}
+
+// release removes what is kept of owner, and reports whether there was anything.
+func (b *Backend) release(ctx context.Context, key, owner string) (removed bool, err error) {
+	n := b.naming.names(key)
+	v, unanswered, err := b.eval(ctx, request{
+		script: releaseScript,
+		keys:   []string{n.lock, n.queue},
+		args:   []any{owner, b.inbox.id, b.naming.channels()},
+	})
+	if err != nil {
+		return false, err
+	}
+	what, ok := v.(int64)
+	if !ok {
+		return false, errReply(v)
+	}
+	return what > 0 || unanswered, nil // an attempt that went unanswered may have done it
+}

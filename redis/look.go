@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// oldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.
+const oldestMajor = 5
+
+// look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
+// losing keys.
+func (b *Backend) look(ctx context.Context) error {
+	lctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	v, err := await(lctx, &b.calls, nil, func() (any, error) { return b.ask(lctx) })
+	switch {
+	case ctx.Err() != nil:
+		return backend.ContextError(ctx, err)
+	case lctx.Err() != nil && err != nil:
+		return noAnswer(openTimeout, err)
+	case err != nil:
+		return err
+	}
+	for _, loss := range v.([]string) {
+		b.guarantees.EarlyLoss += "; " + loss
+	}
+	return nil
+}
+
+// ask asks every master, and returns what makes it lose keys.
+func (b *Backend) ask(ctx context.Context) ([]string, error) {
+	c, ok := b.client.(*redis.ClusterClient)
+	if !ok {
+		loss, err := askServer(ctx, b.client, false)
+		if err != nil || loss == "" {
+			return nil, err
+		}
+		return []string{loss}, nil
+	}
+	var mu sync.Mutex
+	found := make(map[string]bool)
+	masters := 0
+	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		loss, err := askServer(ctx, node, true)
+		mu.Lock()
+		defer mu.Unlock()
+		masters++
+		if loss != "" {
+			found[loss] = true
+		}
+		return err
+	})
+	if err == nil && masters == 0 {
+		err = errors.New("the cluster has no masters")
+	}
+	return slices.Sorted(maps.Keys(found)), err
+}
+
+func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
+	text, err := c.Info(ctx).Result()
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", c.Ping(ctx).Err()
+	}
+	if err != nil {
+		return "", err
+	}
+	info := parseInfo(text)
+	version, _, _ := strings.Cut(info["redis_version"], ".")
+	major, verr := strconv.Atoi(version)
+	switch {
+	case verr == nil && major < oldestMajor:
+		return "", fmt.Errorf("redis %s is older than %d.0", info["redis_version"], oldestMajor)
+	case info["role"] == "slave":
+		return "", errors.New("the server is a read-only replica: locks live on the master")
+	case info["cluster_enabled"] == "1" && !cluster:
+		return "", errors.New("the server belongs to a cluster: use redis+cluster://")
+	}
+	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
+		return "eviction, because maxmemory-policy is " + policy, nil
+	}
+	return "", nil
+}
+
+// parseInfo reads the reply to INFO: lines of name:value.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}

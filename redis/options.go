@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	defaultNamespace = "anylock"
+	defaultTimeout   = 2 * time.Second
+	maxNamespaceLen  = 128
+	maxReplicas      = 1000
+)
+
+// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
+// same Namespace.
+type Options struct {
+	// Namespace begins the name of every key and channel; "anylock" if empty. Braces are not allowed.
+	Namespace string
+
+	// MinReplicas is how many replicas must have received a grant or renewal before it counts, by the command WAIT. The
+	// default 0 waits for none. With fewer replicas in reach nothing is granted. It makes the loss of a lease in a
+	// failover unlikely, not impossible: the failover may choose a replica that has not received it.
+	MinReplicas int
+
+	// Timeout bounds each request, and so what a request may outlast its context in the background; 2 s if zero.
+	Timeout time.Duration
+}
+
+func (o *Options) validate() (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Namespace == "" {
+		v.Namespace = defaultNamespace
+	}
+	if v.Timeout == 0 {
+		v.Timeout = defaultTimeout
+	}
+	switch {
+	case strings.ContainsAny(v.Namespace, "{}"):
+		return v, fmt.Errorf("%w: namespace %q has a brace", backend.ErrInvalid, v.Namespace)
+	case len(v.Namespace) > maxNamespaceLen:
+		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d", backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
+	case v.MinReplicas < 0 || v.MinReplicas > maxReplicas:
+		return v, fmt.Errorf("%w: min replicas %d is not from 0 to %d", backend.ErrInvalid, v.MinReplicas, maxReplicas)
+	case v.Timeout < 0:
+		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
+	}
+	return v, nil
+}
+
+// New returns a Backend on a client that the application owns: Close does not close it. It makes no request. Nil opts are
+// the defaults.
+//
+// The client may be a *redis.Client, also one made by redis.NewFailoverClient, or a *redis.ClusterClient. A *redis.Ring
+// is ErrUnsupported: it moves keys to other servers when one is down, and so would let two owners in.
+//
+// Acquire returns when its context ends whatever the client's options are, but the client's own timeouts decide how long
+// an unanswered request then occupies a goroutine and a connection. Clients should set ContextTimeoutEnabled and short
+// timeouts.
+func New(client redis.UniversalClient, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	switch c := client.(type) {
+	case nil:
+		return nil, fmt.Errorf("%w: nil client", backend.ErrInvalid)
+	case *redis.Ring:
+		return nil, fmt.Errorf("%w: redis.Ring moves keys between servers", backend.ErrUnsupported)
+	case *redis.Client, *redis.ClusterClient:
+	default:
+		if o.MinReplicas > 0 {
+			return nil, fmt.Errorf("%w: min replicas with a client of type %T", backend.ErrUnsupported, c)
+		}
+	}
+	return newBackend(client, o), nil
+}

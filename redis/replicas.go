@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
+var errReplicas = errors.New("too few replicas have the lease")
+
+// sendAcked sends the script and WAIT in one pipeline: on one connection, because WAIT speaks of what its own connection
+// has done before, and in one round trip.
+func (b *Backend) sendAcked(ctx context.Context, q request) (any, error) {
+	node, err := b.node(ctx, q.keys[0])
+	if err != nil {
+		return nil, err
+	}
+	var v any
+	var short error
+	for _, text := range []bool{false, true} {
+		pipe := node.Pipeline()
+		cmd := q.script.queue(ctx, pipe, text, q.keys, q.args)
+		wait := b.queueWait(ctx, pipe)
+		_, _ = pipe.Exec(ctx) // each command has its own error
+		if v, err = cmd.Result(); isNoScript(err) {
+			continue
+		}
+		short = b.shortfall(wait)
+		break
+	}
+	if redis.HasErrorPrefix(err, "MOVED") {
+		b.reloadSlots(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	const done = int64(1) // granted or renewed; other answers have changed nothing that must be kept
+	if short != nil && len(list) > 0 && list[0] == done {
+		return nil, short
+	}
+	return v, nil
+}
+
+// shortfall is the error of a WAIT that too few replicas have answered.
+func (b *Backend) shortfall(wait *redis.Cmd) error {
+	acks, err := wait.Int64()
+	if err == nil && acks < int64(b.options.MinReplicas) {
+		err = fmt.Errorf("%w: %d of %d", errReplicas, acks, b.options.MinReplicas)
+	}
+	return err
+}
+
+// queue adds the script to a pipeline, by its digest or with its text.
+func (s script) queue(ctx context.Context, pipe redis.Pipeliner, text bool, keys []string, args []any) *redis.Cmd {
+	if text {
+		return pipe.Eval(ctx, s.text, keys, args...)
+	}
+	return pipe.EvalSha(ctx, s.digest, keys, args...)
+}
+
+// queueWait adds WAIT to a pipeline, for half of the time that is left, so that its answer arrives.
+func (b *Backend) queueWait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
+	left := b.options.Timeout
+	if d, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(d))
+	}
+	ms := max(left.Milliseconds()/2, 1) // 0 would wait forever
+	return pipe.Do(ctx, "WAIT", b.options.MinReplicas, ms)
+}
+
+// node is the client of the one server that has key: a pipeline of a cluster's client would send WAIT to any server.
+func (b *Backend) node(ctx context.Context, key string) (*redis.Client, error) {
+	switch c := b.client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, key)
+	}
+	return nil, fmt.Errorf("no single server behind a client of type %T", b.client)
+}
+
+func (b *Backend) reloadSlots(ctx context.Context) {
+	if c, ok := b.client.(*redis.ClusterClient); ok {
+		c.ReloadState(ctx)
+	}
+}

@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// waitCap is the longest pause of a waiter between its requests. It bounds how long a waiter may sit before a free
+	// key when every message and the first two waiters of the queue have been lost at once.
+	waitCap = 5 * time.Second
+	// timerJitter spreads the timers of waiters that expect the key to expire at the same instant.
+	timerJitter = 100 * time.Millisecond
+	// leastPatience is the shortest time for which a queued waiter outlives an outage.
+	leastPatience = 10 * time.Second
+)
+
+// wait queues for a key that has just been refused, and returns when it is granted. The server tells the waiter when it
+// is its turn; a timer backs that. Once queued, a waiter outlives an outage of max(TTL, leastPatience).
+func (a *attempt) wait(ctx context.Context, refused answer) (backend.Lease, error) {
+	in := a.b.inbox
+	w := in.join(a.r.Owner)
+	defer in.part(w)
+	patience := max(a.ttl, leastPatience)
+	if err := in.confirm(ctx, a.b.closing, patience); err != nil {
+		return nil, err
+	}
+	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	answered := time.Now()
+	delay := untilExpiry(refused.holder.TTL)
+	if !a.queued {
+		delay = 0 // the key may have been released before the subscription was there
+	}
+	for first := !a.queued; ; first = false {
+		if delay > 0 {
+			if err := a.sleep(ctx, w, delay); err != nil {
+				return nil, err
+			}
+		}
+		ans, err := a.try(ctx, true)
+		switch {
+		case err == nil && ans.granted:
+			return a.grant(ctx, ans)
+		case err == nil:
+			if ans.added && !first {
+				in.suspect() // its turn came and went, and nobody told us
+			}
+			answered = time.Now()
+			pause.Reset()
+			delay = untilExpiry(ans.holder.TTL)
+		case ctx.Err() != nil || !passing(err) || time.Since(answered) > patience:
+			return nil, err
+		default:
+			delay = pause.Next(0)
+		}
+	}
+}
+
+// sleep returns when the waiter should ask again: told so, or after delay. It sends nothing, unless it is told that the
+// waiter before it has got its turn: then it looks, after the reservation, whether that waiter has come.
+func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration) error {
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	deputy := false
+	for {
+		select {
+		case <-w.wake:
+			return nil
+		case d := <-w.standby:
+			deputy = true
+			t.Reset(d + time.Millisecond + rand.N(timerJitter/4))
+		case <-t.C:
+			if !deputy {
+				return nil
+			}
+			left, err := a.left(ctx)
+			if err != nil || left <= 0 {
+				return nil
+			}
+			deputy = false
+			t.Reset(untilExpiry(left))
+		case <-ctx.Done():
+			return backend.ContextError(ctx, nil)
+		case <-a.b.closing:
+			return backend.ErrClosed
+		}
+	}
+}
+
+// left asks how long the key is held for, by the cheapest command there is.
+func (a *attempt) left(ctx context.Context) (time.Duration, error) {
+	rctx, cancel := context.WithTimeout(ctx, a.b.options.Timeout)
+	defer cancel()
+	v, err := await(rctx, &a.b.calls, nil, func() (any, error) { return a.b.client.PTTL(rctx, a.names.lock).Result() })
+	if err != nil {
+		return 0, err
+	}
+	return v.(time.Duration), nil
+}
+
+// untilExpiry is when to ask again for a key that is held for left more.
+func untilExpiry(left time.Duration) time.Duration {
+	if left <= 0 || left > waitCap {
+		return waitCap - rand.N(waitCap/10)
+	}
+	return left + time.Millisecond + rand.N(min(timerJitter, left/4+5*time.Millisecond))
+}
