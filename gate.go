@@ -23,15 +23,15 @@ type waiter struct {
 	terms settings
 }
 
-// enter passes the gate of key, or queues at it. handed is a live lease that came with the pass, nil otherwise. The
-// caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms settings, wait bool) (g *gate, handed *hold, err error) {
+// enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
+// otherwise. The caller that passed must leave.
+func (l *Locker) enter(ctx context.Context, key string, terms settings, wait bool) (*gate, *hold, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return nil, nil, ErrClosed
 	}
-	g = l.gates[key]
+	g := l.gates[key]
 	if g == nil {
 		g = &gate{key: key}
 		l.gates[key] = g
@@ -47,6 +47,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms settings, wait boo
 	place := g.waiters.PushBack(w)
 	l.mu.Unlock()
 
+	var err error
 	select {
 	case t := <-w.turn:
 		return g, t.handed, nil

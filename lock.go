@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,10 +98,8 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 
 // New returns a Locker on a backend that the application has made. The Locker's Close closes it.
 func New(b backend.Backend, opts ...Option) (*Locker, error) {
-	name := "backend"
-	if n, ok := b.(interface{ Name() string }); ok {
-		name = n.Name()
-	}
+	// The type's package is the store's name: *redis.Backend.
+	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
 	return newLocker(b, name, opts)
 }
 

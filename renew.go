@@ -15,6 +15,8 @@ const (
 	batchSize    = 512 // leases in one request, where the store can
 	batchWorkers = 4
 	soloWorkers  = 16 // where each lease is a request of its own
+
+	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
 )
 
 // A renewer renews the leases of one Locker: one heap, one timer, and a few goroutines only while requests are under way.
@@ -224,7 +226,7 @@ func (r *renewer) renewed(h *hold, err error) {
 				"owner", h.owner, "left", left, "error", err)
 		}
 		after = min(left/8, time.Second)
-		after -= jitter(after / 2)
+		after = max(after-jitter(after/2), retryLeast)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,309 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+func TestAcquireAndRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k")
+		if lease.Key() != "k" || lease.Owner() == "" || lease.Token() == 0 || lease.Err() != nil {
+			t.Errorf("lease %q by %q, token %d, err %v", lease.Key(), lease.Owner(), lease.Token(), lease.Err())
+		}
+		busy(t, a, "k")
+		busy(t, b, "k")
+		release(t, lease)
+		release(t, lease) // twice is nil
+		wantErr(t, lease.Err(), lock.ErrLost)
+		if lost(lease) {
+			t.Error("Lost is closed after a clean release")
+		}
+		free(t, a, "k")
+		next := acquire(t, b, "k")
+		if next.Token() <= lease.Token() {
+			t.Errorf("token %d after %d", next.Token(), lease.Token())
+		}
+		wantErr(t, lease.Renew(t.Context(), time.Hour), lock.ErrLost)
+		release(t, lease)
+		busy(t, a, "k") // a stale release does not touch the new holder
+		release(t, next)
+	})
+}
+
+func TestHeldErrorNamesTheHolder(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k", lock.WithTTL(time.Minute))
+		for _, l := range []*lock.Locker{a, b} {
+			_, err := l.TryAcquire(t.Context(), "k")
+			var held *lock.HeldError
+			if !errors.As(err, &held) {
+				t.Fatalf("%v is not a HeldError", err)
+			}
+			h := held.Holder
+			if h.Owner != lease.Owner() || h.Token != lease.Token() || h.TTL <= 0 || h.TTL > time.Minute {
+				t.Errorf("holder %+v, want owner %s and token %d", h, lease.Owner(), lease.Token())
+			}
+		}
+		h, err := b.Inspect(t.Context(), "k")
+		if err != nil || h.Owner != lease.Owner() || h.Token != lease.Token() {
+			t.Errorf("inspect: %+v, %v", h, err)
+		}
+		release(t, lease)
+		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Held() {
+			t.Errorf("inspect of a free key: %+v, %v", h, err)
+		}
+	})
+}
+
+func TestWaiterGetsTheKey(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		first := acquire(t, a, "k")
+		got := make(chan *lock.Lease)
+		go func() { got <- acquire(t, b, "k") }()
+		synctest.Wait()
+		release(t, first)
+		release(t, <-got)
+	})
+}
+
+func TestEndedContextAsksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("why")
+		cancel(why)
+		_, err := l.Acquire(ctx, "k")
+		wantErr(t, err, context.Canceled)
+		wantErr(t, err, why)
+		if n, _, _ := f.counts(); n != 0 {
+			t.Errorf("%d requests with an ended context", n)
+		}
+	})
+}
+
+func TestWithWait(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k")
+		for _, l := range []*lock.Locker{a, b} { // waiting at the gate, and at the store
+			start := time.Now()
+			_, err := l.Acquire(t.Context(), "k", lock.WithWait(3*time.Second))
+			wantErr(t, err, lock.ErrHeld)
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v matches the context's error, but the context lives", err)
+			}
+			if d := time.Since(start); d != 3*time.Second {
+				t.Errorf("waited %v", d)
+			}
+			_, err = l.Acquire(t.Context(), "k", lock.WithWait(0))
+			wantErr(t, err, lock.ErrHeld)
+		}
+		release(t, lease)
+		// The wait does not limit the lease.
+		lease = acquire(t, a, "k", lock.WithWait(time.Second))
+		time.Sleep(time.Hour)
+		if err := lease.Context().Err(); err != nil {
+			t.Error(err)
+		}
+		release(t, lease)
+	})
+}
+
+// A store that cannot be reached is an error at once; one that was heard of keeps its own counsel.
+func TestStoreErrorsPassThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		broken := errors.New("connection refused")
+		f.acquire = func(context.Context, backend.Request) error { return broken }
+		_, err := l.Acquire(t.Context(), "k")
+		wantErr(t, err, broken)
+		var e *lock.Error
+		if !errors.As(err, &e) || e.Op != "acquire" || e.Key != "k" {
+			t.Errorf("%#v", err)
+		}
+		f.acquire = nil
+		free(t, l, "k") // the gate is open again
+	})
+}
+
+// A grant that arrives after its own deadline is asked for again.
+func TestLateGrantIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		late := 2
+		f.acquire = func(context.Context, backend.Request) error {
+			if late--; late >= 0 {
+				return fmt.Errorf("%w: too late", lock.ErrLost)
+			}
+			return nil
+		}
+		release(t, acquire(t, l, "k"))
+		late = 1 << 30
+		_, err := l.Acquire(t.Context(), "k")
+		wantErr(t, err, lock.ErrLost)
+		late = 1
+		_, err = l.TryAcquire(t.Context(), "k")
+		wantErr(t, err, lock.ErrLost)
+	})
+}
+
+func TestDo(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		mine := errors.New("mine")
+		err := a.Do(t.Context(), "k", func(ctx context.Context, l *lock.Lease) error {
+			busy(t, b, "k")
+			if ctx.Err() != nil || l.Token() == 0 {
+				t.Error("no live lease in Do")
+			}
+			return mine
+		})
+		wantErr(t, err, mine)
+		free(t, b, "k")
+
+		func() {
+			defer func() {
+				if recover() != "boom" {
+					t.Error("the panic did not come through")
+				}
+			}()
+			_ = a.Do(t.Context(), "k", func(context.Context, *lock.Lease) error { panic("boom") })
+		}()
+		free(t, b, "k")
+
+		err = a.Do(t.Context(), "k", func(ctx context.Context, _ *lock.Lease) error {
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), lock.ErrLost)
+			return mine
+		}, lock.WithoutRenewal())
+		wantErr(t, err, mine)
+		wantErr(t, err, lock.ErrLost)
+		time.Sleep(time.Second) // the holder's deadline is a little earlier than the store's
+		free(t, b, "k")
+	})
+}
+
+// A released lease ends its context; a cancelled parent ends it too, and Release still works.
+func TestLeaseContext(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k")
+		ctx := lease.Context()
+		if ctx != lease.Context() {
+			t.Error("Context changes")
+		}
+		release(t, lease)
+		wantErr(t, context.Cause(ctx), context.Canceled)
+
+		parent, cancel := context.WithCancel(t.Context())
+		lease, err := a.Acquire(parent, "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx = lease.Context()
+		cancel()
+		wantErr(t, ctx.Err(), context.Canceled)
+		if lost(lease) || lease.Err() != nil {
+			t.Error("a cancelled context loses the lease")
+		}
+		if err := lease.Release(parent); err != nil {
+			t.Error(err)
+		}
+		free(t, b, "k")
+		wantErr(t, context.Cause(lease.Context()), context.Canceled)
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		a, b := locker(t, store.Client()), locker(t, store.Client())
+		lease := acquire(t, a, "k", lock.WithTTL(10*time.Second))
+		ctx := lease.Context()
+		waiting := make(chan error, 3)
+		other := acquire(t, b, "other")
+		for _, key := range []string{"k", "k", "other"} { // at the gate, and at the store
+			go func() {
+				_, err := a.Acquire(t.Context(), key)
+				waiting <- err
+			}()
+		}
+		synctest.Wait()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			wantErr(t, <-waiting, lock.ErrClosed)
+		}
+		if !lost(lease) {
+			t.Error("Close does not tell the holder")
+		}
+		wantErr(t, context.Cause(ctx), lock.ErrClosed)
+		wantErr(t, lease.Renew(t.Context(), time.Second), lock.ErrClosed)
+		wantErr(t, lease.Release(t.Context()), lock.ErrClosed)
+		_, err := a.Acquire(t.Context(), "k")
+		wantErr(t, err, lock.ErrClosed)
+		_, err = a.TryAcquire(t.Context(), "k2")
+		wantErr(t, err, lock.ErrClosed)
+		_, err = a.Inspect(t.Context(), "k")
+		wantErr(t, err, lock.ErrClosed)
+		busy(t, b, "k") // the holder may not have noticed yet
+		time.Sleep(11 * time.Second)
+		free(t, b, "k")
+		release(t, other)
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithPrefix("app:"))
+		for name, try := range map[string]func() (*lock.Lease, error){
+			"empty key":     func() (*lock.Lease, error) { return l.Acquire(t.Context(), "") },
+			"long key":      func() (*lock.Lease, error) { return l.Acquire(t.Context(), strings.Repeat("k", 1021)) },
+			"ttl 0":         func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithTTL(0)) },
+			"negative ttl":  func() (*lock.Lease, error) { return l.TryAcquire(t.Context(), "k", lock.WithTTL(-1)) },
+			"max hold 0":    func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMaxHold(0)) },
+			"min hold 0":    func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMinHold(0)) },
+			"negative wait": func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithWait(-1)) },
+			"min over max": func() (*lock.Lease, error) {
+				return l.Acquire(t.Context(), "k", lock.WithMinHold(time.Hour), lock.WithMaxHold(time.Minute))
+			},
+		} {
+			if _, err := try(); !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+		_, err := l.Inspect(t.Context(), "")
+		wantErr(t, err, lock.ErrInvalid)
+		if n, _, _ := f.counts(); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+		lease := acquire(t, l, strings.Repeat("k", 1020))
+		wantErr(t, lease.Renew(t.Context(), 0), lock.ErrInvalid)
+		release(t, lease)
+	})
+}
+
+func TestPrefixKeepsApplicationsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		a, b := locker(t, store.Client(), lock.WithPrefix("a/")), locker(t, store.Client(), lock.WithPrefix("b/"))
+		one, two := acquire(t, a, "k"), acquire(t, b, "k")
+		if one.Key() != "a/k" {
+			t.Errorf("key %q", one.Key())
+		}
+		release(t, one)
+		release(t, two)
+	})
+}

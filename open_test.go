@@ -1,0 +1,169 @@
+package lock_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	_ "github.com/anylock/lock/memory"
+)
+
+func TestOpen(t *testing.T) {
+	open := func(url string, opts ...lock.Option) (*lock.Locker, error) {
+		l, err := lock.Open(t.Context(), url, opts...)
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return l, err
+	}
+	l, err := open("memory:?lock_prefix=a%2F")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := acquire(t, l, "k")
+	if lease.Key() != "a/k" {
+		t.Errorf("key %q", lease.Key())
+	}
+	release(t, lease)
+	t.Setenv(lock.URLEnv, "memory:")
+	if _, err := open(""); err != nil {
+		t.Error(err)
+	}
+	t.Setenv(lock.URLEnv, "")
+	for _, url := range []string{"", "nosuch://u:secretpw@h/x", "memory:?lock_nosuch=1", "memory", "memory:?lock_prefix=%zz"} {
+		_, err := open(url)
+		wantErr(t, err, lock.ErrInvalid)
+		if err != nil && strings.Contains(err.Error(), "secretpw") {
+			t.Errorf("password in %q", err)
+		}
+	}
+	for _, opt := range []lock.Option{
+		lock.WithHandoff(-1), lock.WithHandoff(256), lock.WithTTL(0), lock.WithPrefix(strings.Repeat("p", 1024)),
+		lock.Require(lock.Requirement{}),
+	} {
+		_, err := open("memory:", opt)
+		wantErr(t, err, lock.ErrInvalid)
+	}
+}
+
+// A password in a URL that a store refuses stays out of the error.
+func TestOpenErrorsHideThePassword(t *testing.T) {
+	backend.Register(backend.Driver{
+		Name: "leaky", Schemes: []string{"leaky"}, Examples: []string{"leaky:"},
+		Open: func(_ context.Context, raw string) (backend.Backend, error) {
+			return nil, errors.New("cannot dial " + raw)
+		},
+	})
+	_, err := lock.Open(t.Context(), "leaky://user:hunter22@host/x?password=swordfish")
+	if err == nil || strings.Contains(err.Error(), "hunter22") || strings.Contains(err.Error(), "swordfish") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestRequire(t *testing.T) {
+	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Reach(lock.ReachNetwork), lock.Fencing(lock.FencingRestart), lock.FIFO()))
+	wantErr(t, err, lock.ErrUnsupported)
+	wantErr(t, err, errors.ErrUnsupported)
+	for _, part := range []string{"reach=network is required", "fencing=restart is required"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "fifo") {
+		t.Errorf("%v complains of what is there", err)
+	}
+	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(),
+		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}
+
+func TestParseRequirement(t *testing.T) {
+	for _, r := range []lock.Requirement{
+		lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(), lock.Fencing(lock.FencingNone),
+		lock.Fencing(lock.FencingProcess), lock.Fencing(lock.FencingRestart), lock.Fencing(lock.FencingLoss),
+		lock.Reach(lock.ReachProcess), lock.Reach(lock.ReachHost), lock.Reach(lock.ReachNetwork),
+		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second),
+	} {
+		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
+			t.Errorf("%s: %v, %v", r, got, err)
+		}
+	}
+	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl"} {
+		_, err := lock.ParseRequirement(bad)
+		wantErr(t, err, lock.ErrInvalid)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	const (
+		asJSON = `{"url": "memory:", "prefix": "p/", "ttl": "1m30s", "max_hold": "1h", "min_hold": "1s", "wait": "5s",
+			"no_renewal": true, "reentrant": true, "handoff": 0, "require": ["fifo", "fencing=process"]}`
+		asYAML = `
+url: "memory:"
+prefix: p/
+ttl: 1m30s
+max_hold: 1h
+min_hold: 1s
+wait: 5s
+no_renewal: true
+reentrant: true
+handoff: 0
+require: [fifo, fencing=process]
+`
+	)
+	var fromJSON, fromYAML lock.Config
+	if err := json.Unmarshal([]byte(asJSON), &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(asYAML), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []lock.Config{fromJSON, fromYAML} {
+		if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || len(c.Require) != 2 {
+			t.Errorf("%+v", c)
+		}
+		l, err := c.Open(t.Context(), lock.WithPrefix("q/"), lock.WithMinHold(time.Nanosecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, l, "k")
+		if lease.Key() != "q/k" {
+			t.Errorf("key %q: options do not win over the file's", lease.Key())
+		}
+		if left := time.Until(lease.Deadline()); left < time.Minute || left > 90*time.Second {
+			t.Errorf("%v left", left)
+		}
+		if _, err := l.Acquire(lease.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+		l.Close()
+	}
+	a, _ := json.Marshal(fromJSON)
+	b, _ := json.Marshal(fromYAML)
+	if string(a) != string(b) || !strings.Contains(string(a), `"ttl":"1m30s"`) || !strings.Contains(string(a), `"fencing=process"`) {
+		t.Errorf("%s\n%s", a, b)
+	}
+	c := lock.Config{URL: "memory:", Require: []lock.Requirement{lock.Reach(lock.ReachNetwork)}}
+	_, err := c.Open(t.Context())
+	wantErr(t, err, lock.ErrUnsupported)
+	for _, bad := range []string{`{"ttl": "soon"}`, `{"require": ["nosuch"]}`} {
+		wantErr(t, json.Unmarshal([]byte(bad), &c), lock.ErrInvalid)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	err := &lock.Error{Op: "acquire", Backend: "redis", Key: "a\n" + strings.Repeat("k", 100), Err: lock.ErrHeld}
+	if s := err.Error(); strings.Contains(s, "\n") || len(s) > 160 || !strings.HasPrefix(s, `lock: acquire "a\nkkk`) {
+		t.Errorf("%s", s)
+	}
+}

@@ -1,0 +1,92 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+func TestSelfDeadlockIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k")
+		ctx := context.WithValue(lease.Context(), struct{ string }{"x"}, 1)
+		for _, try := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
+			_, err := try(ctx, "k")
+			wantErr(t, err, lock.ErrDeadlock)
+			wantErr(t, err, lock.ErrHeld)
+		}
+		// Through another key held meanwhile.
+		inner, err := a.Acquire(ctx, "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Acquire(inner.Context(), "k")
+		wantErr(t, err, lock.ErrDeadlock)
+		release(t, inner)
+		// Another Locker's key of that name is another lock's business: it waits.
+		_, err = b.Acquire(ctx, "k", lock.WithWait(time.Second))
+		wantErr(t, err, lock.ErrHeld)
+		release(t, lease)
+		_, err = a.Acquire(ctx, "k")
+		wantErr(t, err, context.Canceled)
+		// The values of the context without its end: not held any more.
+		lease, err = a.Acquire(context.WithoutCancel(ctx), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+	})
+}
+
+func TestReentrant(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		outer := acquire(t, a, "k")
+		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		third, err := a.TryAcquire(inner.Context(), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Token() != outer.Token() || inner.Owner() != outer.Owner() {
+			t.Error("re-entry made another lease")
+		}
+		innerCtx := inner.Context()
+		release(t, inner)
+		release(t, inner) // counts once
+		wantErr(t, innerCtx.Err(), context.Canceled)
+		if outer.Context().Err() != nil || outer.Err() != nil {
+			t.Error("an inner release ended the outer lease")
+		}
+		wantErr(t, inner.Err(), lock.ErrLost)
+		busy(t, b, "k")
+		release(t, outer)
+		busy(t, b, "k") // the last release releases, whichever it is
+		if third.Err() != nil {
+			t.Error(third.Err())
+		}
+		release(t, third)
+		free(t, b, "k")
+	})
+}
+
+func TestReentrantLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		outer := acquire(t, a, "k", lock.WithMaxHold(time.Minute))
+		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-inner.Context().Done()
+		wantErr(t, context.Cause(inner.Context()), lock.ErrLost)
+		wantErr(t, context.Cause(outer.Context()), lock.ErrLost)
+		wantErr(t, inner.Release(t.Context()), lock.ErrLost)
+		wantErr(t, outer.Release(t.Context()), lock.ErrLost)
+		wantErr(t, inner.Release(t.Context()), lock.ErrLost)
+		time.Sleep(time.Minute)
+		free(t, b, "k")
+	})
+}

@@ -1,0 +1,270 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+const ttl = 10 * time.Second
+
+func TestRenewalKeepsTheLease(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k")
+		for range 100 {
+			time.Sleep(ttl / 2)
+			busy(t, b, "k")
+			if left := time.Until(lease.Deadline()); left < ttl/2 {
+				t.Errorf("%v left", left)
+			}
+		}
+		if lost(lease) || lease.Err() != nil {
+			t.Error("lost")
+		}
+		release(t, lease)
+		deadline := lease.Deadline()
+		time.Sleep(time.Hour)
+		if lease.Deadline() != deadline || lost(lease) {
+			t.Error("a released lease lives on")
+		}
+	}, lock.WithTTL(ttl))
+}
+
+func TestRenewalCostsOneRequestPerThirdOfTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		time.Sleep(100 * ttl)
+		release(t, lease)
+		_, renewals, _ := f.counts()
+		if renewals < 290 || renewals > 360 {
+			t.Errorf("%d renewals in 100 TTLs", renewals)
+		}
+		time.Sleep(10 * ttl)
+		if _, now, _ := f.counts(); now != renewals {
+			t.Errorf("%d renewals after release", now-renewals)
+		}
+	})
+}
+
+// Lost closes at the deadline, and the context says why, although renewals hang.
+func TestHungRenewalsLose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		ctx := lease.Context()
+		time.Sleep(3 * ttl)
+		f.set(func() { f.renew = hang })
+		hung := time.Now()
+		<-lease.Lost()
+		if d := time.Since(hung); d > ttl {
+			t.Errorf("lost %v after the store hung", d)
+		}
+		if _, n, _ := f.counts(); n < 10 {
+			t.Errorf("%d attempts: one that hangs must leave time for others", n)
+		}
+		<-ctx.Done()
+		wantErr(t, context.Cause(ctx), lock.ErrLost)
+		wantErr(t, lease.Err(), lock.ErrLost)
+		wantErr(t, lease.Renew(t.Context(), ttl), lock.ErrLost)
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+	})
+}
+
+func TestRenewalOutlivesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		n := 0
+		f.set(func() {
+			f.renew = func(context.Context) error {
+				if n++; n%4 != 0 {
+					return errors.New("connection reset")
+				}
+				return nil
+			}
+		})
+		time.Sleep(50 * ttl)
+		if lost(lease) {
+			t.Error("lost")
+		}
+		release(t, lease)
+	})
+}
+
+// A loss that the store tells of reaches the holder at once, before the deadline.
+func TestLossAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(ttl))
+		lease, other := acquire(t, l, "k"), acquire(t, l, "other")
+		ctx := lease.Context()
+		start := time.Now()
+		f.lives["k"].Lose()
+		if !lost(lease) || lost(other) {
+			t.Errorf("lost: %v, the other: %v", lost(lease), lost(other))
+		}
+		wantErr(t, context.Cause(ctx), lock.ErrLost)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("told after %v", d)
+		}
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+		release(t, other)
+	})
+}
+
+func TestWithoutRenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		start := time.Now()
+		lease := acquire(t, a, "k", lock.WithoutRenewal())
+		time.Sleep(ttl / 2)
+		if err := lease.Renew(t.Context(), 2*ttl); err != nil {
+			t.Error(err)
+		}
+		<-lease.Lost()
+		if d, want := time.Since(start), ttl/2+2*ttl-backend.Margin(2*ttl); d != want {
+			t.Errorf("lost after %v, want %v", d, want)
+		}
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+		time.Sleep(time.Second)
+		free(t, b, "k")
+	}, lock.WithTTL(ttl))
+}
+
+func TestRenewChangesTheTTL(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		lease := acquire(t, a, "k", lock.WithTTL(ttl))
+		if err := lease.Renew(t.Context(), time.Second); err != nil {
+			t.Error(err)
+		}
+		if left := time.Until(lease.Deadline()); left > time.Second {
+			t.Errorf("%v left of a second", left)
+		}
+		time.Sleep(time.Minute) // renewal goes on, with the new TTL
+		if left := time.Until(lease.Deadline()); lost(lease) || left > time.Second {
+			t.Errorf("lost %v, %v left", lost(lease), left)
+		}
+		release(t, lease)
+		free(t, b, "k")
+	})
+}
+
+func TestWithMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		for _, most := range []time.Duration{ttl / 5, ttl, 3*ttl + ttl/2} {
+			start := time.Now()
+			lease := acquire(t, a, "k", lock.WithMaxHold(most))
+			<-lease.Lost()
+			if d := time.Since(start); d > most || d < most-2*backend.Margin(ttl) {
+				t.Errorf("lost after %v, want %v", d, most)
+			}
+			wantErr(t, lease.Renew(t.Context(), ttl), lock.ErrLost)
+			wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+			time.Sleep(time.Second)
+			free(t, b, "k")
+			lease = acquire(t, a, "k", lock.WithMaxHold(most))
+			if err := lease.Renew(t.Context(), time.Hour); err != nil {
+				t.Error(err)
+			}
+			if left := time.Until(lease.Deadline()); left > most {
+				t.Errorf("Renew gave %v over a maximum hold of %v", left, most)
+			}
+			release(t, lease)
+		}
+	}, lock.WithTTL(ttl))
+}
+
+func TestWithMinHold(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		for _, least := range []time.Duration{time.Second, time.Minute} { // shorter and longer than the TTL
+			start := time.Now()
+			lease := acquire(t, a, "k", lock.WithMinHold(least))
+			waiting := make(chan *lock.Lease)
+			go func() { waiting <- acquire(t, a, "k") }() // at the gate
+			synctest.Wait()
+			time.Sleep(least / 10)
+			release(t, lease)
+			busy(t, a, "k")
+			busy(t, b, "k")
+			next := <-waiting
+			if d := time.Since(start); d < least || d > least+time.Second {
+				t.Errorf("key was free after %v, want %v", d, least)
+			}
+			if lost(lease) {
+				t.Error("lost after a clean release")
+			}
+			release(t, next)
+
+			lease = acquire(t, a, "k", lock.WithMinHold(least))
+			time.Sleep(2 * least)
+			release(t, lease)
+			free(t, b, "k")
+		}
+	}, lock.WithTTL(ttl))
+}
+
+// Ten thousand leases cost no goroutine each, and none is lost over three TTLs.
+func TestManyLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10_000
+		l := locker(t, memory.New(), lock.WithTTL(ttl))
+		before := runtime.NumGoroutine()
+		leases := make([]*lock.Lease, n)
+		for i := range leases {
+			leases[i] = acquire(t, l, strconv.Itoa(i))
+		}
+		most := 0
+		for range 60 {
+			time.Sleep(ttl / 20)
+			most = max(most, runtime.NumGoroutine()-before)
+		}
+		if most > 8 {
+			t.Errorf("%d goroutines for %d leases", most, n)
+		}
+		for _, lease := range leases {
+			if lost(lease) || lease.Err() != nil {
+				t.Fatal("lost")
+			}
+			release(t, lease)
+		}
+	})
+}
+
+// A lease whose store cannot call back is watched all the same.
+func TestLeaseWithoutCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, plainStore{memory.New()}, lock.WithTTL(ttl), lock.WithoutRenewal())
+		lease := acquire(t, l, "k")
+		ctx := lease.Context()
+		<-ctx.Done()
+		wantErr(t, context.Cause(ctx), lock.ErrLost)
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+		time.Sleep(time.Second)
+		lease = acquire(t, l, "k")
+		release(t, lease)
+	})
+}
+
+type plainStore struct{ backend.Backend }
+
+type plainLease struct{ backend.Lease }
+
+func (p plainStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := p.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return plainLease{l}, nil
+}
