@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A job is an "anylock run" of a shell script, under test.
+type job struct {
+	t        *testing.T
+	cmd      *exec.Cmd
+	out, err string // files with the output of the script and of anylock
+	done     chan struct{}
+	code     int // once done is closed
+}
+
+func startJob(t *testing.T, url, key, script string, flags ...string) *job {
+	t.Helper()
+	dir := t.TempDir()
+	args := append([]string{"run", "--backend", url}, flags...)
+	j := &job{
+		t: t, cmd: exec.Command("anylock", append(args, key, "--", "sh", "-c", script)...),
+		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"), done: make(chan struct{}),
+	}
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, errs := create(t, j.out), create(t, j.err)
+	defer out.Close()
+	defer errs.Close()
+	j.cmd.Stdout, j.cmd.Stderr = out, errs
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(j.done)
+		j.cmd.Wait()
+		j.code = j.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		j.cmd.Process.Kill()
+		<-j.done
+		if t.Failed() {
+			t.Logf("anylock said:\n%s", j.said())
+		}
+	})
+	return j
+}
+
+func create(t *testing.T, file string) *os.File {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (j *job) signal(s syscall.Signal) {
+	j.t.Helper()
+	if err := j.cmd.Process.Signal(s); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// pids waits until the script has printed n process ids.
+func (j *job) pids(n int) []int {
+	j.t.Helper()
+	if err := awaitLines(j.out, n); err != nil {
+		j.t.Fatalf("%v; anylock said:\n%s", err, j.said())
+	}
+	text, err := os.ReadFile(j.out)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func (j *job) said() string {
+	text, _ := os.ReadFile(j.err)
+	return string(text)
+}
+
+// finish waits for anylock and checks its exit code.
+func (j *job) finish(code int) {
+	j.t.Helper()
+	select {
+	case <-j.done:
+	case <-time.After(patience):
+		j.t.Fatal("still runs")
+	}
+	if j.code != code {
+		j.t.Errorf("exit code %d, want %d", j.code, code)
+	}
+}
+
+// awaitEnd waits until nothing of a process group runs, and returns when that was first seen.
+func awaitEnd(t *testing.T, group int) time.Time {
+	t.Helper()
+	const poll = time.Millisecond
+	for end := time.Now().Add(patience); groupRuns(group); time.Sleep(poll) {
+		if time.Now().After(end) {
+			t.Fatalf("group %d still runs", group)
+		}
+	}
+	return time.Now()
+}

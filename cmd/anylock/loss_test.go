@@ -1,0 +1,169 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/rand"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// stubborn is a command that ignores SIGTERM, as does what it starts. It prints both process ids, its own first, which is
+// that of the group.
+const stubborn = `trap "" TERM; echo $$
+sh -c 'echo $$; while :; do sleep 0.05; done' &
+while :; do sleep 0.05; done`
+
+func eachStore(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("file", func(t *testing.T) { t.Parallel(); test(t, fileURL(t.TempDir())) })
+	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, servers.RedisURL(t)) })
+}
+
+// A holder that is killed takes its command along, and its key is free after the TTL.
+func TestKilledHolder(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		const ttl = 2 * time.Second
+		key := rand.Text()
+		holder := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", ttl.String())
+		pid := holder.pids(1)[0]
+		next := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", ttl.String())
+		holder.signal(syscall.SIGKILL)
+		killed := time.Now()
+		if took := awaitEnd(t, pid).Sub(killed); took > ttl/2 {
+			t.Errorf("the command ended %v after anylock", took)
+		}
+		next.pids(1)
+		const slack = time.Second // for a busy machine, and the store's MaxLate
+		if took := time.Since(killed); took > ttl+slack {
+			t.Errorf("the next one got the key after %v, with a TTL of %v", took, ttl)
+		}
+	})
+}
+
+// A holder that is stopped loses its lock. When it goes on, it stops its command.
+func TestStoppedHolder(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		const ttl = time.Second
+		key := rand.Text()
+		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String())
+		group := holder.pids(2)[0]
+		holder.signal(syscall.SIGSTOP)
+		stopped := time.Now()
+		next := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", "20")
+		next.pids(1)
+		if took := time.Since(stopped); took > ttl+2*time.Second {
+			t.Errorf("the next one got the key after %v, with a TTL of %v", took, ttl)
+		}
+		holder.signal(syscall.SIGCONT)
+		resumed := time.Now()
+		if took := awaitEnd(t, group).Sub(resumed); took > time.Second {
+			t.Errorf("the command was stopped %v after the holder went on", took)
+		}
+		holder.finish(exitLost)
+		if said := holder.said(); !strings.Contains(said, "its lease ended") || strings.Count(said, "\n") != 1 {
+			t.Errorf("it said %q", said)
+		}
+		next.signal(syscall.SIGTERM) // it still has the lock
+		next.finish(exitSignal + int(syscall.SIGTERM))
+	})
+}
+
+// When the store cannot be reached, no process of the command lives to see the end of the lease, by the store's clock.
+func TestStoreGone(t *testing.T) {
+	for name, goAway := range map[string]func(*servers.Server){
+		"frozen": (*servers.Server).Freeze,
+		"killed": (*servers.Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const ttl = 3 * time.Second
+			server := servers.Redis(t)
+			url, key := "redis://"+server.Addr, rand.Text()
+			holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "0.5", "--lost-exit-code", "99")
+			group := holder.pids(2)[0]
+			ends := leaseEnd(t, url, key, ttl)
+			goAway(server)
+			end := awaitEnd(t, group)
+			if left := ends.Sub(end); left < 0 {
+				t.Errorf("the command ran on for %v after the end of the lease", -left)
+			} else {
+				t.Logf("the command was dead %v before the end of the lease", left)
+			}
+			holder.finish(99)
+			if said := holder.said(); !strings.Contains(said, "no renewal has succeeded, the lease ends in") {
+				t.Errorf("it said %q", said)
+			}
+		})
+	}
+}
+
+// leaseEnd returns when the lease on key ends by the store's clock, at the latest, at a moment when no renewal is near.
+func leaseEnd(t *testing.T, url, key string, ttl time.Duration) time.Time {
+	t.Helper()
+	locks, err := lock.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	const poll = 10 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(poll) {
+		h, err := locks.Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Renewals come every third of the TTL, more or less.
+		if now := time.Now(); h.TTL > ttl*85/100 {
+			return now.Add(h.TTL)
+		} else if now.After(end) {
+			t.Fatalf("no renewal was seen, %v are left", h.TTL)
+		}
+	}
+}
+
+// A lock that the store has dropped is lost with the next renewal, and the command has its grace to clean up.
+func TestDeletedKey(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	url, key := servers.RedisURL(t), rand.Text()
+	holder := startJob(t, url, key, `trap 'sleep 0.2; echo 0; exit 0' TERM; echo $$; while :; do sleep 0.05; done`, "--ttl", ttl.String())
+	group := holder.pids(1)[0]
+	deleteKeys(t, url, "*"+key+"*")
+	deleted := time.Now()
+	end := awaitEnd(t, group)
+	if took := end.Sub(deleted); took > ttl*3/4 {
+		t.Errorf("the command ended %v after the key was deleted", took)
+	}
+	holder.finish(exitLost)
+	holder.pids(2) // it was asked to end, and did so itself
+	if said := holder.said(); !strings.Contains(said, "the store no longer has it; stopping the command") {
+		t.Errorf("it said %q", said)
+	}
+}
+
+func deleteKeys(t *testing.T, url, pattern string) {
+	t.Helper()
+	options, err := goredis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := goredis.NewClient(options)
+	defer client.Close()
+	keys := client.Scan(t.Context(), 0, pattern, 1000).Iterator()
+	deleted := 0
+	for keys.Next(t.Context()) {
+		deleted++
+		if err := client.Del(t.Context(), keys.Val()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keys.Err(); err != nil || deleted == 0 {
+		t.Fatalf("deleted %d keys, error %v", deleted, err)
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH.
+func TestMain(m *testing.M) {
+	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main})
+}
+
+// A leakCheck runs the tests, then looks for goroutines that they have left.
+type leakCheck struct{ m *testing.M }
+
+func (l leakCheck) Run() int {
+	code := l.m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}

@@ -1,0 +1,336 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A fakeLease is a lease whose deadline tests move.
+type fakeLease struct {
+	mu       sync.Mutex
+	deadline time.Time
+	lost     chan struct{}
+}
+
+func (l *fakeLease) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
+
+func (l *fakeLease) renew(ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = time.Now().Add(ttl)
+}
+
+// A fakeChild writes down what it is told, with the time since the start.
+type fakeChild struct {
+	start     time.Time
+	happens   chan childEvent
+	onTerm    func() // what the command does about SIGTERM
+	survivors bool   // the group has members that only SIGKILL ends
+	suspends  bool   // the answer of stopped
+
+	mu  sync.Mutex
+	log []string
+}
+
+func newFakeChild() *fakeChild {
+	return &fakeChild{start: time.Now(), happens: make(chan childEvent, 8)}
+}
+
+func (c *fakeChild) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.log = append(c.log, fmt.Sprintf("%v ", time.Since(c.start))+fmt.Sprintf(format, args...))
+}
+
+func (c *fakeChild) events() <-chan childEvent { return c.happens }
+func (c *fakeChild) forward(sig os.Signal)     { c.note("%v", sig) }
+func (c *fakeChild) suspend()                  { c.note("suspend") }
+func (c *fakeChild) resume()                   { c.note("resume") }
+func (c *fakeChild) close()                    {}
+
+func (c *fakeChild) stopped(os.Signal) bool { return c.suspends }
+
+func (c *fakeChild) terminate(wake bool) {
+	c.note("TERM wake=%v", wake)
+	if c.onTerm != nil {
+		go c.onTerm()
+	}
+}
+
+func (c *fakeChild) kill() {
+	c.note("KILL")
+	c.mu.Lock()
+	c.survivors = false
+	c.mu.Unlock()
+	c.exit(exitSignal + 9)
+}
+
+func (c *fakeChild) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.survivors
+}
+
+func (c *fakeChild) exit(code int) {
+	select {
+	case c.happens <- childEvent{code: code}:
+	default:
+	}
+}
+
+// A stage is a supervisor with everything around it replaced.
+type stage struct {
+	*supervisor
+	lease   *fakeLease
+	child   *fakeChild
+	signals chan os.Signal
+	said    []string
+}
+
+const (
+	testTTL   = 30 * time.Second
+	testGrace = 10 * time.Second
+)
+
+func newStage() *stage {
+	s := &stage{
+		lease: &fakeLease{deadline: time.Now().Add(testTTL), lost: make(chan struct{})},
+		child: newFakeChild(), signals: make(chan os.Signal, 8),
+	}
+	s.supervisor = &supervisor{
+		lease: s.lease, child: s.child, signals: s.signals, ttl: testTTL, grace: testGrace,
+		say: func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
+	}
+	return s
+}
+
+// after runs f at a time since now, in the background.
+func after(d time.Duration, f func()) {
+	go func() {
+		time.Sleep(d) // synctest's clock
+		f()
+	}()
+}
+
+func TestSupervise(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		plan func(s *stage)
+		want outcome
+		ends time.Duration
+		log  []string
+		says string // part of the first message
+	}{
+		{
+			name: "its own end",
+			plan: func(s *stage) { after(time.Second, func() { s.child.exit(7) }) },
+			want: outcome{code: 7}, ends: time.Second,
+		},
+		{
+			name: "renewed for as long as it takes",
+			plan: func(s *stage) {
+				for i := range 20 {
+					after(time.Duration(i)*10*time.Second, func() { s.lease.renew(testTTL) })
+				}
+				after(200*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 200 * time.Second,
+		},
+		{
+			name: "no renewal: killed inside the lease",
+			plan: func(s *stage) {},
+			want: outcome{code: 137, lost: true}, ends: 29750 * time.Millisecond,
+			log:  []string{"19.75s TERM wake=true", "29.75s KILL"},
+			says: "no renewal has succeeded, the lease ends in 10.3s; stopping the command",
+		},
+		{
+			name: "no renewal: ends when asked",
+			plan: func(s *stage) { s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) } },
+			want: outcome{lost: true}, ends: 20750 * time.Millisecond,
+			log: []string{"19.75s TERM wake=true"},
+		},
+		{
+			name: "no renewal: ends, but leaves a process that ignores SIGTERM",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) }
+			},
+			want: outcome{lost: true}, ends: 29750 * time.Millisecond,
+			log: []string{"19.75s TERM wake=true", "29.75s KILL"},
+		},
+		{
+			name: "renewed after a shaky time",
+			plan: func(s *stage) {
+				after(19*time.Second, func() { s.lease.renew(testTTL) })
+				after(30*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 30 * time.Second,
+		},
+		{
+			name: "the store dropped the lease",
+			plan: func(s *stage) { after(3*time.Second, func() { close(s.lease.lost) }) },
+			want: outcome{code: 137, lost: true}, ends: 13 * time.Second,
+			log:  []string{"3s TERM wake=true", "13s KILL"},
+			says: "the store no longer has it; stopping the command",
+		},
+		{
+			name: "the store dropped the lease shortly before its deadline",
+			plan: func(s *stage) {
+				s.grace = 25 * time.Second
+				after(4*time.Second, func() { close(s.lease.lost) })
+			},
+			want: outcome{code: 137, lost: true}, ends: 29 * time.Second,
+			log: []string{"4s TERM wake=true", "29s KILL"},
+		},
+		{
+			name: "frozen past the deadline",
+			plan: func(s *stage) { s.lease.deadline = time.Now().Add(-time.Minute) },
+			want: outcome{code: 137, lost: true}, ends: lateGrace,
+			log:  []string{"0s TERM wake=false", "100ms KILL"},
+			says: "its lease ended 1m0s ago; stopping the command",
+		},
+		{
+			name: "frozen past the deadline, the command has ended meanwhile",
+			plan: func(s *stage) {
+				s.lease.deadline = time.Now().Add(-time.Minute)
+				s.child.exit(0)
+			},
+			want: outcome{lost: true}, ends: 0,
+			log:  []string{"0s TERM wake=false"},
+			says: "its lease ended 1m0s ago while the command ran",
+		},
+		{
+			name: "the command ends at the moment at which it would be stopped",
+			plan: func(s *stage) {
+				s.lease.deadline = time.Now().Add(testGrace)
+				s.child.exit(3)
+			},
+			want: outcome{code: 3}, ends: 0,
+		},
+		{
+			name: "signals",
+			plan: func(s *stage) {
+				after(time.Second, func() { s.signals <- syscall.SIGUSR1 })
+				after(2*time.Second, func() { s.signals <- syscall.SIGTERM })
+				after(3*time.Second, func() { s.child.exit(143) })
+			},
+			want: outcome{code: 143}, ends: 3 * time.Second,
+			log: []string{"1s user defined signal 1", "2s terminated"},
+		},
+		{
+			name: "Ctrl-Z, then continued in time",
+			plan: func(s *stage) {
+				s.child.suspends = true
+				after(time.Second, func() { s.child.happens <- childEvent{stopped: syscall.SIGTSTP} })
+				after(1100*time.Millisecond, func() { s.signals <- syscall.SIGCONT })
+				after(2*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 2 * time.Second,
+			log: []string{"1s suspend", "1.1s resume"},
+		},
+		{
+			name: "Ctrl-Z without a shell that could continue",
+			plan: func(s *stage) {
+				s.child.suspends = true
+				after(time.Second, func() { s.child.happens <- childEvent{stopped: syscall.SIGTSTP} })
+				after(2*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 2 * time.Second,
+			log: []string{"1s suspend", "1.2s resume"},
+		},
+		{
+			name: "Ctrl-Z, continued too late: the command does not go on",
+			plan: func(s *stage) {
+				s.child.suspends = true
+				after(time.Second, func() {
+					s.child.happens <- childEvent{stopped: syscall.SIGTSTP}
+					synctest.Wait()
+					s.lease.mu.Lock() // as if the clock had jumped while this process stood still
+					s.lease.deadline = time.Now().Add(-time.Minute)
+					s.lease.mu.Unlock()
+					s.signals <- syscall.SIGCONT
+				})
+			},
+			want: outcome{code: 137, lost: true}, ends: 1100 * time.Millisecond,
+			log: []string{"1s suspend", "1s TERM wake=false", "1.1s KILL"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage()
+				test.plan(s)
+				begun := time.Now()
+				got := s.run(t.Context())
+				if got != test.want {
+					t.Errorf("outcome %+v, want %+v", got, test.want)
+				}
+				if d := time.Since(begun); d < test.ends || d > test.ends+groupPoll {
+					t.Errorf("took %v, want %v", d, test.ends)
+				}
+				if !slices.Equal(s.child.log, test.log) {
+					t.Errorf("the child got %q, want %q", s.child.log, test.log)
+				}
+				if said := strings.Join(s.said, "\n"); !strings.Contains(said, test.says) {
+					t.Errorf("said %q, want %q", said, test.says)
+				}
+			})
+		})
+	}
+}
+
+// A killed process that does not end, in a hung system call, must not keep us for ever once the command has ended.
+func TestSuperviseUnkillable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.child.survivors = true
+		s.child.exit(0)
+		s.lease.deadline = time.Now()
+		stuck := &stuckChild{s.child}
+		s.supervisor.child = stuck
+		begun := time.Now()
+		if got := s.run(t.Context()); !got.lost {
+			t.Errorf("outcome %+v, want lost", got)
+		}
+		if d := time.Since(begun); d > lateGrace+killPatience+2*groupPoll {
+			t.Errorf("took %v", d)
+		}
+		if !strings.Contains(strings.Join(s.said, "\n"), "have not ended yet") {
+			t.Errorf("said %q", s.said)
+		}
+	})
+}
+
+type stuckChild struct{ *fakeChild }
+
+func (c *stuckChild) kill() { c.note("KILL") }
+
+func TestSuperviseCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		after(time.Second, func() { s.child.exit(143) })
+		if got, want := s.run(ctx), (outcome{code: 143}); got != want {
+			t.Errorf("outcome %+v, want %+v", got, want)
+		}
+		if want := []string{"0s terminated"}; !slices.Equal(s.child.log, want) {
+			t.Errorf("the child got %q, want %q", s.child.log, want)
+		}
+	})
+}
