@@ -2,9 +2,13 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
+
+// errUnanswered is the unknown outcome of a renewal for which a batch brought no answer.
+var errUnanswered = errors.New("no answer to this renewal")
 
 // RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the rest,
 // and enters the answers. send returns a granted TTL and an error for each lease, in order, with the meaning of
@@ -44,8 +48,21 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	sctx, cancel := context.WithDeadline(ctx, last)
 	granted, sendErrs := send(sctx, lives, ttls)
 	cancel()
+	var strays []*Life
 	for k, l := range lives {
-		errs[index[k]] = l.endRenew(ctx, begun[k], granted[k], sendErrs[k])
+		var ttl time.Duration
+		err := errUnanswered
+		if k < len(sendErrs) {
+			err = sendErrs[k]
+		}
+		if k < len(granted) {
+			ttl = granted[k]
+		}
+		err, stray := l.endRenew(ctx, begun[k], ttl, err)
+		if errs[index[k]] = err; stray {
+			strays = append(strays, l)
+		}
 	}
+	s.giveBack(strays...)
 	return errs
 }

@@ -62,6 +62,22 @@ func (s *Leases) releaseOnce(l *Life) {
 	_ = s.request(context.Background(), l) // its TTL ends it in any case
 }
 
+// giveBack is releaseOnce in the background, for leases that the store has prolonged after their end.
+func (s *Leases) giveBack(lives ...*Life) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(lives) == 0 {
+		return
+	}
+	s.cleanups.Go(func() {
+		for _, l := range lives {
+			if s.base.Err() == nil {
+				_ = s.request(s.base, l)
+			}
+		}
+	})
+}
+
 // sleep waits for d and reports whether ctx outlived it.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)

@@ -44,15 +44,17 @@ type Grant struct {
 // when ctx has ended, the grant arrived after its own deadline (ErrLost), or Leases is closed.
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	l := &Life{
-		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, ttl: g.TTL,
+		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token,
 		lost: make(chan struct{}), deadline: Deadline(g.Sent, g.TTL), index: -1,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l.keptLocked(g.TTL)
 	err := ContextError(ctx, nil)
 	switch {
 	case s.closed:
-		err = ErrClosed
+		go s.releaseOnce(l) // Close does not wait for it: the client may be gone already
+		return nil, ErrClosed
 	case err != nil:
 	case !time.Now().Before(l.deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
@@ -81,8 +83,9 @@ func (s *Leases) Closed() bool {
 // closeGrace is how long Close lets clean-ups go on: what they leave behind ends with its TTL.
 const closeGrace = time.Second
 
-// Close loses every live lease and ends clean-ups, after a grace of a second at most. Call it before closing the client
-// that the requests go through. It reports whether this was the first call.
+// Close loses every live lease and ends clean-ups, after a grace of a second at most. Call it after ending the Acquires
+// that wait, whose Abandon it ignores from then on, and before closing the client that the requests go through. It
+// reports whether this was the first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
 	if s.closed {

@@ -146,9 +146,10 @@ func longWaitKeepsPlace(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	l := &line{t: t}
 	l.join(t.b, t.short(), false)
-	time.Sleep(3*t.g.Round(t.short()) + t.g.MaxLate)
+	time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate)
 	l.join(t.a, t.long(), false)
 	l.join(t.b, t.long(), false)
+	time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate) // a place that is given up and taken anew is behind them now
 	t.release(g)
 	l.inOrder(t.handOff() * 2)
 }

@@ -78,9 +78,9 @@ func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) 
 func (a *attempt) end() {
 	a.over.Store(true)
 	switch {
-	case a.unanswered:
+	case a.unanswered && !a.b.isClosing():
 		a.abandon()
-	case a.queued:
+	case a.unanswered, a.queued: // once closed, Leases takes no more clean-ups
 		a.b.calls.background(a.leave)
 	}
 }
