@@ -1,0 +1,163 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Acquire implements backend.Backend.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if !b.enter() {
+		return nil, backend.ErrClosed
+	}
+	defer b.underway.Done()
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	a := &attempt{b: b, r: r, name: fileName(r.Key), ttl: guarantees.Round(r.TTL)}
+	var l *backend.Life
+	var err error
+	if r.Wait {
+		l, err = a.wait(ctx)
+	} else {
+		l, err = a.once(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// An attempt is one call of Acquire.
+type attempt struct {
+	b    *Backend
+	r    backend.Request
+	name string
+	ttl  time.Duration
+
+	ticket  ticket // of a waiter
+	touched bool   // a record that names the owner may have been written
+
+	// What the last try has found.
+	granted     bool
+	grant       backend.Grant
+	holder      backend.Holder // when not granted
+	place       int            // in the queue
+	opportunity time.Duration  // from now: see record
+}
+
+func (a *attempt) once(ctx context.Context) (*backend.Life, error) {
+	err := a.try(ctx)
+	switch {
+	case err != nil:
+		a.giveBack()
+		return nil, orContext(ctx, err)
+	case !a.granted:
+		return nil, &backend.HeldError{Holder: a.holder}
+	}
+	return a.begin(ctx)
+}
+
+// begin begins the life of the lease that was granted.
+func (a *attempt) begin(ctx context.Context) (*backend.Life, error) {
+	l, err := a.b.leases.Grant(ctx, a.r, a.grant)
+	if err != nil {
+		a.giveBack()
+	}
+	return l, err
+}
+
+// giveBack removes what the store may keep of an owner that will not use it: now, or in the background.
+func (a *attempt) giveBack() {
+	if !a.touched {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := a.b.release(ctx, a.r.Key, a.r.Owner); err != nil && !errors.Is(err, backend.ErrLost) {
+		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+	}
+}
+
+// errTokens asks for prepareTokens.
+var errTokens = errors.New("token above the epoch's bound")
+
+// try looks once: it takes the key if it may, else it joins the queue if the request waits.
+func (a *attempt) try(ctx context.Context) error {
+	var inbox uint64
+	if a.r.Wait {
+		var err error
+		if inbox, err = a.b.inbox.address(); err != nil {
+			return err
+		}
+	}
+	post := messages{inbox: a.b.inbox}
+	var token uint64
+	for {
+		if err := a.b.store.prepareTokens(ctx, token); err != nil {
+			return err
+		}
+		a.grant.Sent = time.Now()
+		err := a.b.store.update(ctx, a.name, true, func(r *record, now int64) (bool, error) {
+			post.drop()
+			a.granted = false
+			write, err := a.change(r, now, &post, inbox, &token)
+			a.touched = a.touched || write
+			return write, err
+		})
+		if err == nil {
+			post.send()
+			return nil
+		}
+		post.drop()
+		if !errors.Is(err, errTokens) {
+			return err
+		}
+	}
+}
+
+// change is what try does to the record. token becomes the one to prepare if it returns errTokens.
+func (a *attempt) change(r *record, now int64, post *messages, inbox uint64, token *uint64) (write bool, err error) {
+	if r.owner == a.r.Owner { // this request again, or its write that was void
+		r.expires = now + int64(a.ttl)
+		a.got(r)
+		return true, nil
+	}
+	changed := r.offer(a.r.Owner, now, post)
+	if r.claim(a.r.Owner) {
+		next, ok := a.b.store.nextToken(r.token, now)
+		if !ok {
+			*token = next
+			return false, errTokens
+		}
+		r.grant(a.r.Owner, next, now+int64(a.ttl))
+		a.got(r)
+		return true, nil
+	}
+	a.holder = r.next(now)
+	if !a.r.Wait {
+		return changed, nil
+	}
+	me := queued{a.r.Owner, inbox, a.ticket.number}
+	if a.place = r.place(a.r.Owner); a.place < 0 {
+		a.place = len(r.queue)
+		r.queue = append(r.queue, me)
+		changed = true
+	} else if r.queue[a.place] != me {
+		r.queue[a.place] = me
+		changed = true
+	}
+	a.opportunity = time.Duration(r.opportunity(a.place) - now)
+	return changed, nil
+}
+
+func (a *attempt) got(r *record) {
+	a.granted = true
+	a.grant = backend.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
+}

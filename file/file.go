@@ -1,0 +1,69 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var errUnsupported = backend.ErrUnsupported
+
+// guarantees are what every Backend promises.
+var guarantees = backend.Guarantees{
+	MinTTL:      10 * time.Millisecond,
+	Granularity: time.Nanosecond,
+	MaxLate:     500 * time.Millisecond,
+	EnforcedBy:  "monotonic clock of the host",
+	Fencing:     backend.FencingLoss,
+	FIFO:        true,
+	Wake:        backend.WakePush,
+	Consistency: backend.Linearizable,
+	Reach:       backend.ReachHost,
+}
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:       "file",
+		Schemes:    []string{"file"},
+		Examples:   []string{"file:///var/lib/myapp/locks"},
+		Guarantees: guarantees,
+		Open: func(ctx context.Context, rawURL string) (backend.Backend, error) {
+			dir, err := parseURL(rawURL)
+			if err != nil {
+				return nil, err
+			}
+			b, err := Open(ctx, dir)
+			if err != nil {
+				return nil, err // not b: a nil *Backend is not a nil interface
+			}
+			return b, nil
+		},
+	})
+}
+
+const (
+	suffix  = ".lock"
+	maxName = 255 // of local file systems
+)
+
+var encoding = backend.Encoding{Max: maxName - len(suffix), FoldCase: true}
+
+// fileName is the name of a key's file. It never begins with a dot, as the store's own files do.
+func fileName(key string) string { return encoding.Encode(key) + suffix }
+
+// The store's own files in its directory.
+const (
+	epochFile   = ".epoch"  // see tokens
+	breakFile   = ".break"  // see breaker
+	inboxPrefix = ".inbox." // see inbox
+	tempPrefix  = ".temp."  // files that are being made
+	movedPrefix = ".moved." // see breaker
+)
+
+func unsupportedSystem(err error) error {
+	return fmt.Errorf("%w: the file store runs on Linux and macOS", err)
+}
+
+func inboxName(id [8]byte) string { return fmt.Sprintf("%s%x", inboxPrefix, id) }

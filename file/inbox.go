@@ -1,0 +1,211 @@
+package file
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"sync"
+)
+
+// An inbox is where the waiters of one Backend are told that it is their turn: a FIFO of its own in the directory, with one
+// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO to write tells whether its reader
+// lives, so that the dead are skipped at once.
+type inbox struct {
+	store *store
+
+	mu      sync.Mutex
+	id      uint64 // 0 before the first waiter; never 0 in a queue
+	node    inode
+	file    *os.File
+	waiting map[uint64]chan struct{} // by ticket
+	last    uint64                   // ticket
+	readers sync.WaitGroup
+}
+
+// A ticket is one waiter's right to be told.
+type ticket struct {
+	number uint64
+	turn   chan struct{} // has room for one message
+}
+
+func (b *inbox) join() ticket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last++
+	t := ticket{b.last, make(chan struct{}, 1)}
+	if b.waiting == nil {
+		b.waiting = make(map[uint64]chan struct{})
+	}
+	b.waiting[t.number] = t.turn
+	return t
+}
+
+func (b *inbox) leave(t ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiting, t.number)
+}
+
+// address returns the inbox's name in a queue. It makes the FIFO if there is none, or somebody has removed it.
+func (b *inbox) address() (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.file != nil {
+		if node, err := inodeAt(b.path(b.id)); err == nil && node == b.node {
+			return b.id, nil
+		}
+		b.file.Close() // its reader ends
+		b.file = nil
+	}
+	return b.id, b.makeLocked()
+}
+
+func (b *inbox) path(id uint64) string {
+	var raw [8]byte
+	binary.BigEndian.PutUint64(raw[:], id)
+	return b.store.path(inboxName(raw))
+}
+
+func (b *inbox) makeLocked() error {
+	id := rand.Uint64() | 1
+	path := b.path(id)
+	err := makeFIFO(path, b.store.mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(b.store.dir, dirMode); err == nil {
+			err = makeFIFO(path, b.store.mode)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := openAt(path, listenFIFO, 0)
+	if err != nil {
+		os.Remove(path)
+		return err
+	}
+	node, err := inodeOf(fd)
+	if err == nil && b.store.shared {
+		err = chmodFD(fd, b.store.mode)
+	}
+	if err != nil {
+		closeFD(fd)
+		os.Remove(path)
+		return err
+	}
+	b.id, b.node, b.file = id, node, os.NewFile(uintptr(fd), path)
+	file := b.file
+	b.readers.Go(func() { b.read(file) })
+	return nil
+}
+
+// read tells waiters what arrives. Unknown tickets are of waiters that have gone.
+func (b *inbox) read(file *os.File) {
+	var buf [512]byte
+	have := 0
+	for {
+		n, err := file.Read(buf[have:])
+		if err != nil && !errors.Is(err, io.EOF) {
+			return
+		}
+		have += n
+		used := 0
+		for ; have-used >= 8; used += 8 {
+			b.tell(binary.LittleEndian.Uint64(buf[used:]))
+		}
+		have = copy(buf[:], buf[used:have])
+	}
+}
+
+// tell tells a waiter of this Backend, and reports whether it is still there.
+func (b *inbox) tell(number uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	turn, ok := b.waiting[number]
+	if ok {
+		select {
+		case turn <- struct{}{}:
+		default: // it has been told already
+		}
+	}
+	return ok
+}
+
+// has reports whether a waiter is one of this Backend's, and whether it is still there.
+func (b *inbox) has(q queued) (mine, there bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if q.inbox != b.id {
+		return false, false
+	}
+	_, there = b.waiting[q.ticket]
+	return true, there
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	file := b.file
+	if file != nil {
+		os.Remove(b.path(b.id))
+		file.Close()
+		b.file = nil
+	}
+	b.mu.Unlock()
+	b.readers.Wait()
+}
+
+// messages are what is to be told when a record has been written. They implement post.
+type messages struct {
+	inbox *inbox
+	list  []message
+}
+
+type message struct {
+	fd     int // of another Backend's inbox, or -1
+	ticket uint64
+}
+
+func (m *messages) mine(q queued) bool {
+	mine, _ := m.inbox.has(q)
+	return mine
+}
+
+func (m *messages) reach(q queued) bool {
+	if mine, there := m.inbox.has(q); mine {
+		if there {
+			m.list = append(m.list, message{-1, q.ticket})
+		}
+		return there
+	}
+	fd, err := openAt(m.inbox.path(q.inbox), openFIFO, 0)
+	if err == nil {
+		m.list = append(m.list, message{fd, q.ticket})
+	}
+	return !noReader(err) // it may live although it cannot be told, as without permission: then its timer tells it
+}
+
+// send tells what was prepared.
+func (m *messages) send() {
+	for _, msg := range m.list {
+		if msg.fd < 0 {
+			m.inbox.tell(msg.ticket)
+			continue
+		}
+		var raw [8]byte
+		binary.LittleEndian.PutUint64(raw[:], msg.ticket)
+		writeFIFO(msg.fd, raw[:])
+	}
+	m.drop()
+}
+
+// drop forgets what was prepared.
+func (m *messages) drop() {
+	for _, msg := range m.list {
+		if msg.fd >= 0 {
+			closeFD(msg.fd)
+		}
+	}
+	m.list = m.list[:0]
+}

@@ -1,0 +1,76 @@
+package file_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
+)
+
+// TestMain runs the test binary as a child process of a test where the environment says so: see child_test.go.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(runRole(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func open(t testing.TB, dir string) *file.Backend {
+	t.Helper()
+	b, err := file.Open(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func request(key string, ttl time.Duration, wait bool) backend.Request {
+	return backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait}
+}
+
+func try(b backend.Backend, key string, ttl time.Duration) (backend.Lease, error) {
+	return b.Acquire(context.Background(), request(key, ttl, false))
+}
+
+func mustTry(t testing.TB, b backend.Backend, key string, ttl time.Duration) backend.Lease {
+	t.Helper()
+	l, err := try(b, key, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustWait(t testing.TB, b backend.Backend, key string, ttl time.Duration) backend.Lease {
+	t.Helper()
+	l, err := b.Acquire(context.Background(), request(key, ttl, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits until ok, for a time that only a failing test reaches.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+func waiters(t testing.TB, b backend.Backend, key string) int {
+	t.Helper()
+	h, err := b.Inspect(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Waiters
+}

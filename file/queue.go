@@ -1,0 +1,112 @@
+package file
+
+import "time"
+
+// claimGrace is how long a free key is kept for the waiter that has been told, until the next one is.
+const claimGrace = 500 * time.Millisecond
+
+// A post tells waiters that it is their turn.
+type post interface {
+	// reach prepares to tell a waiter, and reports false if it is dead. It is told when the record has been written.
+	reach(q queued) bool
+	// mine reports whether a waiter is one of this process, which therefore is neither dead nor frozen.
+	mine(q queued) bool
+}
+
+// settle ends what time or a reboot has ended, and reports whether the record has changed.
+func (r *record) settle(boot bootID, now int64) bool {
+	if r.boot != boot {
+		*r = record{boot: boot, token: r.token}
+		return true
+	}
+	if r.owner != "" && now >= r.expires {
+		r.free()
+		return true
+	}
+	return false
+}
+
+func (r *record) free() { r.owner, r.expires, r.claimBy = "", 0, 0 }
+
+// offer gives a free key's first waiter its turn, and takes those out of the queue that are dead or have missed theirs. It
+// stops at owner, who is here to claim it. It reports whether the record has changed.
+func (r *record) offer(owner string, now int64, p post) (changed bool) {
+	for r.owner == "" && len(r.queue) > 0 {
+		first := r.queue[0]
+		switch {
+		case first.owner == owner:
+			return changed
+		case r.claimBy != 0 && now < r.claimBy:
+			return changed
+		case r.claimBy == 0 && p.reach(first):
+			r.claimBy = now + int64(claimGrace)
+			return true
+		case p.mine(first):
+			r.remove(0)
+		default:
+			r.removeInbox(first.inbox) // its process is frozen or dead, and so are its other waiters
+		}
+		r.claimBy = 0
+		changed = true
+	}
+	return changed
+}
+
+// claim reports whether owner may have the key now: it is free, and nobody else is first in the queue.
+func (r *record) claim(owner string) bool {
+	return r.owner == "" && (len(r.queue) == 0 || r.queue[0].owner == owner)
+}
+
+// grant gives a key that owner may claim.
+func (r *record) grant(owner string, token uint64, expires int64) {
+	if len(r.queue) > 0 {
+		r.remove(0)
+	}
+	r.owner, r.token, r.expires, r.claimBy = owner, token, expires, 0
+}
+
+// place is a waiter's place in the queue, -1 if it is not there.
+func (r *record) place(owner string) int {
+	for i := range r.queue {
+		if r.queue[i].owner == owner {
+			return i
+		}
+	}
+	return -1
+}
+
+// leave takes a waiter out of the queue, and reports whether it was there.
+func (r *record) leave(owner string) bool {
+	i := r.place(owner)
+	if i < 0 {
+		return false
+	}
+	if r.remove(i); i == 0 {
+		r.claimBy = 0 // if it was its turn, it is the next one's
+	}
+	return true
+}
+
+func (r *record) remove(i int) { r.queue = append(r.queue[:i], r.queue[i+1:]...) }
+
+func (r *record) removeInbox(inbox uint64) {
+	kept := r.queue[:0]
+	for _, q := range r.queue {
+		if q.inbox != inbox {
+			kept = append(kept, q)
+		}
+	}
+	r.queue = kept
+}
+
+// opportunity is when a waiter at a place in the queue should look by itself, if nobody tells it: the end of the lease or
+// of the first one's turn, and a turn for each before it that lets its own pass.
+func (r *record) opportunity(place int) int64 {
+	switch {
+	case r.owner != "":
+		return r.expires + int64(place)*int64(claimGrace)
+	case r.claimBy != 0:
+		return r.claimBy + int64(max(place-1, 0))*int64(claimGrace)
+	}
+	return 0
+}

@@ -1,0 +1,153 @@
+package file
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A bootID tells one boot of the machine from all others.
+type bootID [16]byte
+
+// A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds, and mean something only
+// during the boot that the record names.
+type record struct {
+	boot    bootID
+	token   uint64 // the last one granted
+	owner   string // of the lease; empty while there is none
+	expires int64  // end of the lease
+	claimBy int64  // until when a free key is kept for the first in the queue; 0 if nobody has been told yet
+	queue   []queued
+}
+
+// A queued waiter.
+type queued struct {
+	owner  string
+	inbox  uint64 // where it is told
+	ticket uint64 // what it is told
+}
+
+// The kinds of images, their first byte, and the version of their format, the second one.
+const (
+	kindRecord = 'R'
+	kindMoved  = 'M'
+	kindEpoch  = 'E'
+	version    = 1
+)
+
+var errFormat = errors.New("malformed record")
+
+func (r *record) encode() []byte {
+	b := make([]byte, 0, 96+len(r.owner)+len(r.queue)*96)
+	b = append(b, kindRecord, version)
+	b = append(b, r.boot[:]...)
+	b = binary.AppendUvarint(b, r.token)
+	b = appendString(b, r.owner)
+	b = binary.AppendVarint(b, r.expires)
+	b = binary.AppendVarint(b, r.claimBy)
+	b = binary.AppendUvarint(b, uint64(len(r.queue)))
+	for _, q := range r.queue {
+		b = appendString(b, q.owner)
+		b = binary.LittleEndian.AppendUint64(b, q.inbox)
+		b = binary.LittleEndian.AppendUint64(b, q.ticket)
+	}
+	return b
+}
+
+func decodeRecord(body []byte) (record, error) {
+	d, err := newDecoder(body, kindRecord)
+	if err != nil {
+		return record{}, err
+	}
+	r := record{boot: d.boot(), token: d.uvarint(), owner: d.string(), expires: d.varint(), claimBy: d.varint()}
+	const least = 1 + 8 + 8 // bytes of a queued waiter
+	n := d.uvarint()
+	if n > uint64(len(d.b)/least) {
+		return record{}, errFormat
+	}
+	if n > 0 {
+		r.queue = make([]queued, n)
+	}
+	for i := range r.queue {
+		r.queue[i] = queued{d.string(), d.fixed(), d.fixed()}
+		if r.queue[i].owner == "" {
+			return record{}, errFormat
+		}
+	}
+	return r, d.end()
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// A decoder reads fields one by one. After the first that is malformed, all are zero and end reports it.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func newDecoder(body []byte, kind byte) (*decoder, error) {
+	switch {
+	case len(body) < 2 || body[0] != kind:
+		return nil, errFormat
+	case body[1] != version:
+		return nil, fmt.Errorf("%w: record of format %d, written by another version of this store", backend.ErrUnsupported, body[1])
+	}
+	return &decoder{b: body[2:]}, nil
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.bad || n < 0 || n > len(d.b) {
+		d.bad = true
+		return make([]byte, min(max(n, 0), 16))
+	}
+	p := d.b[:n]
+	d.b = d.b[n:]
+	return p
+}
+
+func (d *decoder) boot() bootID  { return bootID(d.take(16)) }
+func (d *decoder) fixed() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	d.take(max(n, 0))
+	d.bad = d.bad || n <= 0
+	if d.bad {
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	d.take(max(n, 0))
+	d.bad = d.bad || n <= 0
+	if d.bad {
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > backend.MaxOwnerLen {
+		d.bad = true
+		return ""
+	}
+	p := d.take(int(n))
+	if d.bad {
+		return ""
+	}
+	return string(p)
+}
+
+func (d *decoder) end() error {
+	if d.bad || len(d.b) > 0 {
+		return errFormat
+	}
+	return nil
+}

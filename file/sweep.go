@@ -1,0 +1,220 @@
+package file
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// sweepAfter is how long a file of a free key is left, for whoever takes the key again.
+	sweepAfter = time.Second
+	// sweepBatch is how many files are removed under one lock.
+	sweepBatch = 64
+	// sweepTime bounds the search for what dead processes have left when a store is opened, and the last sweep.
+	sweepTime = 500 * time.Millisecond
+	// oldAge is when a store's own file that nobody uses belongs to a dead process.
+	oldAge = time.Minute
+)
+
+// A sweeper removes the files of free keys, so that they do not add up: in one goroutine, for a moment, while there is
+// something to do.
+type sweeper struct {
+	store *store
+
+	mu     sync.Mutex
+	idle   map[string]time.Time // names of files, and since when their keys are free
+	timer  *time.Timer
+	closed bool
+	end    chan struct{} // closed by close
+	work   sync.WaitGroup
+}
+
+func newSweeper(s *store) *sweeper {
+	w := &sweeper{store: s, idle: make(map[string]time.Time), end: make(chan struct{})}
+	w.work.Go(w.search)
+	return w
+}
+
+// later removes a file if its key stays free.
+func (w *sweeper) later(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.idle[name] = time.Now()
+	w.armLocked()
+}
+
+func (w *sweeper) armLocked() {
+	if w.timer == nil && len(w.idle) > 0 && !w.closed {
+		w.timer = time.AfterFunc(sweepAfter, w.tick)
+	}
+}
+
+func (w *sweeper) tick() {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return
+	}
+	w.work.Add(1)
+	defer w.work.Done()
+	var names []string
+	for name, since := range w.idle {
+		if time.Since(since) >= sweepAfter {
+			names = append(names, name)
+			delete(w.idle, name)
+		}
+	}
+	w.mu.Unlock()
+	w.removeAll(names, time.Time{})
+	w.mu.Lock()
+	w.timer = nil
+	w.armLocked()
+	w.mu.Unlock()
+}
+
+// close removes what is left to remove, for a bounded time.
+func (w *sweeper) close() {
+	w.mu.Lock()
+	w.closed = true
+	close(w.end)
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.mu.Unlock()
+	w.work.Wait()
+	names := make([]string, 0, len(w.idle))
+	for name := range w.idle {
+		names = append(names, name)
+	}
+	w.removeAll(names, time.Now().Add(sweepTime))
+}
+
+// removeAll removes files whose keys are free, until a time if that is not zero.
+func (w *sweeper) removeAll(names []string, until time.Time) {
+	for len(names) > 0 && (until.IsZero() || time.Now().Before(until)) {
+		n := min(len(names), sweepBatch)
+		w.removeBatch(names[:n])
+		names = names[n:]
+	}
+}
+
+func (w *sweeper) removeBatch(names []string) {
+	guard, ok := w.store.lockBreaks(true)
+	if !ok {
+		return // a lock is being broken; what is left now is found when a store is opened
+	}
+	defer guard.close()
+	for _, name := range names {
+		w.store.removeFree(name)
+	}
+}
+
+// removeFree removes the file of a key that nobody holds or waits for. Call it with the shared lock of names.
+func (s *store) removeFree(name string) {
+	path := s.path(name)
+	fd, err := openAt(path, openWrite, 0)
+	if err != nil {
+		return
+	}
+	l := locked{path: path, fd: fd}
+	defer l.close()
+	if ok, err := lockFD(fd, false); !ok || err != nil {
+		return
+	}
+	if l.id, err = inodeOf(fd); err != nil {
+		return
+	}
+	if ok, err := l.current(); !ok || err != nil {
+		return
+	}
+	_, r, err := s.readRecord(l)
+	if err != nil {
+		return
+	}
+	now := s.clock()
+	r.settle(s.boot, now)
+	if r.owner == "" && !s.anyAlive(r.queue) && s.behind(r.token, now) {
+		os.Remove(path)
+	}
+}
+
+// anyAlive reports whether the process of any waiter lives.
+func (s *store) anyAlive(queue []queued) bool {
+	b := inbox{store: s}
+	for _, q := range queue {
+		fd, err := openAt(b.path(q.inbox), openFIFO, 0)
+		if err == nil {
+			closeFD(fd)
+		}
+		if !noReader(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// search finds what dead processes have left, for a bounded time.
+func (w *sweeper) search() {
+	until := time.Now().Add(sweepTime)
+	dir, err := os.Open(w.store.dir)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for time.Now().Before(until) {
+		names, err := dir.Readdirnames(sweepBatch)
+		if err != nil {
+			return
+		}
+		var free []string
+		for _, name := range names {
+			select {
+			case <-w.end:
+				return
+			default:
+			}
+			switch {
+			case strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, "."):
+				if r, _, ok, err := w.store.peek(name); err == nil && (!ok || r.owner == "") {
+					free = append(free, name)
+				}
+			case strings.HasPrefix(name, inboxPrefix):
+				w.store.removeInbox(name)
+			case strings.HasPrefix(name, tempPrefix):
+				w.store.removeOld(name)
+			}
+		}
+		w.removeAll(free, until)
+	}
+}
+
+// removeInbox removes the FIFO of a dead process.
+func (s *store) removeInbox(name string) {
+	path := s.path(name)
+	if !isOld(path) {
+		return // it may be about to be opened
+	}
+	fd, err := openAt(path, openFIFO, 0)
+	switch {
+	case err == nil:
+		closeFD(fd)
+	case noReader(err):
+		os.Remove(path)
+	}
+}
+
+func (s *store) removeOld(name string) {
+	if path := s.path(name); isOld(path) {
+		os.Remove(path)
+	}
+}
+
+func isOld(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && time.Since(info.ModTime()) > oldAge
+}

@@ -1,0 +1,26 @@
+package file
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonic is the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's
+// deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
+func monotonic() int64 { return nanotime(unix.CLOCK_UPTIME_RAW) }
+
+// bootName tells this boot of this machine from all others.
+func bootName() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
+
+// checkFS refuses a directory that other hosts may share.
+func checkFS(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return pathError("statfs", dir, err)
+	}
+	if st.Flags&unix.MNT_LOCAL == 0 {
+		return fmt.Errorf("%w: %s is on a network file system; the file store needs a local one", errUnsupported, dir)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package file
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonic is the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's
+// deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
+func monotonic() int64 { return nanotime(unix.CLOCK_MONOTONIC) - namespaceOffset() }
+
+// namespaceOffset is what a time namespace (some containers have one) adds to the host's clock.
+var namespaceOffset = sync.OnceValue(func() int64 {
+	b, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return 0 // a kernel without time namespaces
+	}
+	return parseOffsets(string(b))
+})
+
+// parseOffsets finds the offset of the monotonic clock in lines of a clock's name, seconds and nanoseconds.
+func parseOffsets(s string) int64 {
+	for line := range strings.Lines(s) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[0] != "monotonic" {
+			continue
+		}
+		sec, err1 := strconv.ParseInt(f[1], 10, 64)
+		nsec, err2 := strconv.ParseInt(f[2], 10, 64)
+		if err1 == nil && err2 == nil {
+			return sec*int64(time.Second) + nsec
+		}
+	}
+	return 0
+}
+
+// bootName tells this boot of this machine from all others.
+func bootName() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+}
+
+// networkFS are file systems, by the magic numbers of statfs(2), whose locks or contents may be shared with other hosts.
+var networkFS = map[uint32]string{
+	unix.NFS_SUPER_MAGIC:   "NFS",
+	unix.SMB_SUPER_MAGIC:   "SMB",
+	unix.SMB2_SUPER_MAGIC:  "SMB",
+	unix.CIFS_SUPER_MAGIC:  "CIFS",
+	unix.CEPH_SUPER_MAGIC:  "Ceph",
+	unix.AFS_FS_MAGIC:      "AFS",
+	unix.AFS_SUPER_MAGIC:   "AFS",
+	unix.CODA_SUPER_MAGIC:  "Coda",
+	unix.NCP_SUPER_MAGIC:   "NCP",
+	unix.OCFS2_SUPER_MAGIC: "OCFS2",
+	unix.V9FS_MAGIC:        "9P",
+	0x01161970:             "GFS2",
+	0x0bd00bd0:             "Lustre",
+	0x47504653:             "GPFS",
+	0xaad7aaea:             "PanFS",
+	0x19830326:             "BeeGFS",
+}
+
+// checkFS refuses a directory that other hosts may share, or whose names are too short.
+func checkFS(dir string) error {
+	var st unix.Statfs_t
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return pathError("statfs", dir, err)
+	}
+	if name, ok := networkFS[uint32(st.Type)]; ok {
+		return fmt.Errorf("%w: %s is on %s; the file store needs a local file system", errUnsupported, dir, name)
+	}
+	if st.Namelen != 0 && st.Namelen < maxName {
+		return fmt.Errorf("%w: names on the file system of %s have %d bytes at most; the file store needs %d",
+			errUnsupported, dir, st.Namelen, maxName)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+//go:build linux || darwin
+
+package file
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The calls below go to the kernel directly: os.File would add a system call and a cleanup to each of them, and every
+// operation of this store opens a file.
+
+const (
+	openWrite  = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	openRead   = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	openNew    = openWrite | unix.O_CREAT | unix.O_EXCL
+	openFIFO   = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	listenFIFO = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
+)
+
+// An inode identifies a file whatever its name.
+type inode struct{ dev, ino uint64 }
+
+// openAt opens a file. The error is an *os.PathError.
+func openAt(path string, flags int, mode uint32) (fd int, err error) {
+	err = retryEINTR(func() error {
+		fd, err = unix.Open(path, flags, mode)
+		return err
+	})
+	return fd, pathError("open", path, err)
+}
+
+func closeFD(fd int) { _ = unix.Close(fd) }
+
+// lockFD takes the lock of an open file if it is free, and reports whether it has got it. A shared lock excludes only
+// exclusive ones. The kernel frees it when the process dies.
+func lockFD(fd int, shared bool) (bool, error) {
+	how := unix.LOCK_EX | unix.LOCK_NB
+	if shared {
+		how = unix.LOCK_SH | unix.LOCK_NB
+	}
+	err := retryEINTR(func() error { return unix.Flock(fd, how) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, os.NewSyscallError("flock", err)
+}
+
+// unlockFD frees the lock at once. Closing alone would not while a child that is being forked shares the open file.
+func unlockFD(fd int) { _ = unix.Flock(fd, unix.LOCK_UN) }
+
+// readAt reads up to len(p) bytes, fewer at the end of the file only.
+func readAt(fd int, p []byte, off int64) (n int, err error) {
+	for n < len(p) {
+		m, err := unix.Pread(fd, p[n:], off+int64(n))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return n, os.NewSyscallError("pread", err)
+		case m == 0:
+			return n, nil
+		default:
+			n += m
+		}
+	}
+	return n, nil
+}
+
+// writeAt writes p with one call. A short write, as on a full disk, is an error.
+func writeAt(fd int, p []byte, off int64) error {
+	var n int
+	err := retryEINTR(func() (err error) {
+		n, err = unix.Pwrite(fd, p, off)
+		return err
+	})
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return os.NewSyscallError("pwrite", err)
+}
+
+func inodeOf(fd int) (inode, error) {
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return inode{}, os.NewSyscallError("fstat", err)
+	}
+	return inode{uint64(st.Dev), uint64(st.Ino)}, nil
+}
+
+// inodeAt is the inode that a path names now.
+func inodeAt(path string) (inode, error) {
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Lstat(path, &st) }); err != nil {
+		return inode{}, pathError("lstat", path, err)
+	}
+	return inode{uint64(st.Dev), uint64(st.Ino)}, nil
+}
+
+func chmodFD(fd int, mode uint32) error { return os.NewSyscallError("fchmod", unix.Fchmod(fd, mode)) }
+
+func syncFD(fd int) error {
+	return os.NewSyscallError("fsync", retryEINTR(func() error { return unix.Fsync(fd) }))
+}
+
+func makeFIFO(path string, mode uint32) error {
+	return pathError("mkfifo", path, unix.Mkfifo(path, mode))
+}
+
+// writeFIFO writes a message that is small enough to be atomic. A full FIFO already holds enough to wake its reader.
+func writeFIFO(fd int, p []byte) { _, _ = unix.Write(fd, p) }
+
+// noReader reports whether err of opening a FIFO means that nobody has it open for reading: its reader is dead.
+func noReader(err error) bool { return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) }
+
+func nanotime(clock int32) int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic("file: no monotonic clock: " + err.Error()) // it was there when the store was opened
+	}
+	return ts.Nano()
+}
+
+func retryEINTR(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: path, Err: err}
+}
