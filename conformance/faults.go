@@ -150,7 +150,7 @@ func frozenReleaseIsBounded(t *trial) {
 		defer close(done)
 		_ = g.Release(t.ctx)
 	})
-	const bound = 20 * time.Second
+	const bound = 15 * time.Second
 	if !t.within(bound, done) {
 		t.fatalf("Release has not returned after %v while the store is frozen", bound)
 	}

@@ -1,0 +1,130 @@
+package conformance_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A bent is a lease with the bug of its server.
+type bent struct {
+	*backend.Life
+	c    *client
+	lost chan struct{}
+}
+
+// bend returns life, or a lease with the bug that is looked for.
+func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request) backend.Lease {
+	b := &bent{Life: life, c: c, lost: make(chan struct{})}
+	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }
+	switch c.server.bug {
+	case "Lost closes at half the TTL":
+		closeAt(r.TTL / 2)
+	case "Lost closes a second late":
+		closeAt(time.Until(life.Deadline()) + time.Second)
+	case "Lost closes at the first deadline", "Lost closes after a clean release":
+		closeAt(time.Until(life.Deadline()))
+	case "goroutine for each lease":
+		go func() {
+			select {
+			case <-life.Lost():
+			case <-c.done:
+			}
+		}()
+		return life
+	case "context of Acquire ends the lease":
+		context.AfterFunc(ctx, func() { _ = life.Release(context.Background()) })
+		return life
+	case "Lost never closes", "stale Release is sent without owner", "stale Renew is sent without owner",
+		"stale Renew takes a free key", "Release is not sent when its context has ended", "second Release is ErrLost",
+		"Release after expiry is nil", "Renew takes TTL 0", "Release ends every lease of the client",
+		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
+		"OnLost calls after a release", "Renew succeeds after Release":
+	default:
+		return life
+	}
+	return b
+}
+
+func (b *bent) is(bugs ...string) bool { return b.c.is(bugs...) }
+
+func (b *bent) Lost() <-chan struct{} {
+	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes a second late", "Lost closes at the first deadline",
+		"Lost closes after a clean release", "hung Renew keeps Lost open") {
+		return b.lost
+	}
+	return b.Life.Lost()
+}
+
+func (b *bent) OnLost(f func()) (stop func() bool) {
+	switch {
+	case b.is("OnLost calls twice"):
+		b.Life.OnLost(f)
+	case b.is("OnLost calls after a release"):
+		time.AfterFunc(time.Until(b.Deadline()), f)
+	}
+	return b.Life.OnLost(f)
+}
+
+func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
+	s := b.c.server
+	over := !time.Now().Before(b.Deadline())
+	switch {
+	case over && b.is("stale Renew is sent without owner"):
+		s.mu.Lock()
+		e := s.entryLocked(s.name(b.Key()))
+		s.expireLocked(s.name(b.Key()), e, time.Now())
+		e.expires = time.Now().Add(ttl)
+		s.mu.Unlock()
+		return backend.ErrLost
+	case over && b.is("stale Renew takes a free key"):
+		_, p, _ := s.acquire(b.c, backend.Request{Key: b.Key(), Owner: b.Owner(), TTL: ttl})
+		if p == nil {
+			return nil
+		}
+		return backend.ErrLost
+	case b.is("Renew takes TTL 0") && ttl <= 0:
+		return nil
+	case b.is("Renew ignores the context"):
+		ctx = context.WithoutCancel(ctx)
+	case b.is("Renew succeeds after Release"):
+		_ = b.Life.Renew(ctx, ttl)
+		return nil
+	case b.is("hung Renew keeps Lost open"):
+		err := b.Life.Renew(ctx, ttl)
+		_ = b.c.do(context.Background(), func() {}) // answered when the store is
+		close(b.lost)
+		return err
+	}
+	return b.Life.Renew(ctx, ttl)
+}
+
+func (b *bent) Release(ctx context.Context) error {
+	s := b.c.server
+	over := !time.Now().Before(b.Deadline())
+	switch {
+	case over && b.is("stale Release is sent without owner"):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.endLocked(s.name(b.Key()), s.entryLocked(s.name(b.Key())))
+		return backend.ErrLost
+	case over && b.is("Release after expiry is nil"):
+		return nil
+	case b.is("Release is not sent when its context has ended") && ctx.Err() != nil:
+		return ctx.Err()
+	case b.is("second Release is ErrLost"):
+		if b.Life.Renew(ctx, time.Minute) != nil {
+			return backend.ErrLost
+		}
+	case b.is("Release ends every lease of the client"):
+		b.c.mu.Lock()
+		defer b.c.mu.Unlock()
+		for _, l := range b.c.lives {
+			_ = l.Release(ctx)
+		}
+	case b.is("Release waits for the store for ever"):
+		_ = b.c.do(context.Background(), func() {})
+	}
+	return b.Life.Release(ctx)
+}

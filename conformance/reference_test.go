@@ -1,0 +1,312 @@
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
+// a bug, it is a mutant: see mutants.
+type server struct {
+	bug  string
+	gate sync.RWMutex // held for writing while frozen
+
+	mu      sync.Mutex
+	keys    map[string]*entry
+	tokens  map[string]uint64 // outlives a restart
+	clients int
+	kick    chan struct{} // closed by a restart: waiters ask again
+}
+
+type entry struct {
+	owner   string
+	client  *client
+	token   uint64
+	expires time.Time
+	queue   []*place
+	timer   *time.Timer // while there is a queue
+}
+
+// A place is one in a queue.
+type place struct {
+	backend.Request
+	client *client
+	turn   chan granted
+	since  time.Time
+}
+
+type granted struct {
+	token uint64
+	at    time.Time
+}
+
+func newServer(bug string) *server {
+	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{})}
+}
+
+func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }
+
+func (s *server) harness() conformance.Harness {
+	return conformance.Harness{
+		Open: func(context.Context) (backend.Backend, error) { return newClient(s), nil },
+		Evict: func(_ context.Context, key string) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
+				e.owner, e.client = "", nil
+			} else if e != nil {
+				s.endLocked(key, e)
+			}
+			return nil
+		},
+		Freeze:  s.gate.Lock,
+		Thaw:    s.gate.Unlock,
+		Restart: s.restart,
+		Cut:     func(b backend.Backend) { b.(*client).cutOff() },
+	}
+}
+
+// restart forgets who waits, keeps who holds, and the tokens.
+func (s *server) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is("tokens restart with the store") {
+		clear(s.tokens)
+	}
+	for _, e := range s.keys {
+		e.queue = nil
+	}
+	close(s.kick)
+	s.kick = make(chan struct{})
+}
+
+func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend.Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.name(r.Key)
+	e := s.entryLocked(key)
+	now := time.Now()
+	s.expireLocked(key, e, now)
+	free := e.owner == ""
+	if free && s.is("acquire checks, then sets") {
+		s.mu.Unlock()
+		time.Sleep(50 * time.Microsecond)
+		s.mu.Lock()
+	}
+	again := e.owner == r.Owner ||
+		e.owner != "" && (s.is("no exclusion") || e.client == c && s.is("re-entrant per client"))
+	if free || again {
+		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
+	}
+	s.refuseLocked(key, e, r, c, now)
+	if !r.Wait {
+		return granted{}, nil, e.holder(now)
+	}
+	p := &place{Request: r, client: c, turn: make(chan granted, 1), since: now}
+	s.enqueueLocked(key, e, p)
+	return granted{}, p, backend.Holder{}
+}
+
+func (s *server) enqueueLocked(key string, e *entry, p *place) {
+	switch {
+	case s.is("queue is last in, first out"):
+		e.queue = slices.Insert(e.queue, 0, p)
+	case s.is("queue is by owner"):
+		i, _ := slices.BinarySearchFunc(e.queue, p, func(x, y *place) int { return strings.Compare(x.Owner, y.Owner) })
+		e.queue = slices.Insert(e.queue, i, p)
+	default:
+		e.queue = append(e.queue, p)
+	}
+	s.armLocked(key, e)
+}
+
+// refuseLocked does what no refused attempt must do.
+func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client, now time.Time) {
+	switch {
+	case s.is("refused attempt prolongs the holder's lease"):
+		e.expires = e.expires.Add(10 * time.Millisecond)
+	case s.is("refused attempt replaces the TTL"):
+		e.expires = now.Add(r.TTL)
+	case s.is("refused attempt replaces the owner"):
+		e.owner = r.Owner
+	case s.is("refused attempt counts the holder's token up"):
+		e.token++
+	case s.is("refused attempt stays in the queue") && !r.Wait:
+		s.enqueueLocked(key, e, &place{Request: r, client: c, turn: make(chan granted, 1), since: now})
+	}
+}
+
+func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client, now time.Time) granted {
+	if e.owner != r.Owner {
+		e.token = s.nextToken(key, c)
+	}
+	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(r.TTL))
+	s.armLocked(key, e)
+	return granted{e.token, now}
+}
+
+func (s *server) nextToken(key string, c *client) uint64 {
+	switch {
+	case s.is("token is constant"):
+		return 7
+	case s.is("token is 2^55 and more"):
+		s.tokens[key]++
+		return 1<<55 + s.tokens[key]
+	case s.is("token counts per client"):
+		c.token++
+		return c.token
+	}
+	s.tokens[key]++
+	return s.tokens[key]
+}
+
+// keep is how long the store keeps a lease of ttl.
+func (s *server) keep(ttl time.Duration) time.Duration {
+	switch {
+	case s.is("lease ends after 9/10 of its TTL"):
+		return ttl * 9 / 10
+	case s.is("lease ends a second late"):
+		return ttl + time.Second
+	case s.is("TTL is cut to seconds"):
+		return max(ttl.Truncate(time.Second), 100*time.Millisecond)
+	case s.is("TTL in milliseconds is an int32"):
+		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond
+	}
+	return ttl
+}
+
+func (s *server) entryLocked(key string) *entry {
+	e := s.keys[key]
+	if e == nil {
+		e = &entry{}
+		s.keys[key] = e
+	}
+	return e
+}
+
+func (s *server) expireLocked(key string, e *entry, now time.Time) {
+	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") {
+		if s.is("token is forgotten with an expired lease") {
+			delete(s.tokens, key)
+		}
+		s.endLocked(key, e)
+	}
+}
+
+// endLocked frees the key, or hands it to the next in the queue.
+func (s *server) endLocked(key string, e *entry) {
+	e.owner, e.client = "", nil
+	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
+		return
+	}
+	if len(e.queue) == 0 || s.is("release leaves waiters parked") {
+		return
+	}
+	p := e.queue[0]
+	e.queue = e.queue[1:]
+	if s.is("release that meets a waiter coming is missed") && time.Since(p.since) < 300*time.Microsecond {
+		return
+	}
+	from := time.Now()
+	if s.is("waiter's TTL counts from its arrival") {
+		from = p.since
+	}
+	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
+}
+
+// armLocked sees to it that an expired lease is noticed while others wait.
+func (s *server) armLocked(key string, e *entry) {
+	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.timer != nil && s.is("timer of the first TTL only") {
+		return
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.timer = time.AfterFunc(time.Until(e.expires), func() {
+		s.gate.RLock()
+		defer s.gate.RUnlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.expireLocked(key, e, time.Now())
+	})
+}
+
+// renew reports whether owner holds the key, and if so keeps it for ttl from now.
+func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e := s.entryLocked(key)
+	now := time.Now()
+	s.expireLocked(key, e, now)
+	switch {
+	case e.owner == "" && s.is("renew takes a free key"):
+		e.owner, e.client = owner, c
+	case e.owner != "" && s.is("renew ignores the owner"):
+	case e.owner != owner:
+		return false
+	}
+	switch {
+	case s.is("renew never reaches the store"):
+		return true
+	case s.is("renew counts the token up"):
+		e.token = s.nextToken(key, c)
+	case s.is("renew never shortens") && now.Add(ttl).Before(e.expires):
+		return true
+	case s.is("renew adds to what is left"):
+		now = e.expires
+	}
+	e.expires = now.Add(s.keep(ttl))
+	s.armLocked(key, e)
+	return true
+}
+
+// release removes what the store keeps of owner, and reports whether there was anything.
+func (s *server) release(key, owner string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e := s.entryLocked(key)
+	s.expireLocked(key, e, time.Now())
+	if e.owner == owner || e.owner != "" && s.is("release ignores the owner") {
+		s.endLocked(key, e)
+		return true
+	}
+	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner })
+	switch {
+	case i < 0:
+		return false
+	case s.is("leaving waiter swaps places"):
+		last := len(e.queue) - 1
+		e.queue[i] = e.queue[last]
+		e.queue = e.queue[:last]
+	default:
+		e.queue = slices.Delete(e.queue, i, i+1)
+	}
+	return true
+}
+
+func (s *server) inspect(key string) backend.Holder {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e := s.entryLocked(key)
+	now := time.Now()
+	if !s.is("Inspect tells of expired leases") {
+		s.expireLocked(key, e, now)
+	}
+	if e.owner == "" {
+		return backend.Holder{}
+	}
+	return e.holder(now)
+}
+
+func (e *entry) holder(now time.Time) backend.Holder {
+	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: len(e.queue)}
+}
