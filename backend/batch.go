@@ -46,7 +46,9 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		return errs
 	}
 	sctx, cancel := context.WithDeadline(ctx, last)
+	stop := context.AfterFunc(s.base, cancel) // Close
 	granted, sendErrs := send(sctx, lives, ttls)
+	stop()
 	cancel()
 	var strays []*Life
 	for k, l := range lives {

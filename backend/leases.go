@@ -20,8 +20,8 @@ type Leases struct {
 	timerAt time.Time // when timer fires; zero when it is not set
 	closed  bool
 
-	cleanups sync.WaitGroup
-	base     context.Context // of clean-ups: ends when they must
+	cleanups sync.WaitGroup  // and releases under way
+	base     context.Context // ends when every request must
 	cancel   context.CancelFunc
 }
 
@@ -80,12 +80,12 @@ func (s *Leases) Closed() bool {
 	return s.closed
 }
 
-// closeGrace is how long Close lets clean-ups go on: what they leave behind ends with its TTL.
+// closeGrace is how long Close lets requests go on: what they leave behind ends with its TTL.
 const closeGrace = time.Second
 
-// Close loses every live lease and ends clean-ups, after a grace of a second at most. Call it after ending the Acquires
-// that wait, whose Abandon it ignores from then on, and before closing the client that the requests go through. It
-// reports whether this was the first call.
+// Close loses every live lease, and returns when the releases and clean-ups under way have ended, which it makes them do
+// after a second. Call it after ending the Acquires that wait, whose Abandon is ignored from then on, and before closing
+// the client that the requests go through. It reports whether this was the first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
 	if s.closed {

@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Release implements Lease.
+func (l *Life) Release(ctx context.Context) error {
+	repeated, over, err := l.beginRelease()
+	if over {
+		return err
+	}
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.leases.timeout)
+	stop := context.AfterFunc(l.leases.base, cancel) // the end of Close's grace
+	err = l.leases.requests.ReleaseLease(rctx, l)
+	stop()
+	cancel()
+	return l.endRelease(err, repeated)
+}
+
+// beginRelease moves a live lease to releasing, once no other release is under way. over tells that there is nothing to
+// send, and err what Release returns then. repeated tells that an earlier attempt had an unknown outcome.
+func (l *Life) beginRelease() (repeated, over bool, err error) {
+	s := l.leases
+	s.mu.Lock()
+	for l.ending != nil {
+		other := l.ending
+		s.mu.Unlock()
+		<-other // bounded: one release request
+		s.mu.Lock()
+	}
+	call := func() {}
+	unsure := false
+	switch {
+	case l.state == live && !time.Now().Before(l.deadline): // the timer has not run yet
+		call = l.endLocked(lost)
+	case l.state == releasing && s.closed:
+		call = l.loseLocked(closed)
+	}
+	switch l.state {
+	case live, releasing:
+		repeated = l.state == releasing
+		l.state = releasing
+		s.removeLocked(l)
+		l.ending = make(chan struct{})
+		s.cleanups.Add(1) // Close waits for it
+		s.mu.Unlock()
+		return repeated, false, nil
+	case lost:
+		unsure, l.unsure = l.unsure && !s.closed, false
+		l.givenUp = true
+		err = ErrLost
+	case closed:
+		err = ErrClosed
+	}
+	s.mu.Unlock()
+	call()
+	if unsure {
+		s.releaseOnce(l)
+	}
+	return false, true, err
+}
+
+// endRelease enters the answer to a release.
+func (l *Life) endRelease(err error, repeated bool) error {
+	s := l.leases
+	call := func() {}
+	s.mu.Lock()
+	close(l.ending)
+	l.ending = nil
+	s.cleanups.Done()
+	switch {
+	case err == nil, errors.Is(err, ErrLost) && repeated: // the attempt that went unanswered did it
+		l.state = released
+		l.onLost = nil
+		err = nil
+	case errors.Is(err, ErrLost):
+		call = l.loseLocked(lost)
+	case s.closed:
+		call = l.loseLocked(closed)
+		err = ErrClosed
+	default:
+		s.abandonLocked(l.key, l.owner, l.Data, time.Until(l.kept))
+	}
+	s.mu.Unlock()
+	call()
+	return err
+}
