@@ -9,6 +9,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
+// answerGrace is how much later than its context an Acquire may return that has a request under way.
+const answerGrace = 100 * time.Millisecond
+
 // An attempt is one Acquire, from its first request to its grant or end.
 type attempt struct {
 	b     *Backend
@@ -50,6 +53,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 		keys:   []string{a.names.lock, a.names.queue, a.names.fence},
 		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.inbox.id, b.naming.channels(), queueing},
 		ack:    true,
+		grace:  answerGrace,
 		late:   a.late,
 	})
 	a.unanswered = a.unanswered || unanswered

@@ -105,9 +105,8 @@ func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
 
 // sendPipeline sends p, within the request timeout, and enters the error of each lease.
 func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
-	rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	v, err := await(rctx, &b.calls, nil, func() (any, error) { return b.execPipeline(rctx, p), nil })
+	end := time.Now().Add(b.options.Timeout)
+	v, err := b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) { return b.execPipeline(ctx, p), nil })
 	replies, _ := v.([]result)
 	for i, sh := range p.shares {
 		var list []any
@@ -116,8 +115,8 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 			list, _ = replies[i].v.([]any)
 			shareErr = replies[i].err
 		}
-		if rctx.Err() != nil && shareErr != nil {
-			shareErr = noAnswer(b.options.Timeout, shareErr)
+		if shareErr != nil && isContextError(shareErr) && ctx.Err() == nil {
+			shareErr = noAnswer(b.options.Timeout, shareErr) // a context's error would be mistaken for the caller's
 		}
 		if isCrossSlot(shareErr) {
 			b.crossSlot.Store(true)

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	minTTL      = 10 * time.Millisecond
+	// minTTL leaves a grant time to arrive: a shorter lease would often be over before its holder hears of it.
+	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
 	// maxLate is what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with room for a slow
 	// network.

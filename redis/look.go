@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,15 +22,11 @@ const oldestMajor = 5
 // look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
 // losing keys.
 func (b *Backend) look(ctx context.Context) error {
-	lctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	v, err := await(lctx, &b.calls, nil, func() (any, error) { return b.ask(lctx) })
-	switch {
-	case ctx.Err() != nil:
+	v, err := b.await(ctx, time.Now().Add(openTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.ask(ctx) })
+	if ctx.Err() != nil {
 		return backend.ContextError(ctx, err)
-	case lctx.Err() != nil && err != nil:
-		return noAnswer(openTimeout, err)
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	for _, loss := range v.([]string) {

@@ -20,7 +20,10 @@ type request struct {
 	keys   []string
 	args   []any
 	ack    bool // enough replicas must have it, if Options.MinReplicas asks for any
-	// late runs if the caller stopped waiting before the request had ended, when it has ended.
+	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
+	// time, and an outcome that is known is cleaned up at once and for good.
+	grace time.Duration
+	// late runs if an attempt was given up before it had ended, when it has ended.
 	late func()
 }
 
@@ -31,39 +34,40 @@ var errNoAnswer = errors.New("no answer from redis in time")
 // the same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
 // an attempt may have been carried out without an answer.
 func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, err error) {
-	rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
+	end := time.Now().Add(b.options.Timeout)
 	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {
-		v, err = b.once(rctx, q)
+		v, err = b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return b.send(ctx, q) })
 		if err == nil {
 			return v, unanswered, nil
 		}
 		unanswered = unanswered || !b.definite(err)
-		if rctx.Err() != nil {
-			break
+		if ctx.Err() != nil {
+			return nil, unanswered, backend.ContextError(ctx, err)
 		}
-		if i == attempts || !passing(err) {
+		d := pause.Next(0)
+		if i == attempts || !passing(err) || time.Until(end) < d {
 			return nil, unanswered, err
 		}
-		if backend.Sleep(rctx, pause.Next(0)) != nil {
-			break
+		if err := backend.Sleep(ctx, d); err != nil {
+			return nil, unanswered, err
 		}
 	}
-	if ctx.Err() != nil {
-		return nil, unanswered, backend.ContextError(ctx, err)
-	}
-	return nil, unanswered, noAnswer(b.options.Timeout, err)
 }
 
-func noAnswer(within time.Duration, last error) error {
-	err := fmt.Errorf("%w (%v)", errNoAnswer, within)
+// noAnswer is the error of a request that was not answered for so long, and may have failed with err.
+func noAnswer(within time.Duration, err error) error {
+	none := fmt.Errorf("%w (%v)", errNoAnswer, within.Round(time.Millisecond))
 	// A context's error would be mistaken for the caller's.
-	if last != nil && !errors.Is(last, context.Canceled) && !errors.Is(last, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", err, last)
+	if err != nil && !isContextError(err) {
+		return fmt.Errorf("%w: %w", none, err)
 	}
-	return err
+	return none
+}
+
+func isContextError(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 type result struct {
@@ -71,23 +75,28 @@ type result struct {
 	err error
 }
 
-// once makes one attempt. go-redis does not end a request when its context is cancelled, nor, by default, at its
-// deadline. So the request runs on a goroutine of its own, which ends when the client's timeouts end it.
-func (b *Backend) once(ctx context.Context, q request) (any, error) {
-	return await(ctx, &b.calls, q.late, func() (any, error) { return b.send(ctx, q) })
-}
-
-// await runs f on a goroutine of its own and returns what it returned, or ctx's error as soon as ctx ends; then late, if
-// not nil, runs when f has ended.
-func await(ctx context.Context, c *calls, late func(), f func() (any, error)) (any, error) {
-	if !c.begin() {
+// await runs f and returns what it returned; or errNoAnswer at end, or ctx's error grace after ctx has ended: then late,
+// if not nil, runs when f has ended.
+//
+// go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f runs on a
+// goroutine of its own, with a context that ends at end alone; the client's timeouts end it where that has no effect.
+func (b *Backend) await(
+	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
+) (any, error) {
+	if !b.calls.begin() {
 		return nil, backend.ErrClosed
 	}
-	var settled atomic.Bool // by the one who comes first: the answer, or the end of ctx
+	begun := time.Now()
+	fctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
 	answer := make(chan result, 1)
 	go func() {
-		defer c.end()
-		v, err := f()
+		defer b.calls.end()
+		defer cancel()
+		v, err := f(fctx)
+		if err != nil && fctx.Err() != nil {
+			err = noAnswer(time.Since(begun), err)
+		}
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}
 		if !taken && late != nil {
@@ -97,13 +106,24 @@ func await(ctx context.Context, c *calls, late func(), f func() (any, error)) (a
 	select {
 	case r := <-answer:
 		return r.v, r.err
+	case <-fctx.Done(): // f's own error says no more
 	case <-ctx.Done():
-		if settled.CompareAndSwap(false, true) {
-			return nil, ctx.Err()
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case r := <-answer:
+			return r.v, r.err
+		case <-t.C:
 		}
+	}
+	if !settled.CompareAndSwap(false, true) {
 		r := <-answer
 		return r.v, r.err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, noAnswer(time.Since(begun), nil)
 }
 
 // send puts the request on the wire.

@@ -92,9 +92,10 @@ func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration) err
 
 // left asks how long the key is held for, by the cheapest command there is.
 func (a *attempt) left(ctx context.Context) (time.Duration, error) {
-	rctx, cancel := context.WithTimeout(ctx, a.b.options.Timeout)
-	defer cancel()
-	v, err := await(rctx, &a.b.calls, nil, func() (any, error) { return a.b.client.PTTL(rctx, a.names.lock).Result() })
+	end := time.Now().Add(a.b.options.Timeout)
+	v, err := a.b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) {
+		return a.b.client.PTTL(ctx, a.names.lock).Result()
+	})
 	if err != nil {
 		return 0, err
 	}
