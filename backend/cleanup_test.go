@@ -1,0 +1,138 @@
+package backend
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// attempts runs Abandon over a store that answers as scripted and returns when the attempts came, until they stop.
+func attempts(t *testing.T, ttl time.Duration, answers ...error) (times []time.Duration) {
+	next := script(answers...)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		s := NewLeases(&fakeStore{release: func(ctx context.Context) error {
+			mu.Lock()
+			times = append(times, time.Since(start))
+			mu.Unlock()
+			return next(ctx)
+		}}, requestTimeout)
+		s.Abandon("k", "o", ttl)
+		time.Sleep(24 * time.Hour)
+		s.Close()
+	})
+	return times
+}
+
+func TestAbandonStopsWhenRemoved(t *testing.T) {
+	if got := attempts(t, time.Hour, nil); !slices.Equal(got, []time.Duration{0}) {
+		t.Errorf("attempts at %v, want one", got)
+	}
+}
+
+func TestAbandonRetriesUnknown(t *testing.T) {
+	got := attempts(t, time.Hour, errNet, errNet, errNet, nil)
+	want := []time.Duration{0, 20 * time.Millisecond, 60 * time.Millisecond, 140 * time.Millisecond}
+	if !slices.Equal(got, want) {
+		t.Errorf("attempts at %v, want %v", got, want)
+	}
+}
+
+// "Nothing there" is believed when it was said twice, 200 ms apart: the request that was given up may still be on its way.
+func TestAbandonBelievesAbsenceLate(t *testing.T) {
+	for _, answers := range [][]error{{ErrLost}, {errNet, ErrLost}, {ErrLost, errNet, ErrLost}, {ErrLost, ErrLost, errNet, ErrLost}} {
+		got := attempts(t, time.Hour, answers...)
+		first := slices.Index(answers, ErrLost)
+		last := got[len(got)-1]
+		if d := last - got[first]; d < cleanupSettle || d > 2*cleanupSettle {
+			t.Errorf("%v: attempts at %v: the last is %v after the first absence", answers, got, d)
+		}
+	}
+}
+
+// What arrives after the first "nothing there" is removed.
+func TestAbandonRemovesAStraggler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var removed atomic.Bool
+		s := NewLeases(&fakeStore{release: func(context.Context) error {
+			if time.Since(start) < 150*time.Millisecond {
+				return ErrLost
+			}
+			removed.Store(true)
+			return nil
+		}}, requestTimeout)
+		s.Abandon("k", "o", time.Hour)
+		time.Sleep(time.Minute)
+		if !removed.Load() {
+			t.Error("it stays")
+		}
+		s.Close()
+	})
+}
+
+// A store that is away is asked once a second, until the TTL has run out.
+func TestAbandonEndsWithTheTTL(t *testing.T) {
+	got := attempts(t, time.Minute, errNet)
+	if n := len(got); n < 60 || n > 70 {
+		t.Errorf("%d attempts in a minute", n)
+	}
+	if last := got[len(got)-1]; last > time.Minute {
+		t.Errorf("the last attempt after %v", last)
+	}
+	for i := 10; i < len(got); i++ {
+		if d := got[i] - got[i-1]; d != cleanupMost {
+			t.Errorf("pause of %v", d)
+		}
+	}
+}
+
+// A short TTL still gets one whole request.
+func TestAbandonOfATinyTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeStore{release: after(requestTimeout/2, nil)}
+		s := NewLeases(f, requestTimeout)
+		s.Abandon("k", "o", time.Millisecond)
+		synctest.Wait()
+		s.Close()
+		if f.releases.Load() != 1 {
+			t.Errorf("%d attempts", f.releases.Load())
+		}
+	})
+}
+
+// A clean-up knows its key and owner, and every attempt is bounded.
+func TestAbandonAsksForItsOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		seen := make(chan *Life, 2)
+		var s *Leases
+		s = NewLeases(requestFunc(func(ctx context.Context, l *Life) error {
+			if d, _ := ctx.Deadline(); time.Until(d) != requestTimeout {
+				t.Errorf("an attempt may take %v", time.Until(d))
+			}
+			seen <- l
+			return nil
+		}), requestTimeout)
+		s.Abandon("a key", "an owner", time.Hour)
+		l := <-seen
+		if l.Key() != "a key" || l.Owner() != "an owner" || l.Data != nil || time.Since(start) != 0 {
+			t.Errorf("%q %q %v after %v", l.Key(), l.Owner(), l.Data, time.Since(start))
+		}
+		l.Lose() // harmless
+		s.Close()
+	})
+}
+
+// requestFunc answers releases.
+type requestFunc func(ctx context.Context, l *Life) error
+
+func (f requestFunc) RenewLease(context.Context, *Life, time.Duration) (time.Duration, error) {
+	return 0, errNet
+}
+func (f requestFunc) ReleaseLease(ctx context.Context, l *Life) error { return f(ctx, l) }
