@@ -100,6 +100,10 @@ var (
 		func(g backend.Guarantees, _ Harness) bool { return g.Fencing > backend.FencingNone }}
 	needsRestartTokens = Need{"the order of tokens does not survive a restart (Guarantees.Fencing)",
 		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingRestart }}
+	needsPush = Need{"waiters poll (Guarantees.Wake)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Wake == backend.WakePush }}
+	needsNoEarlyLoss = Need{"the store may drop live leases (Guarantees.EarlyLoss)",
+		func(g backend.Guarantees, _ Harness) bool { return g.EarlyLoss == "" }}
 	needsEvict = Need{"the harness has no Evict hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Evict != nil }}
 	needsFreeze = Need{"the harness has no Freeze and Thaw hooks",

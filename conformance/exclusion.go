@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -9,6 +10,11 @@ import (
 )
 
 var exclusionChecks = []Check{
+	{
+		Name: "ClientsShareStore",
+		Rule: "Harness.Open opens clients of one store: what one holds is refused to the other",
+		run:  clientsShareStore,
+	},
 	{
 		Name: "ExclusiveAcrossClients",
 		Rule: "rule 1: on one key no two leases overlap between grant and release, whichever client they are granted to",
@@ -73,6 +79,19 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 		}
 	})
 	t.checkHistory(h)
+}
+
+func clientsShareStore(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	other, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+	if other != nil {
+		t.fatalf("two clients were granted the same key: either the harness opens a store of its own for each, or nothing excludes")
+	}
+	if !errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire of a key that another client holds: %v, want ErrHeld", err)
+	}
+	t.release(g)
+	t.free(t.b, t.key, "after release by another client")
 }
 
 func ownersOfOneClientExclude(t *trial) {

@@ -52,18 +52,15 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		if o.Run != nil && !o.Run.MatchString(c.Name) {
 			continue
 		}
-		done := make(chan Result, 1)
-		started = append(started, done)
-		go func() {
-			r := s.execute(c)
+		started = append(started, s.start(c, func(r Result) {
 			if o.Observe != nil {
 				observe.Lock()
+				defer observe.Unlock()
 				o.Observe(r)
-				observe.Unlock()
 			}
-			done <- r
-		}()
+		}))
 	}
+	close(s.started)
 	results := make([]Result, len(started))
 	for i, done := range started {
 		results[i] = <-done
@@ -78,7 +75,10 @@ type suite struct {
 	g       backend.Guarantees
 	timeout time.Duration
 	slots   chan struct{}
-	alone   sync.RWMutex // held for writing by a check that makes faults
+
+	started chan struct{}  // closed when the last check has been started
+	shared  sync.WaitGroup // checks that run side by side
+	alone   sync.Mutex     // held by a check that makes faults, when those are done
 }
 
 const defaultParallel = 8
@@ -94,7 +94,10 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
-	s := &suite{ctx: ctx, h: h.withDefaults(), g: b.Guarantees(), timeout: o.Timeout, slots: make(chan struct{}, o.Parallel)}
+	s := &suite{
+		ctx: ctx, h: h.withDefaults(), g: b.Guarantees(), timeout: o.Timeout,
+		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
+	}
 	if s.timeout <= 0 {
 		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate)
 	}
@@ -104,21 +107,36 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	return s, nil
 }
 
+// start starts c on a goroutine of its own, which calls observe with the result before sending it.
+func (s *suite) start(c Check, observe func(Result)) <-chan Result {
+	done := make(chan Result, 1)
+	if !c.alone {
+		s.shared.Add(1)
+	}
+	go func() {
+		r := s.execute(c)
+		observe(r)
+		done <- r
+	}()
+	return done
+}
+
 // execute waits for its turn and runs c.
 func (s *suite) execute(c Check) Result {
+	if c.alone {
+		<-s.started
+		s.shared.Wait()
+		s.alone.Lock()
+		defer s.alone.Unlock()
+	} else {
+		defer s.shared.Done()
+		s.slots <- struct{}{}
+		defer func() { <-s.slots }()
+	}
 	r := Result{Name: c.Name, Rule: c.Rule}
 	if reason := c.unmet(s.g, s.h); reason != "" {
 		r.Status, r.Output = Skip, reason
 		return r
-	}
-	if c.alone {
-		s.alone.Lock()
-		defer s.alone.Unlock()
-	} else {
-		s.slots <- struct{}{}
-		defer func() { <-s.slots }()
-		s.alone.RLock()
-		defer s.alone.RUnlock()
 	}
 	if err := s.ctx.Err(); err != nil {
 		r.Status, r.Output = Skip, err.Error()
@@ -127,6 +145,9 @@ func (s *suite) execute(c Check) Result {
 	begun := time.Now()
 	r.Status, r.Output = s.attempt(c)
 	r.Duration = time.Since(begun)
+	if err := s.ctx.Err(); err != nil && r.Status == Fail {
+		r.Status = Skip // interrupted: it proves nothing
+	}
 	return r
 }
 

@@ -52,6 +52,20 @@ var faultChecks = []Check{
 		run:   restartKeepsWaiters,
 	},
 	{
+		Name:  "RestartKeepsLeases",
+		Rule:  "Guarantees.EarlyLoss: where it is empty, the store drops no live lease, not over a restart either",
+		Needs: []Need{needsRestart, needsNoEarlyLoss},
+		alone: true,
+		run:   restartKeepsLeases,
+	},
+	{
+		Name:  "FrozenStoreKeepsOrder",
+		Rule:  "rules 1 and 6: when a store answers again after a lease's deadline, Lost closes before the next owner gets in",
+		Needs: []Need{needsFreeze},
+		alone: true,
+		run:   frozenStoreKeepsOrder,
+	},
+	{
 		Name:  "TokensSurviveRestart",
 		Rule:  "rule 7: tokens strictly increase per key across a restart of the store, where Guarantees.Fencing says so",
 		Needs: []Need{needsRestart, needsRestartTokens},
@@ -218,6 +232,47 @@ func restartKeepsWaiters(t *trial) {
 		t.fatalf("a waiter was granted the key %v before the holder's deadline, after a restart", early)
 	}
 	t.becomesFreeAfterOutage(t.a, t.newKey())
+	t.release(next)
+}
+
+func restartKeepsLeases(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	t.h.Restart()
+	var err error
+	ok := t.poll(recovery, func() bool {
+		var other *grant
+		other, err = t.ask(t.ctx, t.b, t.key, t.long(), false)
+		if other != nil {
+			t.fatalf("a second owner was granted the key after a restart, %v before the holder's deadline", time.Until(g.Deadline()))
+		}
+		return errors.Is(err, backend.ErrHeld)
+	})
+	if !ok {
+		t.fatalf("Acquire of a held key, %v after a restart: %v, want ErrHeld", recovery, err)
+	}
+	if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, t.long()); return err == nil }) {
+		t.fatalf("Renew of a live lease, %v after a restart: %v", recovery, err)
+	}
+	t.heldBy(g)
+	t.release(g)
+}
+
+func frozenStoreKeepsOrder(t *trial) {
+	g := t.acquire(t.a, t.key, 2*t.short())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	thaw := t.freeze()
+	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	thaw()
+	next := w.granted(t, t.handOff()+recovery, "after the holder's expiry in a frozen store")
+	if !g.gone() && !g.live(next.after) {
+		if !t.within(10*tick, g.Lost()) { // its goroutine may have to run first
+			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
+		}
+	}
+	if early := g.Deadline().Sub(next.after); early > 0 {
+		t.fatalf("the next owner was granted the key %v before the holder's deadline", early)
+	}
 	t.release(next)
 }
 

@@ -12,6 +12,7 @@ var mutants = []mutant{
 	{"Guarantees contradict each other", "GuaranteesAreConsistent"},
 
 	// exclusion
+	{"each client has a store of its own", "ClientsShareStore"},
 	{"no exclusion", "ExclusiveAcrossClients"},
 	{"acquire checks, then sets", "OneAttemptWins"},
 	{"re-entrant per client", "OwnersOfOneClientExclude"},
@@ -69,6 +70,7 @@ var mutants = []mutant{
 
 	// waiting
 	{"release that meets a waiter coming is missed", "NoLostWakeUp"},
+	{"waiter looks every half second", "PushIsPrompt"},
 	{"expiry wakes nobody", "WaiterGetsExpiredKey"},
 	{"timer of the first TTL only", "WaiterOutlastsShortenedLease"},
 	{"at most 20 waiters are woken", "ManyWaitersDrain"},
@@ -151,4 +153,6 @@ var mutants = []mutant{
 	{"Release waits for the store for ever", "FrozenReleaseIsBounded"},
 	{"broken connection ends the wait", "CutClientRecovers"},
 	{"restart parks waiters", "RestartKeepsWaiters"},
+	{"restart drops leases", "RestartKeepsLeases"},
+	{"Lost closes a second late", "FrozenStoreKeepsOrder"},
 }

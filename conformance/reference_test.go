@@ -54,7 +54,12 @@ func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }
 
 func (s *server) harness() conformance.Harness {
 	return conformance.Harness{
-		Open: func(context.Context) (backend.Backend, error) { return newClient(s), nil },
+		Open: func(context.Context) (backend.Backend, error) {
+			if s.is("each client has a store of its own") {
+				return newClient(newServer(s.bug)), nil
+			}
+			return newClient(s), nil
+		},
 		Evict: func(_ context.Context, key string) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -81,6 +86,9 @@ func (s *server) restart() {
 	}
 	for _, e := range s.keys {
 		e.queue = nil
+		if s.is("restart drops leases") {
+			e.owner = ""
+		}
 	}
 	close(s.kick)
 	s.kick = make(chan struct{})

@@ -20,8 +20,7 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 				t.Skip(reason)
 			}
 			// The check starts now, on a goroutine of its own. Parallel then sets this subtest aside until all are started.
-			done := make(chan Result, 1)
-			go func() { done <- s.execute(c) }()
+			done := s.start(c, func(Result) {})
 			t.Parallel()
 			r := <-done
 			if r.Output != "" {
@@ -36,4 +35,5 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 			t.Logf("took %v", r.Duration)
 		})
 	}
+	close(s.started)
 }

@@ -170,7 +170,7 @@ func refusedAttemptChangesNothing(t *trial) {
 	}
 	t.renew(g, t.long())
 	t.release(g)
-	t.free(t.b, t.key, "after release")
+	t.becomesFree(t.b, t.key, t.handOff(), "after release") // behind what cleans up after the waits
 }
 
 // describes fails unless Inspect tells of g, last prolonged to ttl, what is true.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -17,6 +18,12 @@ var waitingChecks = []Check{
 		Name: "WaiterGetsExpiredKey",
 		Rule: "rules 3 and 9: a waiter gets the key of a dead holder after its TTL and Guarantees.MaxLate, and not before",
 		run:  waiterGetsExpiredKey,
+	},
+	{
+		Name:  "PushIsPrompt",
+		Rule:  "Guarantees.Wake: where it is WakePush, a waiter is told of a release; it does not find out by its timer",
+		Needs: []Need{needsPush},
+		run:   pushIsPrompt,
 	},
 	{
 		Name: "NoLostWakeUp",
@@ -79,6 +86,30 @@ func waiterGetsExpiredKey(t *trial) {
 		t.refused(t.b, next)
 		t.release(next)
 	})
+}
+
+func pushIsPrompt(t *trial) {
+	const rounds = 9
+	var took []int
+	for range rounds {
+		g := t.acquire(t.a, t.key, t.long())
+		w := t.wait(t.b, t.key, t.long())
+		t.arrived(t.key, 1)
+		time.Sleep(t.short()) // a timer that grows has grown
+		t.release(g)
+		ticks := 0 // as in within: time in which this process does not run does not count
+		for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
+			t.within(0, w.done)
+		}
+		took = append(took, ticks)
+		t.release(w.granted(t, tick, "after release"))
+	}
+	slices.Sort(took)
+	const most = 15
+	if median := took[rounds/2]; median > most {
+		t.fatalf("a waiter gets a released key after %v (median of %d), as if it found out by a timer",
+			time.Duration(median)*tick, rounds)
+	}
 }
 
 func noLostWakeUp(t *trial) {
