@@ -111,8 +111,7 @@ func TestAbandonAsksForItsOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		seen := make(chan *Life, 2)
-		var s *Leases
-		s = NewLeases(requestFunc(func(ctx context.Context, l *Life) error {
+		s := NewLeases(requestFunc(func(ctx context.Context, l *Life) error {
 			if d, _ := ctx.Deadline(); time.Until(d) != requestTimeout {
 				t.Errorf("an attempt may take %v", time.Until(d))
 			}

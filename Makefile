@@ -1,0 +1,62 @@
+# Run "make" or "make help" for what there is.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+GO ?= go
+PKG ?= ./...
+ARGS ?=
+FUZZTIME ?= 10s
+BENCHTIME ?= 1s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick; FUZZTIME=10s and BENCHTIME=1s set how long"
+
+.PHONY: test
+test: ## Install missing servers, then run every test with the race detector; no server may be missing
+	scripts/install-servers
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race $(ARGS) $(PKG)
+
+.PHONY: quick
+quick: ## Run the tests with the servers that happen to be there
+	$(GO) test $(ARGS) $(PKG)
+
+.PHONY: lint
+lint: ## Check format, vet for Linux, macOS and Windows, staticcheck, and a tidy go.mod
+	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
+		if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every fuzz test for FUZZTIME
+	@for pkg in $$($(GO) list $(PKG)); do \
+		for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "fuzz $$pkg $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run every benchmark
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(PKG)
+
+.PHONY: cover
+cover: ## Show how much of the code the tests reach
+	$(GO) test -coverpkg=./... -coverprofile=coverage.out $(PKG)
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+.PHONY: build
+build: ## Build the command into bin/anylock
+	$(GO) build -trimpath -o bin/anylock ./cmd/anylock
+
+.PHONY: docs
+docs: ## Write the generated parts of README.md and docs/
+	$(GO) run ./internal/readme
