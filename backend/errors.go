@@ -15,10 +15,15 @@ var (
 	// ErrClosed means that the backend or locker has been closed.
 	ErrClosed = errors.New("closed")
 	// ErrUnsupported means that this store cannot do what was asked. It matches errors.ErrUnsupported too.
-	ErrUnsupported = fmt.Errorf("store: %w", errors.ErrUnsupported)
+	ErrUnsupported error = unsupported{}
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = errors.New("invalid")
 )
+
+type unsupported struct{}
+
+func (unsupported) Error() string        { return "not supported by this store" }
+func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // A HeldError is an ErrHeld that says who holds the key.
 type HeldError struct {

@@ -1,0 +1,134 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/anylock/lock"
+	_ "github.com/anylock/lock/memory" // the scheme memory:
+)
+
+func Example() {
+	ctx := context.Background()
+	locks, err := lock.Open(ctx, "memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	err = locks.Do(ctx, "invoice/42", func(ctx context.Context, l *lock.Lease) error {
+		// ctx ends when the lock is lost. A store that remembers the highest token it has seen can refuse a late write.
+		fmt.Println("charging once, token > 0:", l.Token() > 0)
+		return ctx.Err()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: charging once, token > 0: true
+}
+
+func ExampleLocker_TryAcquire() {
+	ctx := context.Background()
+	locks, err := lock.Open(ctx, "memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	lease, err := locks.TryAcquire(ctx, "nightly")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+
+	_, err = locks.TryAcquire(ctx, "nightly")
+	var held *lock.HeldError
+	if errors.Is(err, lock.ErrHeld) && errors.As(err, &held) {
+		fmt.Println("skipped: the other run has it:", held.Holder.Owner == lease.Owner())
+	}
+	// Output: skipped: the other run has it: true
+}
+
+func ExampleLocker_Acquire() {
+	ctx := context.Background()
+	locks, err := lock.Open(ctx, "memory:", lock.WithTTL(10*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	lease, err := locks.Acquire(ctx, "report", lock.WithWait(5*time.Second), lock.WithMaxHold(time.Minute))
+	if errors.Is(err, lock.ErrHeld) {
+		fmt.Println("still held after five seconds")
+		return
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	select {
+	case <-lease.Lost():
+		fmt.Println("stop writing: another may hold it now")
+	default:
+		fmt.Println("held until", time.Until(lease.Deadline()) > 9*time.Second)
+	}
+	if err := lease.Release(ctx); errors.Is(err, lock.ErrLost) {
+		fmt.Println("it was lost before the release")
+	}
+	// Output: held until true
+}
+
+func ExampleReentrant() {
+	ctx := context.Background()
+	locks, err := lock.Open(ctx, "memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+
+	err = locks.Do(ctx, "account/7", func(ctx context.Context, _ *lock.Lease) error {
+		_, err := locks.Acquire(ctx, "account/7")
+		fmt.Println("again:", errors.Is(err, lock.ErrDeadlock))
+		inner, err := locks.Acquire(ctx, "account/7", lock.Reentrant())
+		if err != nil {
+			return err
+		}
+		fmt.Println("on purpose: ok")
+		return inner.Release(ctx)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// again: true
+	// on purpose: ok
+}
+
+func ExampleRequire() {
+	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.Reach(lock.ReachNetwork), lock.FIFO()))
+	fmt.Println(err)
+	// Output: lock: open (memory): not supported by this store: reach=network is required, but owners exclude each other only within one process
+}
+
+func ExampleConfig() {
+	c := lock.Config{
+		URL:     "memory:", // from a file, with tags for JSON and YAML
+		Prefix:  "billing/",
+		TTL:     lock.Duration(time.Minute),
+		Require: []lock.Requirement{lock.FIFO()},
+	}
+	locks, err := c.Open(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	lease, err := locks.Acquire(context.Background(), "run")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(context.Background())
+	fmt.Println(lease.Key())
+	// Output: billing/run
+}
