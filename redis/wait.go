@@ -31,12 +31,13 @@ func (a *attempt) wait(ctx context.Context, refused answer) (backend.Lease, erro
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	answered := time.Now()
 	delay := untilExpiry(refused.holder.TTL)
+	reserved := refused.reserved()
 	if !a.queued {
 		delay = 0 // the key may have been released before the subscription was there
 	}
 	for first := !a.queued; ; first = false {
 		if delay > 0 {
-			if err := a.sleep(ctx, w, delay); err != nil {
+			if err := a.sleep(ctx, w, delay, reserved); err != nil {
 				return nil, err
 			}
 		}
@@ -50,37 +51,39 @@ func (a *attempt) wait(ctx context.Context, refused answer) (backend.Lease, erro
 			}
 			answered = time.Now()
 			pause.Reset()
-			delay = untilExpiry(ans.holder.TTL)
+			delay, reserved = untilExpiry(ans.holder.TTL), ans.reserved()
 		case ctx.Err() != nil || !passing(err) || time.Since(answered) > patience:
 			return nil, err
 		default:
-			delay = pause.Next(0)
+			delay, reserved = pause.Next(0), false
 		}
 	}
 }
 
-// sleep returns when the waiter should ask again: told so, or after delay. It sends nothing, unless it is told that the
-// waiter before it has got its turn: then it looks, after the reservation, whether that waiter has come.
-func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration) error {
+// reserved tells that the key is kept for a waiter that has been told to come.
+func (a answer) reserved() bool { return a.holder.Token == 0 }
+
+// sleep returns when the waiter should ask again: told so, or after delay. It sends nothing, except where the key is
+// reserved for another waiter: then it looks after the reservation, by the cheapest command, whether that one has come.
+func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration, reserved bool) error {
 	t := time.NewTimer(delay)
 	defer t.Stop()
-	deputy := false
 	for {
 		select {
 		case <-w.wake:
 			return nil
 		case d := <-w.standby:
-			deputy = true
+			reserved = true
 			t.Reset(d + time.Millisecond + rand.N(timerJitter/4))
 		case <-t.C:
-			if !deputy {
+			if !reserved {
 				return nil
 			}
 			left, err := a.left(ctx)
 			if err != nil || left <= 0 {
 				return nil
 			}
-			deputy = false
+			reserved = false
 			t.Reset(untilExpiry(left))
 		case <-ctx.Done():
 			return backend.ContextError(ctx, nil)

@@ -1,0 +1,184 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// counter counts the requests of a client by go-redis' hooks: a pipeline counts once.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// Uncontended, an acquire with its token, a renewal and a release are one request each, and nobody subscribes.
+func TestOneRequestEach(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	client := raw(t, s.Addr)
+	var hook counter
+	client.AddHook(&hook)
+	b, err := New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req("warm", time.Minute))) // the scripts are there, and a connection
+	if err := acquire(t, b, req("warm", time.Minute)).Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 20
+	before := commands(t, admin)
+	requests := hook.n.Load()
+	for i := range rounds {
+		r := waiting(fmt.Sprint("k", i), time.Minute) // also when it may wait
+		l := acquire(t, b, r)
+		if l.Token() == 0 {
+			t.Fatal("no token")
+		}
+		if err := l.Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+	}
+	if got := hook.n.Load() - requests; got != 3*rounds {
+		t.Errorf("%d requests by the client for %d rounds, want 3 each", got, rounds)
+	}
+	diff, sum := since(before, commands(t, admin))
+	if diff["evalsha"] != 3*rounds || diff["eval"] != 0 || diff["subscribe"] != 0 {
+		t.Errorf("commands for %d rounds: %v, want 3 evalsha each", rounds, diff)
+	}
+	t.Logf("%.1f commands a round, with those within scripts: %v", float64(sum)/rounds, diff)
+}
+
+// A hand-off between 64 processes takes at most 20 commands of the server, with those within scripts.
+func TestCommandsPerHandOff(t *testing.T) {
+	for _, hold := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+		t.Run(hold.String(), func(t *testing.T) { commandsPerHandOff(t, hold) })
+	}
+}
+
+func commandsPerHandOff(t *testing.T, hold time.Duration) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	const processes = 64
+	rounds := 8
+	if hold > 10*time.Millisecond {
+		rounds = 2
+	}
+	clients := make([]*Backend, processes)
+	for i := range clients {
+		clients[i] = opened(t, "redis://"+s.Addr)
+		clients[i].client.Ping(context.Background())
+	}
+	// All subscriptions are made and all have queued once before counting starts.
+	gate := acquire(t, clients[0], req("k", time.Minute))
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	var arrived sync.WaitGroup
+	for _, c := range clients {
+		arrived.Add(1)
+		wg.Go(func() {
+			l, err := c.Acquire(context.Background(), waiting("k", time.Minute))
+			arrived.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = l.Release(context.Background())
+			<-start
+			for range rounds {
+				l, err := c.Acquire(context.Background(), waiting("k", time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(hold)
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	release(t, gate)
+	arrived.Wait()
+	before := commands(t, admin)
+	begun := time.Now()
+	close(start)
+	wg.Wait()
+	took := time.Since(begun)
+	diff, sum := since(before, commands(t, admin))
+	const most = 20
+	per := float64(sum) / float64(processes*rounds)
+	t.Logf("hold %v: %.2f commands per hand-off, %.0f hand-offs/s: %v",
+		hold, per, float64(processes*rounds)/took.Seconds(), diff)
+	if per > most {
+		t.Errorf("%.2f commands per hand-off, want at most %d", per, most)
+	}
+}
+
+// A waiter sends nothing between its timers.
+func TestIdleWaiterIsSilent(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	b := opened(t, "redis://"+s.Addr)
+	l := acquire(t, b, req("k", time.Hour))
+	done := queueUp(t, b, waiting("k", time.Hour), 1)
+	before := commands(t, admin)
+	time.Sleep(waitCap / 2) // the time that is measured
+	if diff, sum := since(before, commands(t, admin)); sum != 0 {
+		t.Errorf("an idle waiter sent %v within %v", diff, waitCap/2)
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+}
+
+// After SCRIPT FLUSH each script costs one more request, once.
+func TestScriptFlush(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	b := opened(t, "redis://"+s.Addr)
+	round := func() {
+		l := acquire(t, b, req("k", time.Minute))
+		if err := l.Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+	}
+	round()
+	for range 3 {
+		if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		before := commands(t, admin)
+		round()
+		round()
+		if diff, _ := since(before, commands(t, admin)); diff["eval"] != 3 || diff["evalsha"] != 6 {
+			t.Errorf("after SCRIPT FLUSH: %v, want 3 eval and 6 evalsha", diff)
+		}
+	}
+}
