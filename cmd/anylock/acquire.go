@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -71,7 +72,7 @@ func (r *runner) open(ctx context.Context) (*lock.Locker, error) {
 		defer cancel()
 		ctx = limited
 	}
-	return r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(r.notices.logger(r.app.verbose)))
+	return r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)))
 }
 
 // acquire takes the key, and waits for it if it may. began is when the user's patience began.

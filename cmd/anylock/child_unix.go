@@ -15,8 +15,7 @@ import (
 type process struct {
 	pid     int // of the command, and of its group
 	happens chan childEvent
-	signals chan<- os.Signal // where this process's own signals go
-	tty     *terminal        // nil without a controlling terminal
+	tty     *terminal // nil without a controlling terminal
 
 	mu     sync.Mutex
 	reaped bool // the command has ended and its number is free unless the group still uses it
@@ -25,9 +24,9 @@ type process struct {
 	stopAsked bool // a SIGTSTP was forwarded
 }
 
-// startChild starts p. signals is the channel that signalsForwarded are sent to.
+// startChild starts p. From now on signalsStopping are sent to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
-	c := &process{happens: make(chan childEvent), signals: signals, tty: openTerminal(p.stdin, p.stdout)}
+	c := &process{happens: make(chan childEvent), tty: openTerminal(p.stdin, p.stdout)}
 	started := make(chan error)
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (deathSignal).
@@ -49,7 +48,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		c.tty.close()
 		return nil, err
 	}
-	notifyStop(signals)
+	notify(signals, signalsStopping)
 	c.tty.handOver(c.pid)
 	return c, nil
 }

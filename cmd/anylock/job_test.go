@@ -30,7 +30,7 @@ func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 		t: t, cmd: exec.Command("anylock", append(args, key, "--", "sh", "-c", script)...),
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"), done: make(chan struct{}),
 	}
-	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, errs := create(t, j.out), create(t, j.err)
 	defer out.Close()
 	defer errs.Close()

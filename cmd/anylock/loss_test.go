@@ -28,6 +28,7 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 
 // A holder that is killed takes its command along, and its key is free after the TTL.
 func TestKilledHolder(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
 		const ttl = 2 * time.Second
 		key := rand.Text()
@@ -49,8 +50,9 @@ func TestKilledHolder(t *testing.T) {
 
 // A holder that is stopped loses its lock. When it goes on, it stops its command.
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
-		const ttl = time.Second
+		const ttl = 2 * time.Second
 		key := rand.Text()
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String())
 		group := holder.pids(2)[0]
@@ -77,11 +79,16 @@ func TestStoppedHolder(t *testing.T) {
 
 // When the store cannot be reached, no process of the command lives to see the end of the lease, by the store's clock.
 func TestStoreGone(t *testing.T) {
-	for name, goAway := range map[string]func(*servers.Server){
-		"frozen": (*servers.Server).Freeze,
-		"killed": (*servers.Server).Kill,
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		goAway func(*servers.Server)
+		says   string
+	}{
+		{"frozen", (*servers.Server).Freeze, "no renewal has succeeded"},
+		{"killed", (*servers.Server).Kill, "no renewal has succeeded (dial tcp"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			const ttl = 3 * time.Second
 			server := servers.Redis(t)
@@ -89,7 +96,7 @@ func TestStoreGone(t *testing.T) {
 			holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "0.5", "--lost-exit-code", "99")
 			group := holder.pids(2)[0]
 			ends := leaseEnd(t, url, key, ttl)
-			goAway(server)
+			test.goAway(server)
 			end := awaitEnd(t, group)
 			if left := ends.Sub(end); left < 0 {
 				t.Errorf("the command ran on for %v after the end of the lease", -left)
@@ -97,7 +104,7 @@ func TestStoreGone(t *testing.T) {
 				t.Logf("the command was dead %v before the end of the lease", left)
 			}
 			holder.finish(99)
-			if said := holder.said(); !strings.Contains(said, "no renewal has succeeded, the lease ends in") {
+			if said := holder.said(); !strings.Contains(said, test.says) {
 				t.Errorf("it said %q", said)
 			}
 		})

@@ -9,9 +9,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH.
+// TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH, and
+// a program "anylock-odd" that has stores with faults too.
 func TestMain(m *testing.M) {
-	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main})
+	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd})
 }
 
 // A leakCheck runs the tests, then looks for goroutines that they have left.

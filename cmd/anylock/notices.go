@@ -1,8 +1,6 @@
 package main
 
 import (
-	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -59,27 +57,4 @@ func (n *notices) close() {
 	case <-n.done:
 	case <-patience.C:
 	}
-}
-
-// logger is for package lock. Only --verbose shows what it says: what matters to a user, run says itself.
-func (n *notices) logger(verbose bool) *slog.Logger {
-	if !verbose {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(lineWriter{n}, &slog.HandlerOptions{
-		Level: slog.LevelDebug,
-		ReplaceAttr: func(groups []string, attr slog.Attr) slog.Attr {
-			if len(groups) == 0 && attr.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return attr
-		},
-	}))
-}
-
-type lineWriter struct{ n *notices }
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	w.n.add(strings.TrimSuffix(string(p), "\n"))
-	return len(p), nil
 }

@@ -19,6 +19,7 @@ import (
 type runner struct {
 	app     *app
 	notices *notices
+	reasons *reasons
 
 	key  string
 	argv []string
@@ -135,6 +136,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer signal.Stop(signals)
 	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
 	defer r.notices.close()
+	r.reasons = newReasons(r.notices, r.app.verbose)
 
 	ctx, stopWatch := untilSignal(ctx, signals)
 	locks, err := r.open(ctx)
@@ -172,7 +174,9 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 	defer c.close()
 	stop := keepAhead(l, r.ttl.d, r.grace.d)
 	defer stop()
-	s := &supervisor{lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, say: r.say}
+	s := &supervisor{
+		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, say: r.say, lastError: r.reasons.lastError,
+	}
 	return s.run(ctx), nil
 }
 

@@ -26,14 +26,20 @@ import (
 const patience = 30 * time.Second
 
 // TestUsage runs what needs no store.
-func TestUsage(t *testing.T) { runScripts(t, "testdata/usage", "") }
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/usage", "")
+}
 
 // TestFile and TestRedis run the same scripts on both stores.
-func TestFile(t *testing.T) { runScripts(t, "testdata/store", fileURL(t.TempDir())) }
+func TestFile(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/store", fileURL(t.TempDir()))
+}
 
 func TestRedis(t *testing.T) {
-	url := servers.RedisURL(t)
-	runScripts(t, "testdata/store", url)
+	t.Parallel()
+	runScripts(t, "testdata/store", servers.RedisURL(t))
 }
 
 // runScripts runs the scripts of a folder in parallel, each with a $KEY of its own.
@@ -48,6 +54,7 @@ func runScripts(t *testing.T, dir, url string) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "start": start, "send": send, "finish": finish, "waitfile": waitFile,
+			"stopped": stopped,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -103,8 +110,8 @@ func (p *programs) get(ts *testscript.TestScript, name string) *running {
 
 func programsOf(ts *testscript.TestScript) *programs { return ts.Value(programsKey{}).(*programs) }
 
-// start NAME CMD [ARG...] starts a program in the background, in a process group of its own. Its output goes to the files
-// NAME.out and NAME.err.
+// start NAME CMD [ARG...] starts a program in the background, in a session of its own, without a terminal. Its output goes
+// to the files NAME.out and NAME.err.
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: start NAME CMD [ARG...]")
@@ -115,7 +122,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	for _, v := range []string{"ANYLOCK_URL", "KEY", "PATH", "HOME", "WORK"} {
 		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := os.Create(ts.MkAbs(name + ".out"))
 	ts.Check(err)
 	defer out.Close()
@@ -198,6 +205,25 @@ func awaitLines(file string, lines int) error {
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%s has %q, want %d lines", filepath.Base(file), text, lines)
+		}
+	}
+}
+
+// stopped FILE waits until the process whose id is in a file is stopped.
+func stopped(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: stopped FILE")
+	}
+	pid := strings.TrimSpace(ts.ReadFile(args[0]))
+	const poll = 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(poll) {
+		state, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		ts.Check(err)
+		if strings.HasPrefix(string(state), "T") {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("process %s is in state %s", pid, state)
 		}
 	}
 }

@@ -14,13 +14,12 @@ var (
 	signalsEnding = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 	// signalsPassed mean something only to the command.
 	signalsPassed = []os.Signal{unix.SIGCONT, unix.SIGWINCH}
+	// signalsStopping are caught once there is a command to stop too. Until then they simply stop us.
+	signalsStopping = []os.Signal{unix.SIGTSTP}
 
 	signalContinue os.Signal = unix.SIGCONT
 	signalEnd      os.Signal = unix.SIGTERM
 )
-
-// notifyStop has SIGTSTP sent to signals too. Before there is a command to stop it simply stops us.
-func notifyStop(signals chan<- os.Signal) { notify(signals, []os.Signal{unix.SIGTSTP}) }
 
 // notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
 func notify(signals chan<- os.Signal, which []os.Signal) {

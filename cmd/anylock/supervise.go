@@ -28,7 +28,7 @@ const (
 
 // killMargin is how long before its deadline a lease's command is killed: what killing takes on a busy machine.
 func killMargin(ttl time.Duration) time.Duration {
-	const most, share = 250 * time.Millisecond, 10
+	const most, share = time.Second, 10
 	return min(most, ttl/share)
 }
 
@@ -42,6 +42,8 @@ type supervisor struct {
 	ttl     time.Duration // as asked for; the lease's may be longer
 	grace   time.Duration // between SIGTERM and SIGKILL
 	say     func(format string, args ...any)
+	// lastError is why renewals do not succeed, as far as is known.
+	lastError func() string
 
 	exited   bool // the command itself has ended, with code
 	code     int
@@ -127,7 +129,7 @@ func (s *supervisor) look() {
 	case s.over() != nil:
 		s.stop(s.over())
 	case left <= s.grace+killMargin(s.ttl):
-		s.stop(fmt.Errorf("no renewal has succeeded, the lease ends in %s", shortDuration(left)))
+		s.stop(s.noRenewal(left))
 	case !s.resumeAt.IsZero() && !now.Before(s.resumeAt):
 		s.resumeAt = time.Time{}
 		s.child.resume()
@@ -136,6 +138,14 @@ func (s *supervisor) look() {
 		s.killed, s.killAt = true, now
 		s.child.kill()
 	}
+}
+
+func (s *supervisor) noRenewal(left time.Duration) error {
+	because := ""
+	if e := s.lastError(); e != "" {
+		because = " (" + e + ")"
+	}
+	return fmt.Errorf("no renewal has succeeded%s, the lease ends in %s", because, shortDuration(left))
 }
 
 // over is why the lease has ended, nil if it has not.

@@ -115,7 +115,8 @@ func newStage() *stage {
 	}
 	s.supervisor = &supervisor{
 		lease: s.lease, child: s.child, signals: s.signals, ttl: testTTL, grace: testGrace,
-		say: func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
+		lastError: func() string { return "no route" },
+		say:       func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
 	}
 	return s
 }
@@ -155,15 +156,15 @@ func TestSupervise(t *testing.T) {
 		{
 			name: "no renewal: killed inside the lease",
 			plan: func(s *stage) {},
-			want: outcome{code: 137, lost: true}, ends: 29750 * time.Millisecond,
-			log:  []string{"19.75s TERM wake=true", "29.75s KILL"},
-			says: "no renewal has succeeded, the lease ends in 10.3s; stopping the command",
+			want: outcome{code: 137, lost: true}, ends: 29 * time.Second,
+			log:  []string{"19s TERM wake=true", "29s KILL"},
+			says: "no renewal has succeeded (no route), the lease ends in 11s; stopping the command",
 		},
 		{
 			name: "no renewal: ends when asked",
 			plan: func(s *stage) { s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) } },
-			want: outcome{lost: true}, ends: 20750 * time.Millisecond,
-			log: []string{"19.75s TERM wake=true"},
+			want: outcome{lost: true}, ends: 20 * time.Second,
+			log: []string{"19s TERM wake=true"},
 		},
 		{
 			name: "no renewal: ends, but leaves a process that ignores SIGTERM",
@@ -171,13 +172,13 @@ func TestSupervise(t *testing.T) {
 				s.child.survivors = true
 				s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) }
 			},
-			want: outcome{lost: true}, ends: 29750 * time.Millisecond,
-			log: []string{"19.75s TERM wake=true", "29.75s KILL"},
+			want: outcome{lost: true}, ends: 29 * time.Second,
+			log: []string{"19s TERM wake=true", "29s KILL"},
 		},
 		{
 			name: "renewed after a shaky time",
 			plan: func(s *stage) {
-				after(19*time.Second, func() { s.lease.renew(testTTL) })
+				after(18*time.Second, func() { s.lease.renew(testTTL) })
 				after(30*time.Second, func() { s.child.exit(0) })
 			},
 			want: outcome{}, ends: 30 * time.Second,

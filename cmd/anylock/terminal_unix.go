@@ -100,7 +100,7 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	c.stopAsked = false
 	switch {
 	case c.tty == nil:
-		return asked
+		return false // no shell waits for its terminal: we keep the lock until somebody continues the command
 	case sig == unix.SIGTTIN || sig == unix.SIGTTOU:
 		if !c.tty.foregroundIs(c.tty.own) && !c.tty.foregroundIs(c.pid) {
 			return true // we are in the background ourselves
@@ -115,14 +115,17 @@ func (c *process) stopped(sig os.Signal) (suspend bool) {
 	return asked
 }
 
+// suspend stops the whole job, as the terminal would have done, but with SIGSTOP: package os/signal cannot bring back the
+// default action of SIGTSTP once that was caught. In the group of the session's leader there is no shell that could
+// continue us, as in a container that was started with anylock.
 func (c *process) suspend() {
 	c.tty.takeBack(c.pid)
-	signal.Reset(unix.SIGTSTP)
-	unix.Kill(0, unix.SIGTSTP) // the whole job, as the terminal would have done
+	if session, err := unix.Getsid(0); err == nil && session != unix.Getpgrp() {
+		unix.Kill(0, unix.SIGSTOP)
+	}
 }
 
 func (c *process) resume() {
-	notifyStop(c.signals)
 	if t := c.tty; t != nil && t.given && t.foregroundIs(t.own) {
 		t.give(c.pid)
 	}

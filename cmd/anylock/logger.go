@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+)
+
+// A reasons is the log handler for package lock. It keeps the last error, for the message that explains a loss, and
+// shows what is logged only with --verbose.
+type reasons struct {
+	notices *notices
+	verbose bool
+	attrs   []slog.Attr
+	last    *atomic.Value // of string
+}
+
+func newReasons(n *notices, verbose bool) *reasons {
+	return &reasons{notices: n, verbose: verbose, last: new(atomic.Value)}
+}
+
+// lastError is the text of the last error that was logged, empty if there was none.
+func (r *reasons) lastError() string {
+	text, _ := r.last.Load().(string)
+	return text
+}
+
+// Enabled implements slog.Handler.
+func (r *reasons) Enabled(_ context.Context, level slog.Level) bool {
+	return r.verbose || level >= slog.LevelWarn
+}
+
+// Handle implements slog.Handler.
+func (r *reasons) Handle(_ context.Context, record slog.Record) error {
+	var line strings.Builder
+	line.WriteString(record.Message)
+	add := func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok && a.Key == "error" {
+			r.last.Store(err.Error())
+		}
+		fmt.Fprintf(&line, " %s=%s", a.Key, show(a.Value.String()))
+		return true
+	}
+	for _, a := range r.attrs {
+		add(a)
+	}
+	record.Attrs(add)
+	if r.verbose {
+		r.notices.add(line.String())
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (r *reasons) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *r
+	with.attrs = append(with.attrs[:len(with.attrs):len(with.attrs)], attrs...)
+	return &with
+}
+
+// WithGroup implements slog.Handler. Package lock has no groups; their names would be left out.
+func (r *reasons) WithGroup(string) slog.Handler { return r }

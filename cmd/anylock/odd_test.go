@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+// mainOdd is main with three more stores: one that grants every key to everybody, one that never knows whether it has
+// released, and one that has always lost the lease when it is to be released.
+func mainOdd() {
+	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
+	registerOdd("unsure", func() backend.Backend {
+		return &released{memory.New(), errors.New("connection reset\nby peer")}
+	})
+	registerOdd("loser", func() backend.Backend { return &released{memory.New(), backend.ErrLost} })
+	main()
+}
+
+func registerOdd(name string, open func() backend.Backend) {
+	backend.Register(backend.Driver{
+		Name: name, Schemes: []string{name}, Examples: []string{name + ":"},
+		Open: func(context.Context, string) (backend.Backend, error) { return open(), nil },
+	})
+}
+
+type everybody struct{ backend.Backend }
+
+func (b everybody) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return memory.New().Acquire(ctx, r)
+}
+
+type released struct {
+	backend.Backend
+	err error
+}
+
+func (b *released) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := b.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &releasedLease{l, b.err}, nil
+}
+
+type releasedLease struct {
+	backend.Lease
+	err error
+}
+
+func (l *releasedLease) Release(ctx context.Context) error {
+	return errors.Join(l.Lease.Release(ctx), l.err)
+}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A console is an interactive shell at a terminal, with the test at the keyboard.
+type console struct {
+	t    *testing.T
+	keys *os.File // the other end of the terminal
+
+	mu     sync.Mutex
+	screen strings.Builder
+	seen   int // what await has passed
+}
+
+const prompt = "your turn> "
+
+// newConsole starts bash, which does job control, with some more of an environment.
+func newConsole(t *testing.T, env ...string) *console {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash, whose job control is needed")
+	}
+	keys, tty := openPTY(t)
+	c := &console{t: t, keys: keys}
+	cmd := exec.Command(bash, "--norc", "--noprofile", "-i")
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(cmd.Env, "PS1="+prompt, "TERM=dumb", "HISTFILE=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tty.Close()
+	var reading sync.WaitGroup
+	reading.Go(c.read)
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		keys.Close() // hangs up on what is left
+		reading.Wait()
+	})
+	return c
+}
+
+func openPTY(t *testing.T) (keys, tty *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminal: %v", err)
+	}
+	keys = os.NewFile(uintptr(fd), "/dev/ptmx") // not blocking, so that Close ends a Read
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, tty
+}
+
+func (c *console) read() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := c.keys.Read(buf)
+		c.mu.Lock()
+		c.screen.Write(buf[:n])
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *console) enter(keys string) {
+	c.t.Helper()
+	if _, err := c.keys.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// await waits until the screen shows text, after what the last await has found.
+func (c *console) await(text string) {
+	c.t.Helper()
+	const poll = 5 * time.Millisecond
+	for end := time.Now().Add(patience); ; time.Sleep(poll) {
+		c.mu.Lock()
+		screen := c.screen.String()
+		c.mu.Unlock()
+		if i := strings.Index(screen[c.seen:], text); i >= 0 {
+			c.seen += i + len(text)
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("no %q in %q", text, screen[c.seen:])
+		}
+	}
+}
+
+// Ctrl-C reaches the command, in the foreground of the terminal or behind a pipe.
+func TestTerminalInterrupt(t *testing.T) {
+	t.Parallel()
+	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newConsole(t, "ANYLOCK_URL=memory:")
+			c.await(prompt)
+			c.enter("anylock run k -- sh -c 'trap \"echo caught >&2; exit 9\" INT; echo rea\"\"dy >&2; cat'" + pipe + "\n")
+			c.await("ready")
+			c.enter("\x03")
+			c.await("caught")
+			c.await(prompt)
+			c.enter("echo code=${PIPESTATUS[0]}\n")
+			c.await("code=9")
+			// The shell has its terminal back.
+			c.enter("read line; echo go\"\"t $line\n")
+			c.enter("more\n")
+			c.await("got more")
+		})
+	}
+}
+
+// Ctrl-Z gives the shell its terminal back; fg gives it to the command again.
+func TestTerminalStop(t *testing.T) {
+	t.Parallel()
+	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newConsole(t, "ANYLOCK_URL=memory:")
+			c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a'" + pipe + "\n")
+			c.await("ready")
+			c.enter("\x1a")
+			c.await("Stopped")
+			c.enter("echo she\"\"ll\n")
+			c.await("shell")
+			c.enter("fg\n")
+			c.await("anylock run") // bash repeats the command
+			c.enter("more\n")
+			c.await("got more")
+			c.await(prompt)
+			c.enter("echo code=$?\n")
+			c.await("code=0")
+		})
+	}
+}
+
+// A job that was stopped for longer than its TTL does not go on.
+func TestTerminalStopTooLong(t *testing.T) {
+	t.Parallel()
+	url := fileURL(t.TempDir())
+	c := newConsole(t, "ANYLOCK_URL="+url)
+	c.enter("anylock run --ttl 2 k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a'\n")
+	c.await("ready")
+	c.enter("\x1a")
+	c.await("Stopped")
+	c.enter("anylock run k -- echo ne\"\"xt\n")
+	c.await("next")
+	c.enter("fg\n")
+	c.await("the lock is lost")
+	c.await(prompt)
+	c.enter("echo code=$?\n")
+	c.await("code=113")
+}
+
+// In the background the command may not read; the shell tells, and fg lets it.
+func TestTerminalBackground(t *testing.T) {
+	t.Parallel()
+	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a' &\n")
+	c.await("ready")
+	for range 100 { // bash tells of a stopped job before its next prompt
+		c.enter("jobs\n")
+		c.await("anylock run")
+		c.mu.Lock()
+		stopped := strings.Contains(c.screen.String(), "Stopped")
+		c.mu.Unlock()
+		if stopped {
+			break
+		}
+	}
+	c.enter("fg\n")
+	c.await("anylock run")
+	c.enter("more\n")
+	c.await("got more")
+}
