@@ -1,11 +1,12 @@
 -- Grants a key to an owner with a fencing token, in one request; or refuses, and queues the owner if asked to.
 -- Sent again by the same owner it answers the same.
 --
--- KEYS: lock, queue, fence. ARGV: owner, TTL in ms, inbox, channel prefix, 1 to queue.
+-- KEYS: lock, queue, fence. ARGV: owner, TTL in ms, inbox, channel prefix, most deputies, 1 to queue.
 -- Returns {1, token} or {0, token, owner, ms left, 1 if the owner was not in the queue before}.
 
 local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
-local me, ttl, inbox, channel, queueing = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
+local me, ttl, inbox, channel, deputies = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local queueing = ARGV[6] == '1'
 
 -- mint returns max(last + 1, server time in us): it grows with the counter while that lives, and with the clock when it
 -- was lost. The counter expires no sooner than the clock has passed it.
@@ -43,7 +44,7 @@ else
   local first = redis.call('ZPOPMIN', queue)[1]
   if first and first ~= inbox .. me then
     local added = enqueue()
-    reserve(lock, queue, channel, first)
+    reserve(lock, queue, channel, deputies, first)
     return {0, '0', string.sub(first, 33), RESERVATION, added}
   end
 end

@@ -81,7 +81,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) (removed bool,
 	v, unanswered, err := b.eval(ctx, request{
 		script: releaseScript,
 		keys:   []string{n.lock, n.queue},
-		args:   []any{owner, b.inbox.id, b.naming.channels()},
+		args:   []any{owner, b.inbox.id, b.naming.channels(), b.deputies},
 	})
 	if err != nil {
 		return false, err

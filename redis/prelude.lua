@@ -17,24 +17,27 @@ local function parse(value)
   return string.sub(value, 1, a - 1), string.sub(value, a + 1, b - 1), string.sub(value, b + 1)
 end
 
--- tell sends a hint to a waiter. It may go astray, or be forbidden: timers back it.
+-- tell sends a hint to a waiter, and reports whether it is known to hear: a cluster's server counts only those who have
+-- subscribed to itself. The hint may go astray, or be forbidden: timers back it.
 local function tell(channel, member, what)
-  redis.pcall('PUBLISH', channel .. string.sub(member, 1, 32), what .. string.sub(member, 33))
+  local heard = redis.pcall('PUBLISH', channel .. string.sub(member, 1, 32), what .. string.sub(member, 33))
+  return type(heard) == 'number' and heard > 0
 end
 
--- reserve keeps the key for a waiter just taken off the queue, and tells it to come. The next in the queue is told to
--- see after the reservation whether it did.
-local function reserve(lock, queue, channel, member)
+-- reserve keeps the key for a waiter just taken off the queue, and tells it to come. A deputy, the next in the queue that
+-- is known to hear, is told to see after the reservation whether it did.
+local function reserve(lock, queue, channel, deputies, member)
   redis.call('SET', lock, '0:0:' .. string.sub(member, 33), 'PX', RESERVATION)
   tell(channel, member, 'go:')
-  local deputy = redis.call('ZRANGE', queue, 0, 0)[1]
-  if deputy then tell(channel, deputy, RESERVATION .. ':') end
+  for _, deputy in ipairs(redis.call('ZRANGE', queue, 0, deputies - 1)) do
+    if tell(channel, deputy, RESERVATION .. ':') then break end
+  end
 end
 
 -- hand_over reserves a key that has no holder for its first waiter, and reports whether there is one.
-local function hand_over(lock, queue, channel)
+local function hand_over(lock, queue, channel, deputies)
   local first = redis.call('ZPOPMIN', queue)[1]
   if not first then return false end
-  reserve(lock, queue, channel, first)
+  reserve(lock, queue, channel, deputies, first)
   return true
 end

@@ -28,10 +28,10 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{prelude + acquireLua, "8d35ffefddbc2f169777975c4db705d5cb6b5783"}
-	renewScript   = script{prelude + renewLua, "85318285350e9476fbc09ed77169938e5219d755"}
-	releaseScript = script{prelude + releaseLua, "68b79d6e623b23ea28868076828fadcbf15513d0"}
-	inspectScript = script{prelude + inspectLua, "5cddfa94b1e24aca111a22ccda9705e446b2f7c9"}
+	acquireScript = script{prelude + acquireLua, "d319153c353f1050f2bcbbf4edd2cf9a7c1d4507"}
+	renewScript   = script{prelude + renewLua, "d50e6fdfb5edb26366fa5ca0be2e31bd3d8eaf74"}
+	releaseScript = script{prelude + releaseLua, "af51cc1d27afad893574412e6bb2e2c66c3db06c"}
+	inspectScript = script{prelude + inspectLua, "3fd0ae2db09f2273669c943dfcf5c584e14c8552"}
 )
 
 // run asks for the script by its digest, and sends its text only to a server that does not know it yet, as after a

@@ -1,0 +1,235 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to a
+// renewal or release is neither an error nor a loss.
+func TestLostReplies(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+p.Addr)
+	admin := raw(t, s.Addr)
+	for range 10 {
+		r := req("k", time.Minute)
+		release(t, acquire(t, b, req("warm", time.Minute)))
+		lost := p.loseReply()
+		l := acquire(t, b, r)
+		<-lost
+		h, err := b.Inspect(context.Background(), "k")
+		if err != nil || h.Owner != r.Owner || h.Token != l.Token() {
+			t.Fatalf("after a lost reply the server has %+v, %v; the lease is of %s with %d", h, err, r.Owner, l.Token())
+		}
+		lost = p.loseReply()
+		if err := l.Renew(context.Background(), 2*time.Minute); err != nil {
+			t.Fatalf("renew whose reply was lost: %v", err)
+		}
+		<-lost
+		if ttl := admin.PTTL(context.Background(), b.naming.lock("k")).Val(); ttl < 110*time.Second {
+			t.Fatalf("after a renewal to 2m the key has %v left", ttl)
+		}
+		lost = p.loseReply()
+		release(t, l)
+		<-lost
+		select {
+		case <-l.Lost():
+			t.Fatal("a released lease was reported lost")
+		default:
+		}
+		if n := admin.Exists(context.Background(), b.naming.lock("k")).Val(); n != 0 {
+			t.Fatal("the key is still there after its release")
+		}
+	}
+}
+
+// A context that ends between the server's grant and its reply leaves no key, whoever made the client.
+func TestDeadlineBetweenGrantAndReply(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	theirs := redis.NewClient(&redis.Options{Addr: p.Addr}) // all defaults: deadlines are ignored
+	defer theirs.Close()
+	b, err := New(theirs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for name, b := range map[string]*Backend{"ours": opened(t, "redis://"+p.Addr), "theirs": b} {
+		t.Run(name, func(t *testing.T) {
+			for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
+				key := name + end.Error()
+				release(t, acquire(t, b, req("warm", time.Minute)))
+				p.set(func(p *proxy) { p.delay = 400 * time.Millisecond })
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				if end == context.Canceled {
+					ctx, cancel = context.WithCancel(context.Background())
+					time.AfterFunc(100*time.Millisecond, cancel)
+				}
+				begun := time.Now()
+				l, err := b.Acquire(ctx, req(key, time.Minute))
+				took := time.Since(begun)
+				cancel()
+				p.set(func(p *proxy) { p.delay = 0 })
+				if l != nil || !errors.Is(err, end) {
+					t.Fatalf("acquire: lease %v, error %v, want %v", l != nil, err, end)
+				}
+				if limit := 100*time.Millisecond + answerGrace + 150*time.Millisecond; took > limit {
+					t.Errorf("acquire returned after %v, want within %v", took, limit)
+				}
+				until(t, time.Second+400*time.Millisecond, "the key is gone", func() bool {
+					return admin.Exists(context.Background(), b.naming.lock(key)).Val() == 0
+				})
+			}
+		})
+	}
+}
+
+// With a caller's client of default options, all calls return in time although nothing ever answers, and the goroutines
+// that were left end with the client's own timeouts.
+func TestSilentServer(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	client := redis.NewClient(&redis.Options{Addr: p.Addr, ReadTimeout: time.Second, MaxRetries: -1})
+	defer client.Close()
+	b, err := New(client, &Options{Timeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := acquire(t, b, req("held", 2*time.Second))
+	p.set(func(p *proxy) { p.silent = true })
+	within := func(what string, limit time.Duration, f func() error) error {
+		t.Helper()
+		begun := time.Now()
+		err := f()
+		if took := time.Since(begun); took > limit+250*time.Millisecond {
+			t.Errorf("%s returned after %v, want within %v", what, took, limit)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+		return err
+	}
+	bg := context.Background()
+	err = within("acquire", 300*time.Millisecond, func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
+	if !errors.Is(err, errNoAnswer) || isContextError(err) {
+		t.Errorf("acquire: %v, want %v, and no context's error", err, errNoAnswer)
+	}
+	within("inspect", 300*time.Millisecond, func() error { _, err := b.Inspect(bg, "k"); return err })
+	within("renew", 300*time.Millisecond, func() error { return l.Renew(bg, time.Second) })
+	ctx, cancel := context.WithCancel(bg)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	err = within("cancelled acquire", 50*time.Millisecond+answerGrace, func() error {
+		_, err := b.Acquire(ctx, req("k", time.Minute))
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled acquire: %v", err)
+	}
+	select {
+	case <-l.Lost():
+	case <-time.After(2500 * time.Millisecond):
+		t.Error("the lease is not lost at its deadline")
+	}
+	p.set(func(p *proxy) { p.silent = false })
+	p.cut()
+	until(t, soon, "no request is under way", func() bool {
+		b.calls.mu.Lock()
+		defer b.calls.mu.Unlock()
+		return b.calls.n == 0
+	})
+}
+
+// A request that was given up and arrives late cannot undo a later one.
+func TestLateRequests(t *testing.T) {
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	admin := raw(t, s.Addr)
+	ctx := context.Background()
+	r := req("k", 10*time.Second)
+	l := acquire(t, b, r)
+	n := b.naming.names("k")
+	eval := func(sc script, keys []string, args ...any) any {
+		v, err := sc.run(ctx, admin, keys, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	left := func() time.Duration { return admin.PTTL(ctx, n.lock).Val() }
+	for range 2 {
+		if err := l.Renew(ctx, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eval(acquireScript, []string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.inbox.id, b.naming.channels(), b.deputies, "0")
+	if got := left(); got < 50*time.Second {
+		t.Errorf("a late acquire cut the lease down to %v", got)
+	}
+	if v := eval(renewScript, []string{n.lock}, r.Owner, 1000, 1).([]any)[0]; v != renewOvertake || left() < 50*time.Second {
+		t.Errorf("a late renewal: answer %v, lease cut down to %v", v, left())
+	}
+	release(t, l)
+	if v := eval(renewScript, []string{n.lock}, r.Owner, 1000, 9).([]any)[0]; v != renewLost || left() > 0 {
+		t.Errorf("a renewal after the release: answer %v, %v left", v, left())
+	}
+	if err := l.Renew(ctx, time.Minute); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renew after release: %v", err)
+	}
+}
+
+// Renewals that race the release never leave or bring back the key.
+func TestRenewRacesRelease(t *testing.T) {
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	admin := raw(t, s.Addr)
+	rounds := 10000
+	if testing.Short() {
+		rounds = 500
+	}
+	const workers = 8
+	done := make(chan error, workers)
+	for w := range workers {
+		go func() {
+			ctx := context.Background()
+			key := string(rune('a' + w))
+			for range rounds / workers {
+				l, err := b.Acquire(ctx, req(key, time.Minute))
+				if err != nil {
+					done <- err
+					return
+				}
+				renewed := make(chan struct{})
+				go func() { _ = l.Renew(ctx, time.Minute); close(renewed) }()
+				if err := l.Release(ctx); err != nil {
+					done <- err
+					return
+				}
+				if admin.Exists(ctx, b.naming.lock(key)).Val() != 0 {
+					done <- errors.New("the key is there after its release")
+					return
+				}
+				<-renewed
+				if admin.Exists(ctx, b.naming.lock(key)).Val() != 0 {
+					done <- errors.New("a renewal has brought the key back")
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range workers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+const reservation = 500 * time.Millisecond // RESERVATION of prelude.lua
+
+// dead puts a waiter in the queue whose process is gone.
+func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
+	t.Helper()
+	n := b.naming.names(key)
+	member := strings.Repeat("d", 32) + fmt.Sprintf("dead owner %v", turn)
+	if err := c.ZAdd(context.Background(), n.queue, redis.Z{Score: turn, Member: member}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.PExpire(context.Background(), n.queue, time.Minute)
+}
+
+// A dead waiter before a live one costs one reservation, each, and no more.
+func TestDeadWaitersCostOneReservation(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	holder, next := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
+	for gone := range 4 {
+		key := fmt.Sprint("k", gone)
+		l := acquire(t, holder, req(key, time.Hour))
+		done := queueUp(t, next, waiting(key, time.Hour), 1)
+		for i := range gone {
+			dead(t, c, next, key, float64(i)) // before the live one
+		}
+		begun := time.Now()
+		release(t, l)
+		o := granted(t, done, waitCap)
+		took := o.at.Sub(begun)
+		t.Logf("%d dead waiters: %v", gone, took)
+		if limit := time.Duration(gone)*(reservation+timerJitter) + 200*time.Millisecond; took > limit {
+			t.Errorf("with %d dead waiters before it a waiter was granted after %v, want within %v", gone, took, limit)
+		}
+		release(t, o.lease)
+	}
+}
+
+// Waiters go on when all subscriptions are killed, and when the message to one got lost with its subscription.
+func TestKilledSubscriptions(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	ctx := context.Background()
+	holder := opened(t, "redis://"+s.Addr)
+	l := acquire(t, holder, req("k", time.Hour))
+	var queue []<-chan outcome
+	for i := range 8 {
+		queue = append(queue, queueUp(t, opened(t, "redis://"+s.Addr), waiting("k", time.Hour), i+1))
+	}
+	kill := func() {
+		if err := c.ClientKillByFilter(ctx, "TYPE", "pubsub").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill()
+	begun := time.Now()
+	for i, done := range queue {
+		release(t, l)
+		kill() // the message may have been lost
+		l = granted(t, done, soon).lease
+		_ = i
+	}
+	release(t, l)
+	if took := time.Since(begun); took > 8*(reservation+timerJitter) {
+		t.Errorf("8 hand-offs with killed subscriptions took %v", took)
+	}
+}
+
+// A subscription that is open and dead is found out by the waiter that was not told, and made anew.
+func TestSilentSubscription(t *testing.T) {
+	s := servers.Redis(t)
+	subscription := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+s.Addr)
+	deaf := redis.NewClient(&redis.Options{Addr: subscription.Addr})
+	defer deaf.Close()
+	b.inbox.client = deaf // its subscription alone goes through the proxy
+	holder := opened(t, "redis://"+s.Addr)
+	l := acquire(t, holder, req("k", time.Hour))
+	done := queueUp(t, b, waiting("k", time.Hour), 1)
+	subscription.set(func(p *proxy) { p.silent = true })
+	begun := time.Now()
+	release(t, l) // tells nobody
+	l = acquire(t, holder, waiting("k", time.Hour))
+	t.Logf("the next one got it after %v", time.Since(begun))
+	// The deaf waiter comes by its timer, finds that its turn has passed, and queues again.
+	until(t, waitCap+soon, "the deaf waiter queues again", func() bool {
+		h, err := holder.Inspect(context.Background(), "k")
+		return err == nil && h.Waiters == 1
+	})
+	until(t, soon, "the subscription is given up", func() bool { return !b.inbox.ready() })
+	subscription.set(func(p *proxy) { p.silent = false })
+	subscription.cut()
+	until(t, soon, "the subscription is made anew", b.inbox.ready)
+	begun = time.Now()
+	release(t, l)
+	o := granted(t, done, soon)
+	if took := o.at.Sub(begun); took > reservation {
+		t.Errorf("with its subscription made anew the waiter was granted after %v", took)
+	}
+	release(t, o.lease)
+}
+
+// An attempt that does not wait never passes those who do, not even when the key is free for the moment.
+func TestTryDoesNotBarge(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "redis://"+s.Addr)
+	l := acquire(t, b, req("k", time.Hour))
+	dead(t, c, b, "k", 1)
+	release(t, l)
+	begun := time.Now()
+	_, err := b.Acquire(context.Background(), req("k", time.Hour))
+	h, ok := held1(err)
+	if !ok || !errors.Is(err, backend.ErrHeld) || !strings.HasPrefix(h.Holder.Owner, "dead owner") || h.Holder.TTL > reservation {
+		t.Fatalf("acquire of a reserved key: %v, want held by the waiter, for a reservation", err)
+	}
+	until(t, soon, "the key is free after the reservation", func() bool {
+		l, err := b.Acquire(context.Background(), req("k", time.Hour))
+		if err == nil {
+			release(t, l)
+		}
+		return err == nil
+	})
+	if took := time.Since(begun); took < reservation-50*time.Millisecond || took > reservation+500*time.Millisecond {
+		t.Errorf("the reservation for a dead waiter lasted %v, want %v", took, reservation)
+	}
+	// A queue before a free key, as when the holder has died: the attempt wakes the queue instead.
+	dead(t, c, b, "k", 1)
+	if _, err := b.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("acquire of a free key with a queue: %v, want held", err)
+	}
+}
+
+// A waiter that is cancelled while the key is reserved for it hands it on at once.
+func TestCancelledReservationIsHandedOn(t *testing.T) {
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	c := raw(t, s.Addr)
+	l := acquire(t, b, req("k", time.Hour))
+	done := queueUp(t, b, waiting("k", time.Hour), 1)
+	r := req("k", time.Hour)
+	n := b.naming.names("k")
+	first := b.inbox.id + r.Owner
+	c.ZAdd(context.Background(), n.queue, redis.Z{Score: 1, Member: first})
+	release(t, l) // reserves for r, which does not come
+	if h, err := b.Inspect(context.Background(), "k"); err != nil || h.Owner != r.Owner || h.Token != 0 {
+		t.Fatalf("inspect of a reserved key: %+v, %v", h, err)
+	}
+	begun := time.Now()
+	if removed, err := b.release(context.Background(), "k", r.Owner); !removed || err != nil {
+		t.Fatalf("giving up a reservation: %v, %v", removed, err)
+	}
+	o := granted(t, done, soon)
+	if took := o.at.Sub(begun); took > reservation/2 {
+		t.Errorf("a reservation that was given up was handed on after %v", took)
+	}
+	release(t, o.lease)
+}
+
+// Nothing of a queue stays for good: not its entries, not the key, not the fence.
+func TestStateExpires(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	ctx := context.Background()
+	b := opened(t, "redis://"+s.Addr)
+	l := acquire(t, b, req("k", time.Hour))
+	wctx, cancel := context.WithCancel(ctx)
+	done := startAcquire(wctx, b, waiting("k", time.Hour))
+	n := b.naming.names("k")
+	until(t, soon, "queued", func() bool { return c.ZCard(ctx, n.queue).Val() == 1 })
+	for _, key := range c.Keys(ctx, "*").Val() {
+		if c.PTTL(ctx, key).Val() <= 0 {
+			t.Errorf("%q never expires", key)
+		}
+	}
+	cancel()
+	if o := <-done; !errors.Is(o.err, context.Canceled) {
+		t.Fatalf("cancelled: %v", o.err)
+	}
+	until(t, soon, "the cancelled waiter has left the queue", func() bool { return c.Exists(ctx, n.queue).Val() == 0 })
+	release(t, l)
+	// Many keys leave one fence a slot at most, and nothing else.
+	for i := range 2000 {
+		release(t, acquire(t, b, req(fmt.Sprint("name-", i), time.Hour)))
+	}
+	for _, key := range c.Keys(ctx, "*").Val() {
+		if !strings.HasSuffix(key, "}fence") {
+			t.Errorf("%q was left behind", key)
+		}
+	}
+}
+
+// A waiter keeps its place for longer than its TTL.
+func TestPlaceOutlivesTTL(t *testing.T) {
+	s := servers.Redis(t)
+	a, b := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
+	l := acquire(t, a, req("k", time.Hour))
+	first := queueUp(t, a, waiting("k", minTTL), 1)
+	time.Sleep(3 * minTTL)
+	second := queueUp(t, b, waiting("k", time.Hour), 2)
+	release(t, l)
+	o := granted(t, first, soon)
+	select {
+	case <-second:
+		t.Fatal("the second waiter came first")
+	default:
+	}
+	_ = o.lease.Release(context.Background()) // it may have expired
+	release(t, granted(t, second, soon).lease)
+}
+
+// A server that forbids subscriptions says so to the one who has to wait, and to nobody else.
+func TestForbiddenSubscription(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	ctx := context.Background()
+	rules := []any{"ACL", "SETUSER", "app", "on", ">secret", "~anylock:*", "+@all", "resetchannels"}
+	if err := c.Do(ctx, rules...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := opened(t, "redis://app:secret@"+s.Addr)
+	l := acquire(t, b, waiting("k", time.Minute))
+	_, err := b.Acquire(ctx, waiting("k", time.Minute))
+	if err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "subscribe") {
+		t.Errorf("waiting without the right to subscribe: %v", err)
+	}
+	release(t, l)
+	if err := c.Do(ctx, "ACL", "SETUSER", "app", "&anylock:*").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b = opened(t, "redis://app:secret@"+s.Addr)
+	l = acquire(t, b, req("k", time.Minute))
+	done := queueUp(t, b, waiting("k", time.Minute), 1)
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+}
