@@ -21,8 +21,8 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 	switch c.server.bug {
 	case "Lost closes at half the TTL":
 		closeAt(r.TTL / 2)
-	case "Lost closes a second late":
-		closeAt(time.Until(life.Deadline()) + time.Second)
+	case "Lost closes 3 seconds late":
+		closeAt(time.Until(life.Deadline()) + 3*time.Second)
 	case "Lost closes at the first deadline", "Lost closes after a clean release":
 		closeAt(time.Until(life.Deadline()))
 	case "goroutine for each lease":
@@ -50,7 +50,7 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 func (b *bent) is(bugs ...string) bool { return b.c.is(bugs...) }
 
 func (b *bent) Lost() <-chan struct{} {
-	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes a second late", "Lost closes at the first deadline",
+	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late", "Lost closes at the first deadline",
 		"Lost closes after a clean release", "hung Renew keeps Lost open") {
 		return b.lost
 	}

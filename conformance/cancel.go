@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -97,6 +99,31 @@ func cancelledWhileWaiting(t *trial) {
 	t.acquire(t.a, t.key, t.long()) // and nobody else gets it later on
 }
 
+// typical is how long a request takes, the median of a few: what races are aimed at.
+func (t *trial) typical() time.Duration {
+	const samples = 5
+	var took []time.Duration
+	for range samples {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		took = append(took, g.after.Sub(g.before))
+		t.release(g)
+	}
+	slices.Sort(took)
+	return min(max(took[samples/2], 20*time.Microsecond), 20*time.Millisecond)
+}
+
+// cancelSoon calls cancel at a random moment of the time that a request takes.
+func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
+	if rand.N(2) == 0 {
+		time.Sleep(rand.N(3 * typical / 2))
+	} else {
+		for range rand.N(50) { // a local store answers sooner than a timer fires
+			runtime.Gosched()
+		}
+	}
+	cancel()
+}
+
 // eitherOr checks the outcome of an Acquire that was cancelled: the lease, which it releases, or the context's error.
 func (t *trial) eitherOr(w *waiting) {
 	if !t.within(soon, w.done) {
@@ -111,44 +138,67 @@ func (t *trial) eitherOr(w *waiting) {
 }
 
 const (
-	raceWorkers = 8 // each on a key of its own
+	raceWorkers = 8
 	raceRounds  = 25
 	raceTime    = 5 * time.Second // slow stores make fewer rounds
 )
 
+// raced are keys of which some request was cancelled. Each is used for one race: a request that was given up may still
+// arrive at the store, and hold the key for a moment, when others have had it.
+type raced struct {
+	t    *trial
+	mu   sync.Mutex
+	keys []string
+}
+
+func (r *raced) fresh() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys = append(r.keys, r.t.newKey())
+	return r.keys[len(r.keys)-1]
+}
+
+// stayFree fails unless all keys are free when what was given up has arrived and has been cleaned up.
+func (r *raced) stayFree() {
+	time.Sleep(r.t.h.Settle)
+	for _, key := range r.keys {
+		r.t.becomesFree(r.t.b, key, time.Second+r.t.g.MaxLate, "some time after a cancellation")
+	}
+}
+
 func cancelRacesGrant(t *trial) {
+	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
 	t.together(raceWorkers, func(i int) {
-		key, client := t.newKey(), t.a
-		if i%2 == 0 {
-			client = t.b
-		}
+		client := []backend.Backend{t.a, t.b}[i%2]
 		for range raceRounds {
 			if t.ended() || time.Now().After(end) {
 				return
 			}
+			key := keys.fresh()
 			g := t.acquire(t.a, key, t.long())
 			w := t.wait(client, key, t.long())
-			time.Sleep(rand.N(2 * time.Millisecond))
+			time.Sleep(rand.N(4 * typical)) // it has arrived, mostly
 			released := make(chan struct{})
 			t.spawn(func() { defer close(released); t.release(g) })
-			time.Sleep(rand.N(400 * time.Microsecond))
-			w.cancel()
+			cancelSoon(w.cancel, 2*typical)
 			t.eitherOr(w)
 			<-released
 			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancellation that met the grant")
 		}
 	})
+	keys.stayFree()
 }
 
 func cancelRacesAttempt(t *trial) {
+	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
 	t.together(raceWorkers, func(i int) {
-		key := t.newKey()
 		for round := range raceRounds {
 			if t.ended() || time.Now().After(end) {
 				return
 			}
+			key := keys.fresh()
 			ctx, cancel := context.WithCancel(t.ctx)
 			var w *waiting
 			if round%2 == 0 {
@@ -161,12 +211,12 @@ func cancelRacesAttempt(t *trial) {
 					w.grant, w.err = t.ask(ctx, t.a, key, t.long(), false)
 				})
 			}
-			time.Sleep(rand.N(300 * time.Microsecond))
-			w.cancel()
+			cancelSoon(w.cancel, typical)
 			t.eitherOr(w)
 			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")
 		}
 	})
+	keys.stayFree()
 }
 
 func cancelledWaiterDelaysNextBriefly(t *trial) {
@@ -221,25 +271,17 @@ func cancelledReleaseReleases(t *trial) {
 // refusedCleanUpSparesHolder cancels attempts on a held key while they are on their way.
 func refusedCleanUpSparesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
+	typical := t.typical()
 	end := time.Now().Add(raceTime)
 	t.together(4, func(i int) {
 		client := []backend.Backend{t.a, t.b}[i%2]
-		for round := range 60 {
+		for range 60 {
 			if t.ended() || time.Now().After(end) {
 				return
 			}
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancelled := make(chan struct{})
-			go func() {
-				defer close(cancelled)
-				for range rand.N(20) { // a local store answers sooner than a timer fires
-					runtime.Gosched()
-				}
-				if round%2 == 0 {
-					time.Sleep(rand.N(300 * time.Microsecond))
-				}
-				cancel()
-			}()
+			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()
 			other, err := t.ask(ctx, client, t.key, t.long(), false)
 			<-cancelled
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {

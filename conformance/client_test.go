@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -50,10 +51,11 @@ func (c *client) broken() <-chan struct{} {
 	return c.cut
 }
 
-// do sends a request. The server serves it even if nobody waits for the answer any more.
+// do sends a request, which takes its time. The server serves it even if nobody waits for the answer any more.
 func (c *client) do(ctx context.Context, serve func()) error {
 	answered := make(chan struct{})
 	go func() {
+		time.Sleep(rand.N(50 * time.Microsecond))
 		c.server.gate.RLock()
 		defer c.server.gate.RUnlock()
 		serve()
@@ -184,8 +186,8 @@ func (c *client) await(ctx context.Context, r backend.Request, p *place, kicked,
 	}
 	select {
 	case g := <-p.turn:
-		if c.is("waiter looks every half second") {
-			time.Sleep(500*time.Millisecond - time.Since(p.since)%(500*time.Millisecond))
+		if c.is("waiter looks once a second") {
+			time.Sleep(time.Second - time.Since(p.since)%time.Second)
 		}
 		return g, nil
 	case <-kicked:
@@ -313,7 +315,7 @@ func (c *client) Close() error {
 	case !first && c.is("second Close is an error"):
 		return fmt.Errorf("%w already", backend.ErrClosed)
 	case c.is("Close leaves a goroutine") && first:
-		go func() { time.Sleep(time.Minute) }()
+		go func() { <-c.server.stop }()
 	case c.is("tokens are forgotten with the last client") && first:
 		c.server.forget()
 	case c.is("Close drops the store"):

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -79,14 +80,10 @@ const recovery = 15 * time.Second
 
 // freeze makes the store stop answering until thaw is called, or the trial ends.
 func (t *trial) freeze() (thaw func()) {
-	frozen := true
-	thaw = func() {
-		if frozen {
-			frozen = false
-			t.h.Thaw()
-		}
-	}
-	t.cleanup(thaw) // before the clients are closed
+	thaw = sync.OnceFunc(t.h.Thaw)
+	t.mu.Lock()
+	t.faults = append(t.faults, thaw)
+	t.mu.Unlock()
 	t.h.Freeze()
 	return thaw
 }

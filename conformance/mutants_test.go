@@ -62,7 +62,7 @@ var mutants = []mutant{
 	// loss
 	{"Lost never closes", "LostAtDeadline"},
 	{"Lost closes at half the TTL", "LostAtDeadline"},
-	{"Lost closes a second late", "LostAtDeadline"},
+	{"Lost closes 3 seconds late", "LostAtDeadline"},
 	{"Lost closes at the first deadline", "LostFollowsRenewal"},
 	{"Lost closes after a clean release", "LostNeverAfterRelease"},
 	{"OnLost calls twice", "OnLostCalls"},
@@ -70,7 +70,7 @@ var mutants = []mutant{
 
 	// waiting
 	{"release that meets a waiter coming is missed", "NoLostWakeUp"},
-	{"waiter looks every half second", "PushIsPrompt"},
+	{"waiter looks once a second", "PushIsPrompt"},
 	{"expiry wakes nobody", "WaiterGetsExpiredKey"},
 	{"timer of the first TTL only", "WaiterOutlastsShortenedLease"},
 	{"at most 20 waiters are woken", "ManyWaitersDrain"},
@@ -154,5 +154,5 @@ var mutants = []mutant{
 	{"broken connection ends the wait", "CutClientRecovers"},
 	{"restart parks waiters", "RestartKeepsWaiters"},
 	{"restart drops leases", "RestartKeepsLeases"},
-	{"Lost closes a second late", "FrozenStoreKeepsOrder"},
+	{"Lost closes 3 seconds late", "FrozenStoreKeepsOrder"},
 }

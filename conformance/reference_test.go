@@ -15,7 +15,8 @@ import (
 // a bug, it is a mutant: see mutants.
 type server struct {
 	bug  string
-	gate sync.RWMutex // held for writing while frozen
+	gate sync.RWMutex  // held for writing while frozen
+	stop chan struct{} // closed at the end: what leaks ends
 
 	mu      sync.Mutex
 	keys    map[string]*entry
@@ -47,7 +48,8 @@ type granted struct {
 }
 
 func newServer(bug string) *server {
-	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{})}
+	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
+		stop: make(chan struct{})}
 }
 
 func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }

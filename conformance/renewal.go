@@ -182,7 +182,7 @@ func renewRacesExpiry(t *trial) {
 		for range rounds {
 			g := t.acquire(t.a, key, t.short())
 			w := t.wait(t.b, key, t.long())
-			time.Sleep(time.Until(g.Deadline()) - 2*time.Millisecond + rand.N(4*time.Millisecond))
+			time.Sleep(time.Until(g.Deadline()) + 2*time.Millisecond - rand.N(10*time.Millisecond))
 			before := time.Now()
 			err := g.Renew(t.ctx, t.short())
 			end := g.Deadline()

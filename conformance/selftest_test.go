@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/anylock/lock/conformance"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestReference runs the suite on a store that keeps every rule and has every hook.
 func TestReference(t *testing.T) {
@@ -35,7 +39,9 @@ func TestMutants(t *testing.T) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			begun := time.Now()
-			results, err := conformance.Execute(t.Context(), newServer(m.bug).harness(),
+			s := newServer(m.bug)
+			defer close(s.stop)
+			results, err := conformance.Execute(t.Context(), s.harness(),
 				conformance.Options{Run: only(m.check), Timeout: 20 * time.Second})
 			switch {
 			case err != nil:

@@ -34,8 +34,10 @@ type trial struct {
 	mu       sync.Mutex
 	status   Status
 	output   strings.Builder
+	faults   []func() // each ends a fault; may be called twice
 	cleanups []func()
 	grants   []*grant
+	waits    []*waiting
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
@@ -73,6 +75,7 @@ func (t *trial) perform() outcome {
 	}
 	t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
 	t.cancel()
+	t.endFaults()
 	const grace = 5 * time.Second
 	select {
 	case <-done:
@@ -95,8 +98,19 @@ func (t *trial) recover() {
 	}
 }
 
-// finish gives leases back, waits for the check's goroutines, and closes the clients.
+// endFaults ends the faults that the check has made.
+func (t *trial) endFaults() {
+	t.mu.Lock()
+	faults := t.faults
+	t.mu.Unlock()
+	for _, end := range faults {
+		end()
+	}
+}
+
+// finish ends faults, gives leases back, waits for the check's goroutines, and closes the clients.
 func (t *trial) finish() {
+	t.endFaults()
 	t.mu.Lock()
 	grants := t.grants
 	t.mu.Unlock()

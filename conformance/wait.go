@@ -55,6 +55,7 @@ func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 
 // A waiting is an Acquire under way on a goroutine of its own.
 type waiting struct {
+	key    string
 	owner  string
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -71,7 +72,10 @@ func (t *trial) wait(b backend.Backend, key string, ttl time.Duration) *waiting 
 func (t *trial) waitWith(ctx context.Context, cancel context.CancelFunc, b backend.Backend, key string,
 	ttl time.Duration,
 ) *waiting {
-	w := &waiting{owner: backend.NewOwner(), cancel: cancel, done: make(chan struct{})}
+	w := &waiting{key: key, owner: backend.NewOwner(), cancel: cancel, done: make(chan struct{})}
+	t.mu.Lock()
+	t.waits = append(t.waits, w)
+	t.mu.Unlock()
 	t.spawn(func() {
 		defer close(w.done)
 		defer cancel()
@@ -124,10 +128,14 @@ func (w *waiting) cancelAndFail(t *trial) {
 // arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
+	before, latest := t.endedWaits(key)
 	ok := t.poll(soon, func() bool {
 		var err error
 		if h, err = t.b.Inspect(t.ctx, key); err != nil {
 			t.fatalf("Inspect: %v", err)
+		}
+		if now, _ := t.endedWaits(key); now > before || latest {
+			t.tooLate("a waiter had its turn before it was seen to wait")
 		}
 		return h.Waiters < 0 || h.Waiters >= n
 	})
@@ -137,4 +145,19 @@ func (t *trial) arrived(key string, n int) {
 	if h.Waiters < 0 {
 		time.Sleep(t.h.Settle * time.Duration(t.stretch))
 	}
+}
+
+// endedWaits counts the waits for key that have ended, and tells whether the latest has.
+func (t *trial) endedWaits(key string) (n int, latest bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.waits {
+		if w.key != key {
+			continue
+		}
+		if latest = w.ended(); latest {
+			n++
+		}
+	}
+	return n, latest
 }
