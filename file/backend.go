@@ -165,6 +165,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 		post.drop()
 		return err
 	}
+	point("unlocked")
 	post.send()
 	if idle {
 		b.sweep.later(name)

@@ -65,11 +65,13 @@ func (s *store) breakLock(l locked) {
 	if os.Link(l.path, s.path(moved)) != nil {
 		return
 	}
+	point("linked")
 	body := append([]byte{kindMoved, version}, moved...)
 	if writeImage(fd, image{}, body) != nil || os.Rename(temp, l.path) != nil {
 		os.Remove(s.path(moved))
 		return
 	}
+	point("moved")
 	_, _ = s.finishMove(next, image{seq: 1, slot: 0, off: headSize, body: body})
 }
 
@@ -106,6 +108,7 @@ func (s *store) finishMove(l locked, img image) (image, error) {
 	if err := writeImage(l.fd, img, body); err != nil {
 		return image{}, err
 	}
+	point("copied")
 	for _, name := range names {
 		os.Remove(s.path(name))
 	}

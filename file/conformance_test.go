@@ -2,6 +2,8 @@ package file_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/anylock/lock/backend"
@@ -12,6 +14,11 @@ import (
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		dir := t.TempDir()
-		return conformance.Harness{Open: func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) }}
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
+			Evict: func(_ context.Context, key string) error {
+				return os.Remove(filepath.Join(dir, file.FileName(key)))
+			},
+		}
 	})
 }

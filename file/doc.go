@@ -10,8 +10,8 @@
 //
 // Linearizable between all processes of the host, containers that share the directory included. A lease is never shorter
 // than its TTL. Waiters are granted in the order of their arrival: who releases a key tells the first in the queue through
-// that one's FIFO (see mkfifo(3)), and skips the dead. An idle waiter looks at the record once a second if it is next, and
-// less often if it is not; it needs no process to be alive. Fencing tokens rise over restarts of every process, reboots, and
+// that one's FIFO (see mkfifo(3)), and skips the dead. An idle waiter also looks at the record about once a second (less
+// often if it is far behind), so that it depends on no other process. Fencing tokens rise over restarts of every process, reboots, and
 // steps of the wall clock; and over the loss of the directory, as long as the wall clock has not stepped back.
 //
 // One process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
@@ -21,7 +21,7 @@
 // # Failure modes
 //
 //   - A process killed at any moment, in the middle of a write too, leaves the record as it was before or after. A waiter that
-//     is killed or cancelled delays nobody; one that is stopped delays the next by up to 2 s, once.
+//     is killed or cancelled delays nobody; one that is stopped when its turn comes delays the next by half a second, once.
 //   - A process stopped while it has a record locked (the odds are small: 10 µs for each operation) is found out after 200 ms,
 //     and its lock is broken. What it does when it goes on has no effect, and it starts its operation anew. If it was stopped
 //     while it removed the file of a key that had been free for a second, or while it broke a lock itself, it blocks that

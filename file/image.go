@@ -143,5 +143,6 @@ func writeImage(fd int, old image, body []byte) error {
 	if err := writeAt(fd, body, off); err != nil {
 		return err
 	}
+	point("body")
 	return writeAt(fd, head, int64(at))
 }

@@ -20,26 +20,30 @@ type inbox struct {
 	id      uint64 // 0 before the first waiter; never 0 in a queue
 	node    inode
 	file    *os.File
-	waiting map[uint64]chan struct{} // by ticket
-	last    uint64                   // ticket
+	waiting map[uint64]ticket // by number
+	last    uint64            // ticket
 	readers sync.WaitGroup
 }
 
 // A ticket is one waiter's right to be told.
 type ticket struct {
 	number uint64
-	turn   chan struct{} // has room for one message
+	turn   chan struct{} // it is the waiter's turn; has room for one message
+	look   chan struct{} // the waiter should look at the record; likewise
 }
+
+// hintBit marks a message that only asks to look. Tickets count from 1.
+const hintBit = 1 << 63
 
 func (b *inbox) join() ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
-	t := ticket{b.last, make(chan struct{}, 1)}
+	t := ticket{b.last, make(chan struct{}, 1), make(chan struct{}, 1)}
 	if b.waiting == nil {
-		b.waiting = make(map[uint64]chan struct{})
+		b.waiting = make(map[uint64]ticket)
 	}
-	b.waiting[t.number] = t.turn
+	b.waiting[t.number] = t
 	return t
 }
 
@@ -119,18 +123,22 @@ func (b *inbox) read(file *os.File) {
 	}
 }
 
-// tell tells a waiter of this Backend, and reports whether it is still there.
-func (b *inbox) tell(number uint64) bool {
+// tell tells a waiter of this Backend, if it is still there.
+func (b *inbox) tell(message uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	turn, ok := b.waiting[number]
-	if ok {
-		select {
-		case turn <- struct{}{}:
-		default: // it has been told already
-		}
+	t, ok := b.waiting[message&^hintBit]
+	if !ok {
+		return
 	}
-	return ok
+	to := t.turn
+	if message&hintBit != 0 {
+		to = t.look
+	}
+	select {
+	case to <- struct{}{}:
+	default: // it has been told already
+	}
 }
 
 // has reports whether a waiter is one of this Backend's, and whether it is still there.
@@ -163,8 +171,9 @@ type messages struct {
 }
 
 type message struct {
-	fd     int // of another Backend's inbox, or -1
-	ticket uint64
+	inbox uint64
+	fd    int // of the inbox, or -1 if it is ours or not opened yet
+	text  uint64
 }
 
 func (m *messages) mine(q queued) bool {
@@ -175,26 +184,36 @@ func (m *messages) mine(q queued) bool {
 func (m *messages) reach(q queued) bool {
 	if mine, there := m.inbox.has(q); mine {
 		if there {
-			m.list = append(m.list, message{-1, q.ticket})
+			m.list = append(m.list, message{q.inbox, -1, q.ticket})
 		}
 		return there
 	}
 	fd, err := openAt(m.inbox.path(q.inbox), openFIFO, 0)
 	if err == nil {
-		m.list = append(m.list, message{fd, q.ticket})
+		m.list = append(m.list, message{q.inbox, fd, q.ticket})
 	}
 	return !noReader(err) // it may live although it cannot be told, as without permission: then its timer tells it
 }
 
+func (m *messages) hint(q queued) { m.list = append(m.list, message{q.inbox, -1, q.ticket | hintBit}) }
+
 // send tells what was prepared.
 func (m *messages) send() {
-	for _, msg := range m.list {
+	for i := range m.list {
+		msg := &m.list[i]
 		if msg.fd < 0 {
-			m.inbox.tell(msg.ticket)
-			continue
+			if mine, _ := m.inbox.has(queued{inbox: msg.inbox}); mine {
+				m.inbox.tell(msg.text)
+				continue
+			}
+			fd, err := openAt(m.inbox.path(msg.inbox), openFIFO, 0)
+			if err != nil {
+				continue
+			}
+			msg.fd = fd
 		}
 		var raw [8]byte
-		binary.LittleEndian.PutUint64(raw[:], msg.ticket)
+		binary.LittleEndian.PutUint64(raw[:], msg.text)
 		writeFIFO(msg.fd, raw[:])
 	}
 	m.drop()

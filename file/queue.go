@@ -9,6 +9,8 @@ const claimGrace = 500 * time.Millisecond
 type post interface {
 	// reach prepares to tell a waiter, and reports false if it is dead. It is told when the record has been written.
 	reach(q queued) bool
+	// hint prepares to tell a waiter that it may be next.
+	hint(q queued)
 	// mine reports whether a waiter is one of this process, which therefore is neither dead nor frozen.
 	mine(q queued) bool
 }
@@ -40,6 +42,9 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 			return changed
 		case r.claimBy == 0 && p.reach(first):
 			r.claimBy = now + int64(claimGrace)
+			if len(r.queue) > 1 {
+				p.hint(r.queue[1]) // to take over if the first is frozen
+			}
 			return true
 		case p.mine(first):
 			r.remove(0)

@@ -30,6 +30,15 @@ func (s *store) path(name string) string { return filepath.Join(s.dir, name) }
 // errAbsent means that there is no such file.
 var errAbsent = fs.ErrNotExist
 
+// stopAt is called at the points where tests stop or kill the process. It is nil elsewhere.
+var stopAt func(point string)
+
+func point(name string) {
+	if stopAt != nil {
+		stopAt(name)
+	}
+}
+
 // A locked file is open, exclusively locked, and was the one that its path names when it was locked.
 type locked struct {
 	path string
@@ -219,12 +228,14 @@ func (s *store) updateLocked(l locked, change func(r *record, now int64) (write 
 	now := s.clock()
 	settled := r.settle(s.boot, now)
 	write, err := change(&r, now)
+	point("changed")
 	if err != nil || !write && !settled {
 		return true, err
 	}
 	if err := writeImage(l.fd, img, r.encode()); err != nil {
 		return true, err
 	}
+	point("written")
 	return l.current()
 }
 

@@ -139,6 +139,7 @@ func (s *store) removeFree(name string) {
 	now := s.clock()
 	r.settle(s.boot, now)
 	if r.owner == "" && !s.anyAlive(r.queue) && s.behind(r.token, now) {
+		point("removing")
 		os.Remove(path)
 	}
 }

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// lookEvery is how often the first two in a queue look at the record in case nobody tells them. Those behind look less
-	// often, in proportion to their place.
+	// lookEvery is how often a waiter looks at the record in case nobody tells it. Those far behind look less often, in
+	// proportion to their place.
 	lookEvery = time.Second
 	lookMost  = 10 * time.Second
+	lookFar   = 4 // places that look as often as the first
 	// patience is how long a waiter outlives errors after the last time that it could read the record.
 	patience = time.Minute
 )
@@ -62,6 +63,7 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, look bool) error {
 			return backend.ContextError(ctx, nil)
 		case <-a.b.done:
 			return backend.ErrClosed
+		case <-a.ticket.look:
 		case <-timer.C:
 		}
 		if !look || !a.stillWaits() {
@@ -92,7 +94,7 @@ func (a *attempt) stillWaits() bool {
 // nextLook is how long to sleep if nobody tells us.
 func (a *attempt) nextLook() time.Duration {
 	const least = time.Millisecond
-	most := min(lookEvery*time.Duration(max(a.place, 1)), lookMost)
+	most := min(lookEvery*time.Duration(max(a.place/lookFar, 1)), lookMost)
 	most -= rand.N(most / 4)
 	return min(max(a.opportunity, least), most)
 }

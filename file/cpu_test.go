@@ -1,0 +1,13 @@
+package file_test
+
+import (
+	"syscall"
+	"time"
+)
+
+// cpuTime is what this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,233 @@
+package file_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
+)
+
+// armed lets the next point of armStop stop the process.
+var armed atomic.Bool
+
+// A holder that is stopped loses the lock at its deadline, to a waiter; what it does when it goes on touches nothing.
+func TestFrozenHolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell")
+	const ttl = 500 * time.Millisecond
+	token := c.ok("try k %d", ttl.Milliseconds())
+	begin := time.Now() // after the grant
+	c.freeze()
+
+	l := mustWait(t, b, "k", time.Minute)
+	took := time.Since(begin)
+	t.Logf("granted %v after the frozen holder, TTL %v", took, ttl)
+	if most := ttl + b.Guarantees().MaxLate; took > most {
+		t.Errorf("granted after %v, want %v at most", took, most)
+	}
+	if l.Token() <= token {
+		t.Errorf("token %d after %d", l.Token(), token)
+	}
+	c.thaw()
+	c.ok("lost")
+	for _, stale := range []string{"renew k 60000", "release"} {
+		if got := c.do("%s", stale); got != "lost" {
+			t.Errorf("%s by the stale holder: %s, want lost", stale, got)
+		}
+	}
+	if got := c.do("try k 60000"); got != "held" {
+		t.Errorf("try by the stale holder: %s, want held", got)
+	}
+	h, err := b.Inspect(t.Context(), "k")
+	if err != nil || h.Token != l.Token() || h.TTL < 50*time.Second {
+		t.Errorf("the stale holder has changed the lease: %+v %v", h, err)
+	}
+}
+
+// A holder that is killed blocks nobody longer than its TTL, and nobody gets in sooner.
+func TestKilledHolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell")
+	const ttl = 700 * time.Millisecond
+	before := time.Now()
+	c.ok("try k %d", ttl.Milliseconds())
+	after := time.Now()
+	c.kill()
+	mustWait(t, b, "k", time.Minute)
+	if early := time.Since(before); early < ttl {
+		t.Errorf("granted %v after the request of the killed holder, before its TTL %v", early, ttl)
+	}
+	late := time.Since(after) - ttl
+	t.Logf("at most %v late", late)
+	if late > b.Guarantees().MaxLate {
+		t.Errorf("granted %v late", late)
+	}
+}
+
+// Waiters of several processes are granted in the order of their arrival; the killed and the frozen are passed over.
+func TestQueueOverProcesses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	held := mustTry(t, b, "k", time.Hour)
+	last := held.Token()
+	var queue []*child
+	for i := range 8 {
+		c := start(t, dir, "shell")
+		c.send("wait k 60000")
+		eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == i+1 })
+		queue = append(queue, c)
+	}
+	killed, frozen := queue[2], queue[5]
+	killed.kill()
+	frozen.freeze()
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take := func(c *child) time.Duration {
+		t.Helper()
+		begin := time.Now()
+		var token uint64
+		if line := c.answer(); !strings.HasPrefix(line, "ok ") {
+			t.Fatal(line)
+		} else if token, _ = strconv.ParseUint(line[3:], 10, 64); token <= last {
+			t.Errorf("token %d after %d: granted out of turn", token, last)
+		}
+		last = token
+		return time.Since(begin)
+	}
+	for i, c := range queue {
+		if c == killed || c == frozen {
+			continue
+		}
+		took := take(c)
+		bound := time.Second // of a machine that is busy; a dead waiter costs nothing
+		if i == 6 {
+			bound += file.ClaimGrace
+			t.Logf("a frozen waiter delays the next by %v", took)
+		}
+		if took > bound {
+			t.Errorf("waiter %d got its turn after %v, want %v at most", i, took, bound)
+		}
+		c.ok("release")
+	}
+	frozen.thaw()
+	take(frozen) // it queued again
+}
+
+// Eight processes add to a number in a file, by reading and writing it: not one addition gets lost.
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var all []*child
+	for range 8 {
+		all = append(all, start(t, dir, "counter"))
+	}
+	for _, c := range all {
+		if line := c.answer(); line != "done" {
+			t.Fatal(line)
+		}
+		c.end()
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "number"))
+	if want := strconv.Itoa(8 * additions); err != nil || string(text) != want {
+		t.Errorf("number %s (%v), want %s", text, err, want)
+	}
+}
+
+const additions = 200
+
+func counter(b *file.Backend) {
+	number := filepath.Join(os.Getenv(dirVariable), "number")
+	for range additions {
+		l, err := b.Acquire(context.Background(), request("number", time.Minute, true))
+		if err != nil {
+			println("error", err.Error())
+			return
+		}
+		text, _ := os.ReadFile(number)
+		n, _ := strconv.Atoi(string(text))
+		if err := os.WriteFile(number, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+			println("error", err.Error())
+			return
+		}
+		if err := l.Release(context.Background()); err != nil {
+			println("error", err.Error())
+			return
+		}
+	}
+	os.Stdout.WriteString("done\n")
+}
+
+// Tokens rise over restarts of every process, whose files are all removed in between.
+func TestTokensOverRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	last := uint64(0)
+	for range 5 {
+		c := start(t, dir, "shell")
+		for range 2 {
+			token := c.ok("try k 60000")
+			if token <= last || token >= 1<<55 {
+				t.Fatalf("token %d after %d", token, last)
+			}
+			last = token
+			c.ok("release")
+		}
+		c.end()
+		if _, err := os.Lstat(filepath.Join(dir, file.FileName("k"))); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the file of the free key is still there: %v", err)
+		}
+	}
+}
+
+// 64 processes that wait cost next to nothing: no goroutine turns, no file is locked.
+func TestIdleWaitersCostNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	mustTry(t, b, "k", time.Hour)
+	c := start(t, dir, "idle")
+	eventually(t, "64 waiters are queued", func() bool { return waiters(t, b, "k") == 64 })
+	begin := time.Now()
+	c.send("go")
+	cpu, err := strconv.ParseFloat(c.answer(), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := cpu / time.Since(begin).Seconds()
+	t.Logf("64 waiters use %.2f %% of a core", 100*share)
+	if share > 0.05 {
+		t.Errorf("64 idle waiters use %.1f %% of a core", 100*share)
+	}
+}
+
+func idle(b *file.Backend) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() { b.Acquire(ctx, request("k", time.Minute, true)) })
+	}
+	var line [8]byte
+	os.Stdin.Read(line[:])
+	begin := cpuTime()
+	time.Sleep(3 * time.Second) // what is measured
+	os.Stdout.WriteString(strconv.FormatFloat((cpuTime()-begin).Seconds(), 'f', 6, 64) + "\n")
+	cancel()
+	wg.Wait()
+}
+
+var _ backend.Backend = (*file.Backend)(nil)

@@ -1,0 +1,238 @@
+package file_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/file"
+)
+
+// A process stopped at any point of an operation, the record locked or not, blocks nobody beyond its TTL and MaxLate. When
+// it goes on, it does no harm.
+func TestStoppedInsideOperation(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"changed", "written", "unlocked"} {
+		for _, op := range []string{"try", "renew", "release"} {
+			if point == "unlocked" && op != "release" {
+				continue // a release's only
+			}
+			t.Run(op+" "+point, func(t *testing.T) {
+				t.Parallel()
+				stoppedInside(t, op, point)
+			})
+		}
+	}
+}
+
+func stoppedInside(t *testing.T, op, point string) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell", stopVariable+"="+point+" STOP")
+	const ttl = 400 * time.Millisecond
+	if op != "try" {
+		c.ok("try k %d", ttl.Milliseconds())
+	}
+	c.ok("arm")
+	began := time.Now()
+	switch op {
+	case "try", "renew":
+		c.send("%s k %d", op, ttl.Milliseconds())
+	case "release":
+		c.send("release")
+	}
+	c.awaitStop()
+	l := mustWait(t, b, "k", time.Minute)
+	took := time.Since(began)
+	t.Logf("granted after %v", took)
+	if most := ttl + b.Guarantees().MaxLate; took > most {
+		t.Errorf("granted %v after the operation began, want %v at most", took, most)
+	}
+	c.thaw()
+	line := c.answer()
+	want := map[string]string{"try": "held lost error", "renew": "lost", "release": "lost ok"}[op]
+	if word, _, _ := strings.Cut(line, " "); !strings.Contains(want, word) {
+		t.Errorf("%s, stopped and gone on: %s, want one of %s", op, line, want)
+	}
+	h, err := b.Inspect(t.Context(), "k")
+	if err != nil || h.Token != l.Token() || h.TTL < 50*time.Second {
+		t.Errorf("who was stopped has changed the lease: %+v %v", h, err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	mustTry(t, b, "k", time.Minute).Release(t.Context())
+}
+
+// A process killed at any point of an operation leaves a record that is whole, and nobody inside.
+func TestKilledInsideOperation(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"changed", "body", "written", "unlocked"} {
+		for _, op := range []string{"try", "wait", "renew", "release"} {
+			t.Run(op+" "+point, func(t *testing.T) {
+				t.Parallel()
+				killedInside(t, op, point)
+			})
+		}
+	}
+}
+
+func killedInside(t *testing.T, op, point string) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	last := uint64(0)
+	if point == "body" { // the record must be too long for a slot
+		longQueue(t, b, dir)
+	}
+	c := start(t, dir, "shell", stopVariable+"="+point+" KILL")
+	const ttl = 300 * time.Millisecond
+	switch op {
+	case "renew", "release":
+		c.send("wait k %d", ttl.Milliseconds())
+		if point == "body" {
+			t.Skip("its turn never comes behind a long queue")
+		}
+		c.answer()
+	}
+	c.ok("arm")
+	switch op {
+	case "release":
+		c.send("release")
+	default:
+		c.send("%s k %d", op, ttl.Milliseconds())
+	}
+	if point != "unlocked" || op == "release" {
+		for range c.out {
+		}
+	}
+	c.kill()
+	if point == "body" {
+		if n := waiters(t, b, "k"); n != 40 {
+			t.Errorf("%d waiters after a write that was cut short, want the 40 from before", n)
+		}
+		return
+	}
+	began := time.Now()
+	l := mustWait(t, b, "k", time.Minute)
+	if took, most := time.Since(began), ttl+b.Guarantees().MaxLate; took > most {
+		t.Errorf("granted %v after the death, want %v at most", took, most)
+	}
+	if l.Token() <= last {
+		t.Errorf("token %d after %d", l.Token(), last)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// longQueue makes 40 waiters queue for k.
+func longQueue(t *testing.T, b *file.Backend, dir string) {
+	t.Helper()
+	mustTry(t, b, "k", time.Hour)
+	other := open(t, dir)
+	for range 40 {
+		go other.Acquire(t.Context(), request("k", time.Hour, true))
+	}
+	eventually(t, "40 waiters", func() bool { return waiters(t, b, "k") == 40 })
+}
+
+// Whoever is killed in the middle of breaking a lock is succeeded by the next; the state is carried over every break.
+func TestKilledWhileBreaking(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"linked", "moved", "copied"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			b := open(t, dir)
+			first := mustTry(t, b, "k", time.Hour)
+			stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
+			stuck.ok("arm")
+			stuck.send("try k 1000")
+			stuck.awaitStop()
+
+			breaker := start(t, dir, "shell", stopVariable+"="+point+" KILL")
+			breaker.ok("arm")
+			breaker.send("try k 1000")
+			for range breaker.out {
+			}
+			breaker.kill()
+			if err := first.Renew(t.Context(), time.Hour); err != nil {
+				t.Errorf("the holder, after its record had moved twice: %v", err)
+			}
+			if l, err := try(b, "k", time.Minute); err == nil {
+				t.Errorf("two holders: %d and %d", first.Token(), l.Token())
+			}
+			stuck.thaw()
+			if got := stuck.answer(); got != "held" {
+				t.Errorf("who was stopped: %s, want held", got)
+			}
+			if err := first.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			mustTry(t, b, "k", time.Minute).Release(t.Context())
+		})
+	}
+}
+
+// While a process is stopped in the middle of breaking a lock or removing a file, others keys go on; when it goes on, it does no
+// harm. Its own key waits: that is documented.
+func TestStoppedWhileNamesChange(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"moved", "removing"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			b := open(t, dir)
+			c := start(t, dir, "shell", stopVariable+"="+point+" STOP")
+			if point == "removing" {
+				c.ok("try k 60000")
+				c.ok("release")
+				c.ok("arm") // the sweep comes a second later
+			} else {
+				stuck := start(t, dir, "shell", stopVariable+"=written STOP")
+				stuck.ok("arm")
+				stuck.send("try k 1000")
+				stuck.awaitStop()
+				c.ok("arm")
+				c.send("try k 1000")
+			}
+			c.awaitStop()
+			mustTry(t, b, "other", time.Minute)
+			got := make(chan uint64)
+			go func() { got <- mustWait(t, b, "k", time.Minute).Token() }()
+			c.thaw()
+			if token := <-got; token == 0 {
+				t.Error("no token")
+			}
+			if line := c.do("try k 60000"); point == "removing" && line != "held" {
+				t.Errorf("after it went on: %s, want held", line)
+			}
+		})
+	}
+}
+
+// The kernel frees the lock of a process that is killed while it is stopped inside.
+func TestKilledWhileStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := start(t, dir, "shell", stopVariable+"=changed STOP")
+	c.ok("arm")
+	c.send("try k 60000")
+	c.awaitStop()
+	c.signal(syscall.SIGKILL)
+	begin := time.Now()
+	mustWait(t, b, "k", time.Minute)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("granted %v after the death", took)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, ".[mt]*"))
+	for _, name := range names {
+		if info, err := os.Lstat(name); err == nil {
+			t.Errorf("%s is left (%d bytes)", name, info.Size())
+		}
+	}
+}
