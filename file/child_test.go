@@ -167,6 +167,19 @@ func (c *child) end() {
 	}
 }
 
+// awaitDeath waits until the child has killed itself.
+func (c *child) awaitDeath() {
+	c.t.Helper()
+	select {
+	case line, ok := <-c.out:
+		if ok {
+			c.t.Fatalf("the child lives, and says: %s", line)
+		}
+	case <-time.After(20 * time.Second):
+		c.t.Fatal("the child does not die")
+	}
+}
+
 func (c *child) kill() {
 	c.signal(syscall.SIGKILL)
 	c.end()

@@ -67,64 +67,54 @@ func stoppedInside(t *testing.T, op, point string) {
 	mustTry(t, b, "k", time.Minute).Release(t.Context())
 }
 
-// A process killed at any point of an operation leaves a record that is whole, and nobody inside.
+// A process killed at any point of an operation leaves a record that is whole, and blocks nobody beyond its TTL.
 func TestKilledInsideOperation(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"changed", "body", "written", "unlocked"} {
-		for _, op := range []string{"try", "wait", "renew", "release"} {
-			t.Run(op+" "+point, func(t *testing.T) {
-				t.Parallel()
-				killedInside(t, op, point)
-			})
-		}
+	for _, at := range []string{
+		"try changed", "try written", "wait changed", "wait written", "renew changed", "renew written",
+		"release changed", "release written", "release unlocked",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			op, point, _ := strings.Cut(at, " ")
+			dir := t.TempDir()
+			b := open(t, dir)
+			c := start(t, dir, "shell", stopVariable+"="+point+" KILL")
+			const ttl = 300 * time.Millisecond
+			var last uint64
+			if op == "renew" || op == "release" {
+				last = c.ok("try k %d", ttl.Milliseconds())
+			}
+			c.ok("arm")
+			c.send("%s k %d", op, ttl.Milliseconds())
+			c.awaitDeath()
+			began := time.Now()
+			l := mustWait(t, b, "k", time.Minute)
+			if took, most := time.Since(began), ttl+b.Guarantees().MaxLate; took > most {
+				t.Errorf("granted %v after the death, want %v at most", took, most)
+			}
+			if l.Token() <= last {
+				t.Errorf("token %d after %d", l.Token(), last)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
-func killedInside(t *testing.T, op, point string) {
+// A process killed between the two writes of a long record leaves the old one.
+func TestKilledInsideLongWrite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := open(t, dir)
-	last := uint64(0)
-	if point == "body" { // the record must be too long for a slot
-		longQueue(t, b, dir)
-	}
-	c := start(t, dir, "shell", stopVariable+"="+point+" KILL")
-	const ttl = 300 * time.Millisecond
-	switch op {
-	case "renew", "release":
-		c.send("wait k %d", ttl.Milliseconds())
-		if point == "body" {
-			t.Skip("its turn never comes behind a long queue")
-		}
-		c.answer()
-	}
+	longQueue(t, b, dir)
+	c := start(t, dir, "shell", stopVariable+"=body KILL")
 	c.ok("arm")
-	switch op {
-	case "release":
-		c.send("release")
-	default:
-		c.send("%s k %d", op, ttl.Milliseconds())
-	}
-	if point != "unlocked" || op == "release" {
-		for range c.out {
-		}
-	}
-	c.kill()
-	if point == "body" {
-		if n := waiters(t, b, "k"); n != 40 {
-			t.Errorf("%d waiters after a write that was cut short, want the 40 from before", n)
-		}
-		return
-	}
-	began := time.Now()
-	l := mustWait(t, b, "k", time.Minute)
-	if took, most := time.Since(began), ttl+b.Guarantees().MaxLate; took > most {
-		t.Errorf("granted %v after the death, want %v at most", took, most)
-	}
-	if l.Token() <= last {
-		t.Errorf("token %d after %d", l.Token(), last)
-	}
-	if err := l.Release(t.Context()); err != nil {
-		t.Error(err)
+	c.send("wait k 1000")
+	c.awaitDeath()
+	if n := waiters(t, b, "k"); n != 40 {
+		t.Errorf("%d waiters after a write that was cut short, want the 40 from before", n)
 	}
 }
 
@@ -156,9 +146,7 @@ func TestKilledWhileBreaking(t *testing.T) {
 			breaker := start(t, dir, "shell", stopVariable+"="+point+" KILL")
 			breaker.ok("arm")
 			breaker.send("try k 1000")
-			for range breaker.out {
-			}
-			breaker.kill()
+			breaker.awaitDeath()
 			if err := first.Renew(t.Context(), time.Hour); err != nil {
 				t.Errorf("the holder, after its record had moved twice: %v", err)
 			}
