@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -153,4 +154,13 @@ func held1(err error) (*backend.HeldError, bool) {
 	var h *backend.HeldError
 	ok := errors.As(err, &h)
 	return h, ok
+}
+
+// settledGoroutines is the number of goroutines when it has stopped falling.
+func settledGoroutines() int {
+	least := runtime.NumGoroutine()
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
 }

@@ -1,0 +1,320 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A server that comes back empty: the holder learns of its loss at the next renewal, tokens go on, waiters are served.
+func TestRestartWithoutPersistence(t *testing.T) {
+	s := servers.Redis(t, "--save", "", "--appendonly", "no")
+	a, b := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
+	l := acquire(t, a, req("k", time.Hour))
+	var queue []<-chan outcome
+	for i := range 4 {
+		queue = append(queue, queueUp(t, b, waiting("k", time.Hour), i+1))
+	}
+	s.Kill()
+	s.Start()
+	last := l.Token()
+	var got sync.WaitGroup
+	tokens := make(chan uint64, len(queue))
+	for _, done := range queue {
+		got.Go(func() {
+			o := <-done
+			if o.err != nil {
+				t.Error(o.err)
+				return
+			}
+			tokens <- o.lease.Token()
+			_ = o.lease.Release(context.Background())
+		})
+	}
+	got.Wait()
+	close(tokens)
+	for token := range tokens {
+		if token <= last {
+			t.Errorf("token %d after %d", token, last)
+		}
+		last = token
+	}
+	until(t, soon, "a renewal tells of the loss", func() bool {
+		return errors.Is(l.Renew(context.Background(), time.Hour), backend.ErrLost)
+	})
+	release(t, acquire(t, a, req("k", time.Hour)))
+}
+
+// Tokens increase when the counter is lost, when all data is lost, and when the server's clock has stepped back.
+func TestTokensSurviveLoss(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	ctx := context.Background()
+	b := opened(t, "redis://"+s.Addr)
+	fence := b.naming.names("k").fence
+	var last uint64
+	next := func(what string) {
+		t.Helper()
+		l := acquire(t, b, req("k", time.Minute))
+		if l.Token() <= last || l.Token() >= 1<<55 {
+			t.Errorf("%s: token %d after %d", what, l.Token(), last)
+		}
+		last = l.Token()
+		release(t, l)
+		ahead := time.Until(time.UnixMicro(int64(last)))
+		if ttl := c.PTTL(ctx, fence).Val(); ttl < ahead+23*time.Hour {
+			t.Errorf("%s: the fence lives for %v, its token is %v ahead of the clock", what, ttl, ahead)
+		}
+	}
+	for range 100 {
+		next("in a row")
+	}
+	c.Del(ctx, fence)
+	next("counter deleted")
+	c.FlushAll(ctx)
+	next("all data deleted")
+	// As after a clock that was an hour ahead: the counter leads on.
+	last += uint64(time.Hour / time.Microsecond)
+	c.Set(ctx, fence, last, time.Minute)
+	for range 10 {
+		next("clock stepped back")
+	}
+	// Arrivals in the queue take numbers of the same counter.
+	l := acquire(t, b, req("k", time.Minute))
+	c.Del(ctx, fence)
+	done := queueUp(t, b, waiting("k", time.Minute), 1)
+	if ttl := c.PTTL(ctx, fence).Val(); ttl < 23*time.Hour {
+		t.Errorf("a counter lost before an arrival in the queue lives for %v", ttl)
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+}
+
+// Waiters outlive a failover of Sentinel, tokens increase across it, and with WAIT the lease itself survives.
+func TestSentinelFailover(t *testing.T) {
+	set := servers.RedisSentinel(t)
+	url := sentinelURLOf(set) + "?lock_min_replicas=1"
+	holder := opened(t, url)
+	l := acquire(t, holder, req("held", time.Hour))
+	l2 := acquire(t, holder, req("contended", time.Hour))
+	// After the failover there is no replica, so waiters must not ask for one.
+	var queue []<-chan outcome
+	for i := range 8 {
+		queue = append(queue, queueUp(t, opened(t, sentinelURLOf(set)), waiting("contended", time.Hour), i+1))
+	}
+	set.Master.Kill()
+	begun := time.Now()
+	after := opened1(t, sentinelURLOf(set))
+	t.Logf("the new master serves after %v", time.Since(begun))
+	if _, err := after.Acquire(context.Background(), req("held", time.Hour)); !errors.Is(err, backend.ErrHeld) {
+		t.Fatalf("a lease that a replica had acknowledged was lost in the failover: %v", err)
+	}
+	h, err := after.Inspect(context.Background(), "held")
+	if err != nil || h.Token != l.Token() {
+		t.Fatalf("inspect: %+v, %v, want token %d", h, err, l.Token())
+	}
+	until(t, 20*time.Second, "the holder releases", func() bool { return l2.Release(context.Background()) == nil })
+	last := l2.Token()
+	for i, done := range queue {
+		o := granted(t, done, 30*time.Second)
+		if o.lease.Token() <= last {
+			t.Errorf("waiter %d has token %d after %d", i, o.lease.Token(), last)
+		}
+		last = o.lease.Token()
+		release(t, o.lease)
+	}
+	t.Logf("all waiters were served %v after the master's death", time.Since(begun))
+}
+
+// opened1 opens a store that may need some time to be there.
+func opened1(t *testing.T, url string) *Backend {
+	t.Helper()
+	var b *Backend
+	until(t, 60*time.Second, "the store opens", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		opened, err := openURL(ctx, url)
+		if err != nil {
+			return false
+		}
+		// The old master may still answer for a moment, or the new one not yet.
+		l, err := opened.Acquire(ctx, req("probe", minTTL))
+		if err != nil {
+			_ = opened.Close()
+			return false
+		}
+		_ = l.Release(ctx)
+		b = opened
+		return true
+	})
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// In a cluster all names of a key hash to one slot, whatever bytes it has, and requests follow a slot that moves.
+func TestClusterMovesSlot(t *testing.T) {
+	nodes := servers.RedisCluster(t, 3)
+	ctx := context.Background()
+	b := opened(t, "redis+cluster://"+nodes[0].Addr)
+	l := acquire(t, b, req("k", time.Hour))
+	done := queueUp(t, b, waiting("k", time.Hour), 1)
+	n := b.naming.names("k")
+	clients := make([]*redis.Client, len(nodes))
+	ids := make([]string, len(nodes))
+	from := -1
+	for i, s := range nodes {
+		clients[i] = raw(t, s.Addr)
+		ids[i] = clients[i].Do(ctx, "CLUSTER", "MYID").Val().(string)
+		if clients[i].Exists(ctx, n.lock).Val() == 1 {
+			from = i
+		}
+	}
+	to := (from + 1) % len(nodes)
+	must := func(c *redis.Client, args ...any) {
+		t.Helper()
+		if err := c.Do(ctx, args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	sl := slot("k")
+	must(clients[to], "CLUSTER", "SETSLOT", sl, "IMPORTING", ids[from])
+	must(clients[from], "CLUSTER", "SETSLOT", sl, "MIGRATING", ids[to])
+	host, port, _ := strings.Cut(nodes[to].Addr, ":")
+	must(clients[from], "MIGRATE", host, port, "", 0, 5000, "KEYS", n.lock, n.queue, n.fence)
+	if err := l.Renew(ctx, time.Hour); err != nil { // all keys have moved, the slot has not: ASK
+		t.Errorf("renew while the slot is moving: %v", err)
+	}
+	for _, c := range []*redis.Client{clients[to], clients[from], clients[3-to-from]} {
+		must(c, "CLUSTER", "SETSLOT", sl, "NODE", ids[to])
+	}
+	token := l.Token()
+	release(t, l) // MOVED
+	o := granted(t, done, soon)
+	if o.lease.Token() <= token {
+		t.Errorf("token %d after %d", o.lease.Token(), token)
+	}
+	release(t, o.lease)
+}
+
+// With too few replicas nothing is granted, and nothing stays.
+func TestMinReplicas(t *testing.T) {
+	s := servers.Redis(t)
+	cluster := servers.RedisCluster(t, 3)
+	for _, url := range []string{"redis://" + s.Addr, "redis+cluster://" + cluster[0].Addr} {
+		plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=400ms")
+		_, err := b.Acquire(context.Background(), req("k", time.Hour))
+		if !errors.Is(err, errReplicas) || !strings.Contains(err.Error(), "0 of 1") {
+			t.Errorf("%s: acquire without replicas: %v", url, err)
+		}
+		var l backend.Lease
+		until(t, soon, "the key is free again", func() bool {
+			l, err = plain.Acquire(context.Background(), req("k", time.Hour))
+			return err == nil
+		})
+		if _, err := b.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: acquire of a held key: %v, want held", url, err)
+		}
+		release(t, l)
+		// A renewal that too few replicas have is no renewal; a batch neither.
+		l, err = b.leases.Grant(context.Background(), req("k2", time.Hour), backend.Grant{
+			Token: 1, Sent: time.Now(), TTL: time.Hour, Data: new(held),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		life := l.(*backend.Life)
+		c, err := b.node(context.Background(), b.naming.lock("k2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Set(context.Background(), b.naming.lock("k2"), "1:0:"+life.Owner(), time.Hour)
+		if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, errReplicas) {
+			t.Errorf("%s: renew without replicas: %v", url, err)
+		}
+		if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], errReplicas) {
+			t.Errorf("%s: batch without replicas: %v", url, errs[0])
+		}
+		release(t, l)
+	}
+}
+
+// Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over three TTLs.
+func TestManyLeases(t *testing.T) {
+	const leases, ttl = 10000, 3 * time.Second
+	s := servers.Redis(t)
+	cluster := servers.RedisCluster(t, 3)
+	for name, url := range map[string]string{"single": "redis://" + s.Addr, "cluster": "redis+cluster://" + cluster[0].Addr} {
+		t.Run(name, func(t *testing.T) { manyLeases(t, opened(t, url), leases, ttl) })
+	}
+}
+
+func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
+	ctx := context.Background()
+	goroutines := settledGoroutines()
+	list := make([]backend.Renewal, leases)
+	var wg sync.WaitGroup
+	const workers = 32
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < leases; i += workers {
+				l, err := b.Acquire(ctx, req(fmt.Sprint("many-", i), time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				list[i] = backend.Renewal{Lease: l, TTL: ttl}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	if n := settledGoroutines(); n > goroutines+20 {
+		t.Errorf("%d goroutines more for %d leases", n-goroutines, leases)
+	}
+	renewals := 0
+	var longest time.Duration
+	tick := time.NewTicker(ttl / 3)
+	defer tick.Stop()
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); <-tick.C {
+		begun := time.Now()
+		for i, err := range b.RenewBatch(ctx, list) {
+			if err != nil {
+				t.Fatalf("renewal of lease %d: %v", i, err)
+			}
+		}
+		longest = max(longest, time.Since(begun))
+		renewals++
+	}
+	for i, r := range list {
+		select {
+		case <-r.Lease.Lost():
+			t.Fatalf("lease %d is lost", i)
+		default:
+		}
+	}
+	t.Logf("%d leases renewed %d times, at most %v each time", leases, renewals, longest)
+	if got := b.leases.Len(); got != leases {
+		t.Errorf("%d leases are live, want %d", got, leases)
+	}
+	// A batch tells which leases are gone, and touches no others.
+	key := list[7].Lease.(*backend.Life).Key()
+	if _, err := b.release(ctx, key, list[7].Lease.(*backend.Life).Owner()); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range b.RenewBatch(ctx, list) {
+		if (i == 7) != errors.Is(err, backend.ErrLost) {
+			t.Errorf("lease %d after lease 7 was removed: %v", i, err)
+		}
+	}
+}
