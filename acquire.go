@@ -83,7 +83,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 		if lease := l.begin(ctx, g, handed, terms); lease != nil {
 			return lease, nil
 		}
-		l.end(handed) // lost on its way from hand to hand: ask the store
+		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
 	}
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
@@ -94,8 +94,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 			if lease := l.begin(ctx, g, h, terms); lease != nil {
 				return lease, nil
 			}
-			l.end(h)
-			_ = h.lease.Release(waitCtx) // it is over: this only tidies up
+			l.discard(waitCtx, h)
 			err = l.endedErr()
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {

@@ -83,6 +83,12 @@ func (l *Locker) end(h *hold) {
 	l.renewals.remove(h)
 }
 
+// discard ends a hold that has been lost before anybody held it.
+func (l *Locker) discard(ctx context.Context, h *hold) {
+	l.end(h)
+	_ = h.lease.Release(ctx) // it is over: this only tidies up
+}
+
 // begin starts a tenure on h. It returns nil if h has been lost meanwhile.
 func (l *Locker) begin(ctx context.Context, g *gate, h *hold, terms settings) *Lease {
 	now := time.Now()
