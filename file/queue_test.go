@@ -1,0 +1,120 @@
+package file
+
+import (
+	"slices"
+	"testing"
+)
+
+// fakePost counts who was told; dead inboxes cannot be reached, own are of this process.
+type fakePost struct {
+	dead, own    []uint64
+	told, hinted []uint64
+}
+
+func (p *fakePost) mine(q queued) bool { return slices.Contains(p.own, q.inbox) }
+func (p *fakePost) hint(q queued)      { p.hinted = append(p.hinted, q.ticket) }
+func (p *fakePost) reach(q queued) bool {
+	if slices.Contains(p.dead, q.inbox) {
+		return false
+	}
+	p.told = append(p.told, q.ticket)
+	return true
+}
+
+func owners(r record) (names string) {
+	for _, q := range r.queue {
+		names += q.owner
+	}
+	return names
+}
+
+func queueOf(names string, inboxes ...uint64) (q []queued) {
+	for i := range names {
+		q = append(q, queued{names[i : i+1], inboxes[i], uint64(i + 1)})
+	}
+	return q
+}
+
+func TestOffer(t *testing.T) {
+	grace := int64(claimGrace)
+	for name, c := range map[string]struct {
+		r            record
+		who          string
+		now          int64
+		post         fakePost
+		queue        string
+		claimBy      int64
+		told, hinted []uint64
+	}{
+		"the first is told, the second hinted": {
+			r: record{queue: queueOf("abc", 1, 2, 3)}, now: 5,
+			queue: "abc", claimBy: 5 + grace, told: []uint64{1}, hinted: []uint64{2},
+		},
+		"the dead are skipped with all their waiters": {
+			r: record{queue: queueOf("abcd", 1, 2, 1, 3)}, post: fakePost{dead: []uint64{1}}, now: 5,
+			queue: "bd", claimBy: 5 + grace, told: []uint64{2}, hinted: []uint64{4},
+		},
+		"who missed its turn is frozen": {
+			r: record{claimBy: 10, queue: queueOf("abc", 1, 2, 1)}, now: 10,
+			queue: "b", claimBy: 10 + grace, told: []uint64{2},
+		},
+		"a turn is not taken away too soon": {
+			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, now: 9, queue: "ab", claimBy: 10,
+		},
+		"a slow waiter of this process does not make the process frozen": {
+			r: record{claimBy: 10, queue: queueOf("ab", 1, 1)}, post: fakePost{own: []uint64{1}}, now: 10,
+			queue: "b", claimBy: 10 + grace, told: []uint64{2},
+		},
+		"the claimant is not told": {
+			r: record{claimBy: 10, queue: queueOf("ab", 1, 2)}, who: "b", now: 11, queue: "b",
+		},
+		"all dead": {
+			r: record{queue: queueOf("ab", 1, 2)}, post: fakePost{dead: []uint64{1, 2}}, now: 5,
+		},
+		"a held key is offered to nobody": {
+			r: record{owner: "o", expires: 100, queue: queueOf("ab", 1, 2)}, now: 5, queue: "ab",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.r.offer(c.who, c.now, &c.post)
+			if owners(c.r) != c.queue || c.r.claimBy != c.claimBy || !slices.Equal(c.post.told, c.told) ||
+				!slices.Equal(c.post.hinted, c.hinted) {
+				t.Errorf("queue %q, claim by %d, told %v, hinted %v", owners(c.r), c.r.claimBy, c.post.told, c.post.hinted)
+			}
+		})
+	}
+}
+
+func TestSettle(t *testing.T) {
+	boot, other := bootID{1}, bootID{2}
+	full := record{boot: boot, token: 7, owner: "o", expires: 100, queue: queueOf("a", 1)}
+	for name, c := range map[string]struct {
+		boot    bootID
+		now     int64
+		changed bool
+		owner   string
+		queue   string
+	}{
+		"live":        {boot, 99, false, "o", "a"},
+		"expired":     {boot, 100, true, "", "a"},
+		"reboot":      {other, 5, true, "", ""},
+		"long reboot": {other, 500, true, "", ""},
+	} {
+		r := full
+		if changed := r.settle(c.boot, c.now); changed != c.changed || r.owner != c.owner || owners(r) != c.queue ||
+			r.token != 7 || r.boot != c.boot {
+			t.Errorf("%s: %v %+v", name, changed, r)
+		}
+	}
+}
+
+// A waiter in its turn that leaves passes the turn on; another one's leaving does not.
+func TestLeave(t *testing.T) {
+	r := record{claimBy: 10, queue: queueOf("abc", 1, 2, 3)}
+	if !r.leave("b") || r.claimBy != 10 || r.leave("x") {
+		t.Errorf("%+v", r)
+	}
+	if !r.leave("a") || r.claimBy != 0 || owners(r) != "c" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,140 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A machine that a test boots and whose clocks it sets.
+type machine struct {
+	t    *testing.T
+	dir  string
+	boot bootID
+	up   time.Duration // the monotonic clock
+	wall time.Time
+}
+
+func (m *machine) open() *Backend {
+	m.t.Helper()
+	s, err := openStore(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	s.boot = m.boot
+	s.clock = func() int64 { return int64(m.up) }
+	s.wall = func() time.Time { return m.wall }
+	if err := s.prepareTokens(m.t.Context(), 0); err != nil {
+		m.t.Fatal(err)
+	}
+	return newBackend(s)
+}
+
+func (m *machine) pass(d time.Duration) { m.up, m.wall = m.up+d, m.wall.Add(d) }
+
+func (m *machine) reboot(up time.Duration) {
+	m.boot[0]++
+	m.up = up
+}
+
+// grant takes the key and gives it back, removes its file, and demands that the token is above the last.
+func (m *machine) grant(b *Backend, what string, last *uint64) {
+	m.t.Helper()
+	l, err := b.Acquire(context.Background(), backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Minute})
+	if err != nil {
+		m.t.Fatalf("%s: %v", what, err)
+	}
+	if l.Token() <= *last || l.Token() > maxToken {
+		m.t.Errorf("%s: token %d after %d", what, l.Token(), *last)
+	}
+	*last = l.Token()
+	if err := l.Release(context.Background()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.pass(time.Microsecond)
+	b.sweep.removeBatch([]string{fileName("k")})
+	if _, err := os.Lstat(b.store.path(fileName("k"))); !errors.Is(err, os.ErrNotExist) {
+		m.t.Errorf("%s: the file is still there: %v", what, err)
+	}
+}
+
+// Tokens rise although the key's file is removed each time, whatever clocks and machine do.
+func TestTokensRise(t *testing.T) {
+	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Hour, wall: time.Now()}
+	var last uint64
+	step := func(what string) {
+		b := m.open()
+		m.grant(b, what, &last)
+		m.grant(b, what+", again", &last)
+		b.Close()
+	}
+	step("first")
+	m.wall = m.wall.Add(-365 * 24 * time.Hour)
+	step("after the wall clock stepped back by a year")
+	m.reboot(time.Second)
+	step("after a reboot with the wrong clock")
+	m.pass(10 * time.Second)
+	step("10 s later")
+	m.reboot(0)
+	m.wall = time.Time{}
+	step("after a reboot without any clock")
+	m.wall = time.Now().Add(time.Hour)
+	m.reboot(time.Minute)
+	step("after a reboot with the right clock")
+	if last < uint64(m.wall.Add(-time.Second).UnixMicro()) {
+		t.Errorf("token %d is below the wall clock's %d", last, m.wall.UnixMicro())
+	}
+
+	// The loss of all data.
+	if err := os.RemoveAll(m.dir); err != nil {
+		t.Fatal(err)
+	}
+	m.pass(time.Second)
+	step("after the directory was lost")
+	b := m.open()
+	if err := os.RemoveAll(m.dir); err != nil {
+		t.Fatal(err)
+	}
+	m.grant(b, "after the directory was lost under a running process", &last)
+	b.Close()
+}
+
+// A running process finds out that another machine, which has another boot, writes in the directory.
+func TestTwoMachines(t *testing.T) {
+	dir := t.TempDir()
+	m1 := &machine{t: t, dir: dir, boot: bootID{1}, up: time.Hour, wall: time.Now()}
+	m2 := &machine{t: t, dir: dir, boot: bootID{2}, up: time.Minute, wall: time.Now()}
+	b1 := m1.open()
+	defer b1.Close()
+	b2 := m2.open()
+	defer b2.Close()
+	m1.pass(3 * time.Second)
+	_, err := b1.Acquire(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute})
+	if !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("%v, want ErrUnsupported", err)
+	}
+}
+
+// A lease does not outlive a reboot.
+func TestRebootEndsLeases(t *testing.T) {
+	m := &machine{t: t, dir: t.TempDir(), boot: bootID{1}, up: time.Minute, wall: time.Now()}
+	b := m.open()
+	r := backend.Request{Key: "k", Owner: "before", TTL: time.Hour}
+	l, err := b.Acquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	m.reboot(time.Second)
+	b = m.open()
+	defer b.Close()
+	r.Owner = "after"
+	l2, err := b.Acquire(t.Context(), r)
+	if err != nil || l2.Token() <= l.Token() {
+		t.Errorf("%v", err)
+	}
+}
