@@ -140,7 +140,7 @@ func (s *server) enqueueLocked(key string, e *entry, p *place) {
 func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client, now time.Time) {
 	switch {
 	case s.is("refused attempt prolongs the holder's lease"):
-		e.expires = e.expires.Add(10 * time.Millisecond)
+		e.expires = e.expires.Add(100 * time.Millisecond)
 	case s.is("refused attempt replaces the TTL"):
 		e.expires = now.Add(r.TTL)
 	case s.is("refused attempt replaces the owner"):

@@ -50,7 +50,7 @@ func TestMutants(t *testing.T) {
 				t.Errorf("%s: there is no check %s", m.bug, m.check)
 			case results[0].Status != conformance.Fail:
 				t.Errorf("%s survives %s: %s\n%s", m.bug, m.check, results[0].Status, results[0].Output)
-			default:
+			case testing.Verbose():
 				t.Logf("%s: found by %s in %v: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Output)
 			}
 		})

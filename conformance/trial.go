@@ -66,21 +66,13 @@ func (t *trial) perform() outcome {
 		t.a, t.b = t.open(), t.open()
 		t.run(t)
 	})
-	timer := time.NewTimer(t.timeout)
-	defer timer.Stop()
-	select {
-	case <-done:
+	if t.within(t.timeout, done) {
 		return t.outcome()
-	case <-timer.C:
 	}
 	t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
 	t.cancel()
 	t.endFaults()
-	const grace = 5 * time.Second
-	select {
-	case <-done:
-	case <-time.After(grace):
-	}
+	t.within(soon, done)
 	return t.outcome()
 }
 

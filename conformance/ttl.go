@@ -135,15 +135,6 @@ func deadlineHasMargin(t *trial) {
 		check("Renew", 2*ttl, before, time.Now(), g.Deadline())
 		t.release(g)
 	}
-	// A lease granted after a wait has its whole TTL still.
-	g := t.acquire(t.a, t.key, t.long())
-	w := t.wait(t.b, t.key, t.short())
-	t.arrived(t.key, 1)
-	time.Sleep(t.short() / 2)
-	before := time.Now()
-	t.release(g)
-	next := w.granted(t, t.handOff(), "after release")
-	check("waiting Acquire", t.short(), before, next.after, next.Deadline())
 }
 
 func refusedAttemptChangesNothing(t *trial) {

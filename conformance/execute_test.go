@@ -1,0 +1,128 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+func TestExecuteReportsEverySelectedCheck(t *testing.T) {
+	var observed []string
+	results, err := conformance.Execute(t.Context(), newServer("").harness(), conformance.Options{
+		Run:     regexp.MustCompile("^(Inspect|NoTokens)"),
+		Observe: func(r conformance.Result) { observed = append(observed, r.Name) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, c := range conformance.Checks() {
+		if strings.HasPrefix(c.Name, "Inspect") || c.Name == "NoTokensPromised" {
+			want = append(want, c.Name)
+		}
+	}
+	for _, r := range results {
+		got = append(got, r.Name)
+		status := conformance.Pass
+		if r.Name == "NoTokensPromised" {
+			status = conformance.Skip
+		}
+		if r.Status != status || r.Rule == "" {
+			t.Errorf("%+v, want status %s and a rule", r, status)
+		}
+		if r.Status == conformance.Skip && !strings.Contains(r.Output, "Fencing") {
+			t.Errorf("%s is skipped without a reason: %q", r.Name, r.Output)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("results of %v, want %v", got, want)
+	}
+	slices.Sort(want)
+	slices.Sort(observed)
+	if !slices.Equal(observed, want) {
+		t.Errorf("observed %v, want %v", observed, want)
+	}
+}
+
+func TestExecuteNeedsAStore(t *testing.T) {
+	if _, err := conformance.Execute(t.Context(), conformance.Harness{}, conformance.Options{}); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("harness without Open: %v, want ErrInvalid", err)
+	}
+	broken := errors.New("connection refused")
+	open := func(context.Context) (backend.Backend, error) { return nil, broken }
+	if _, err := conformance.Execute(t.Context(), conformance.Harness{Open: open}, conformance.Options{}); !errors.Is(err, broken) {
+		t.Errorf("store that cannot be opened: %v, want %v", err, broken)
+	}
+}
+
+// TestExecuteEndsHungChecks has a store that hangs whatever its caller's context says.
+func TestExecuteEndsHungChecks(t *testing.T) {
+	s := newServer("wait ignores the context")
+	defer close(s.stop)
+	begun := time.Now()
+	results, err := conformance.Execute(t.Context(), s.harness(),
+		conformance.Options{Run: only("CancelledWhileWaiting"), Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results[0]
+	if r.Status != conformance.Fail || !strings.Contains(r.Output, "not done after 1s") ||
+		!strings.Contains(r.Output, "cancelledWhileWaiting") {
+		t.Errorf("%s: %s, want the goroutines of the check", r.Status, r.Output)
+	}
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestExecuteIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newServer("")
+	defer close(s.stop)
+	first := true
+	results, err := conformance.Execute(ctx, s.harness(), conformance.Options{
+		Parallel: 2,
+		Observe: func(conformance.Result) {
+			if first {
+				first = false
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if len(results) != len(conformance.Checks()) {
+		t.Errorf("%d results of %d checks", len(results), len(conformance.Checks()))
+	}
+	for _, r := range results {
+		if r.Status == conformance.Fail {
+			t.Errorf("%s fails because the suite was interrupted: %s", r.Name, r.Output)
+		}
+	}
+}
+
+func TestChecksAreNamed(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range conformance.Checks() {
+		switch {
+		case !regexp.MustCompile(`^[A-Z][A-Za-z]+$`).MatchString(c.Name) || seen[c.Name]:
+			t.Errorf("bad or double name %q", c.Name)
+		case c.Rule == "" || strings.HasSuffix(c.Rule, "."):
+			t.Errorf("%s: bad rule %q", c.Name, c.Rule)
+		}
+		for _, n := range c.Needs {
+			if n.Reason == "" || n.Met == nil {
+				t.Errorf("%s: incomplete need %+v", c.Name, n)
+			}
+		}
+		seen[c.Name] = true
+	}
+}
