@@ -26,10 +26,11 @@ type process struct {
 
 // startChild starts p. From now on signalsStopping are sent to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
+	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
 	c := &process{happens: make(chan childEvent), tty: openTerminal(p.stdin, p.stdout)}
 	started := make(chan error)
 	go func() {
-		// The kernel takes the death of the thread that started a child for the death of its parent (deathSignal).
+		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		proc, err := os.StartProcess(p.file, p.argv, &os.ProcAttr{
@@ -48,7 +49,6 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		c.tty.close()
 		return nil, err
 	}
-	notify(signals, signalsStopping)
 	c.tty.handOver(c.pid)
 	return c, nil
 }

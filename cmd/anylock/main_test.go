@@ -12,8 +12,12 @@ import (
 // TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH, and
 // a program "anylock-odd" that has stores with faults too.
 func TestMain(m *testing.M) {
+	os.Setenv(raceVariable, raceOptions)
 	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd})
 }
+
+// A program built with -race sleeps for a second when it exits, unless it is told not to.
+const raceVariable, raceOptions = "GORACE", "atexit_sleep_ms=0"
 
 // A leakCheck runs the tests, then looks for goroutines that they have left.
 type leakCheck struct{ m *testing.M }

@@ -47,6 +47,7 @@ func runScripts(t *testing.T, dir, url string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv(raceVariable, raceOptions)
 			e.Setenv("ANYLOCK_URL", url)
 			e.Setenv("KEY", "test-"+rand.Text())
 			e.Values[programsKey{}] = &programs{running: make(map[string]*running)}
@@ -119,7 +120,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	name, argv := args[0], args[1:]
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, v := range []string{"ANYLOCK_URL", "KEY", "PATH", "HOME", "WORK"} {
+	for _, v := range []string{"ANYLOCK_URL", "KEY", "PATH", "HOME", "WORK", raceVariable} {
 		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

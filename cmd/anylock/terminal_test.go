@@ -125,6 +125,9 @@ func TestTerminalInterrupt(t *testing.T) {
 			c.await(prompt)
 			c.enter("anylock run k -- sh -c 'trap \"echo caught >&2; exit 9\" INT; echo rea\"\"dy >&2; cat'" + pipe + "\n")
 			c.await("ready")
+			c.enter("ping\n")
+			c.await("ping")
+			c.await("ping") // from cat, so that it runs
 			c.enter("\x03")
 			c.await("caught")
 			c.await(prompt)
