@@ -17,7 +17,7 @@ type Pause struct {
 // Next returns the next pause, between Min and Max. hint, if positive, is when the store expects the key to be free: the
 // pause ends then, with a little jitter, if that is sooner.
 func (p *Pause) Next(hint time.Duration) time.Duration {
-	upper := min(max(3*p.last, p.Min), p.Max)
+	upper := min(3*max(p.last, p.Min), p.Max)
 	d := p.Min
 	if upper > p.Min {
 		d += rand.N(upper - p.Min)
@@ -56,7 +56,11 @@ func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx
 			answered = time.Now()
 		case errors.Is(err, ErrHeld):
 			answered = time.Now()
-		case ctx.Err() != nil || Definite(err) || answered.IsZero() || time.Since(answered) > patience:
+		case Definite(err):
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, ContextError(ctx, err)
+		case answered.IsZero() || time.Since(answered) > patience:
 			return nil, err
 		}
 		if serr := Sleep(ctx, pause.Next(hint)); serr != nil {

@@ -1,8 +1,13 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,60 +30,92 @@ func Redact(raw string) string {
 	return scheme + ":" + slashes + rest
 }
 
-// CleanError keeps the secrets of raw, the URL that err came from, out of err's message. Client libraries like to quote
-// the URL that they could not parse. The result matches what err matches.
+// CleanError keeps the secrets of raw, the URL that err came from, out of err's message: its password and the values of
+// query parameters that hold one, if they are of three bytes or more. Client libraries like to quote the URL that they
+// could not parse, or its parts. The result matches what err matches, and does not unwrap.
 func CleanError(raw string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || raw == "" {
+		return err
 	}
-	// net/url quotes the whole URL, and its own message says what is wrong.
+	clean := err.Error()
+	// net/url quotes the whole URL, and the part of it that is wrong, cut where it likes.
 	if u := (*url.Error)(nil); errors.As(err, &u) && u.Op == "parse" {
-		err = u.Err
+		clean = strings.ReplaceAll(clean, u.Error(), quoted.ReplaceAllString(u.Err.Error(), "***"))
 	}
-	msg := err.Error()
-	clean := strings.ReplaceAll(msg, raw, Redact(raw))
+	clean = strings.ReplaceAll(clean, raw, Redact(raw))
 	for _, secret := range secrets(raw) {
 		clean = strings.ReplaceAll(clean, secret, "***")
 	}
-	if clean == msg {
+	if clean == err.Error() {
 		return err
 	}
 	return &cleanError{clean, err}
 }
 
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+// A cleanError does not unwrap: the message of what it holds is not to be seen.
 type cleanError struct {
 	msg string
 	err error
 }
 
-func (e *cleanError) Error() string { return e.msg }
-func (e *cleanError) Unwrap() error { return e.err }
+func (e *cleanError) Error() string        { return e.msg }
+func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
+func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 
-// secrets lists what must not be shown of raw: the password, and the values of its query, each as written and decoded.
+// secrets lists what must not be shown of raw, the longest first: passwords, and the values of its query that are secret
+// by their names, in each form in which an error may show them.
 func secrets(raw string) []string {
-	var found []string
-	add := func(s string) {
-		const least = 3 // shorter ones would garble the message and tell as little
-		if len(s) < least {
-			return
-		}
-		found = append(found, s)
-		if plain, err := url.PathUnescape(s); err == nil && plain != s {
-			found = append(found, plain)
-		}
-	}
+	found := make(map[string]bool)
+	addSecrets(found, raw)
+	list := slices.Collect(maps.Keys(found))
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return list
+}
+
+func addSecrets(found map[string]bool, raw string) {
 	_, rest, _ := strings.Cut(raw, ":")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		_, password, _ := strings.Cut(strings.TrimPrefix(rest[:i], "//"), ":")
-		add(password)
+	rest = strings.TrimPrefix(rest, "//")
+	for i := range len(rest) { // which @ ends the password is a matter of who reads it
+		if rest[i] == '@' {
+			_, password, _ := strings.Cut(rest[:i], ":")
+			addForms(found, password)
+		}
 	}
 	_, query, _ := strings.Cut(rest, "?")
-	for _, pair := range strings.Split(query, "&") {
+	for pair := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		if name = strings.ToLower(name); strings.Contains(name, "pass") || strings.Contains(name, "secret") ||
 			strings.Contains(name, "token") {
-			add(value)
+			addForms(found, value)
+		}
+		if plain, err := url.QueryUnescape(value); err == nil && strings.Contains(plain, "://") {
+			addSecrets(found, plain) // a URL in a parameter
 		}
 	}
-	return found
 }
+
+// addForms adds a secret as it is written, decoded, and encoded and quoted anew.
+func addForms(found map[string]bool, secret string) {
+	const least = 3 // shorter ones would garble the message and tell as little
+	plains := []string{secret}
+	if p, err := url.PathUnescape(secret); err == nil {
+		plains = append(plains, p)
+	}
+	if p, err := url.QueryUnescape(secret); err == nil {
+		plains = append(plains, p)
+	}
+	for _, p := range plains {
+		user := strings.TrimPrefix(url.UserPassword("", p).String(), ":")
+		for _, form := range []string{p, url.PathEscape(p), url.QueryEscape(p), user} {
+			for _, f := range []string{form, unquoted(strconv.Quote(form)), unquoted(strconv.QuoteToASCII(form))} {
+				if len(f) >= least {
+					found[f] = true
+				}
+			}
+		}
+	}
+}
+
+func unquoted(s string) string { return s[1 : len(s)-1] }

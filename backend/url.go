@@ -67,9 +67,25 @@ func SplitURL(raw string) (URL, error) {
 			if h == "" {
 				return fail("empty host")
 			}
+			if !validPort(h) {
+				return fail("a port is not a number (a '/' or '?' in a password is written %2F or %3F)")
+			}
 		}
 	}
 	return u, nil
+}
+
+// validPort reports whether what follows a host's colon, if anything, is a number. A password with a bare / or ? leaves
+// its beginning there.
+func validPort(host string) bool {
+	host = host[strings.LastIndexByte(host, ']')+1:] // an IPv6 address is in brackets
+	_, port, _ := strings.Cut(host, ":")
+	for i := range len(port) {
+		if port[i] < '0' || port[i] > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 func validScheme(s string) bool {

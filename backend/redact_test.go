@@ -1,0 +1,137 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestRedact(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://user:secret@host:6379/0?password=secret": "redis://host:6379/0",
+		"redis://host":                "redis://host",
+		"redis://u:sec/ret@host/1":    "redis://host/1",
+		"redis://u:sec?ret@host/1":    "redis://host/1",
+		"redis://u:sec#ret@host/1":    "redis://host/1",
+		"redis://u:sec@ret@host/1":    "redis://host/1",
+		"redis://u:secret@h1:1,h2:2":  "redis://h1:1,h2:2",
+		"redis://u:secret@host#frag":  "redis://host",
+		"redis://u:secret@host?a=b@c": "redis://c",
+		"memory:":                     "memory:",
+		"file:///var/run":             "file:///var/run",
+		"u:secret@host":               "u:host",
+		"secret":                      "(malformed url)",
+		"":                            "(malformed url)",
+		" redis://u:secret@host":      "(malformed url)",
+		"redis+redlock:///?lock_node=redis%3A%2F%2Fu%3Asecret%40h": "redis+redlock:///",
+	} {
+		if got := Redact(raw); got != want {
+			t.Errorf("%s: %s, want %s", raw, got, want)
+		}
+	}
+}
+
+func TestCleanError(t *testing.T) {
+	if err := CleanError("redis://u:secret@h", nil); err != nil {
+		t.Errorf("nil became %v", err)
+	}
+	if err := CleanError("", errNet); err != errNet {
+		t.Errorf("without a url: %v", err)
+	}
+	if err := CleanError("redis://u:secret@h", errNet); err != errNet {
+		t.Errorf("an error without secrets became %v", err)
+	}
+	const raw = "redis://user:s%C3%A9cret%22x@h:1/0?sentinel_password=other%20one&lock_node=redis%3A%2F%2Fa%3Athird%40b&db=1"
+	for _, text := range []string{
+		raw, "sécret\"x", `"sécret\"x"`, `"s\u00e9cret\"x"`, "s%C3%A9cret%22x", "other one", "other%20one", "other+one", "third",
+	} {
+		inner := fmt.Errorf("%w: cannot read %s, really", ErrInvalid, text)
+		err := CleanError(raw, inner)
+		for _, secret := range []string{"cret", "other", "third"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s is shown: %v", secret, err)
+			}
+		}
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "really") {
+			t.Errorf("%v has lost what it is", err)
+		}
+		if errors.Unwrap(err) != nil {
+			t.Errorf("%v unwraps to what shows the secret", err)
+		}
+	}
+}
+
+func TestCleanErrorKeepsTypes(t *testing.T) {
+	inner := &HeldError{Holder{Owner: "secret"}}
+	err := CleanError("redis://u:secret@h", fmt.Errorf("open: %w", inner))
+	held := (*HeldError)(nil)
+	if !errors.As(err, &held) || held != inner || !errors.Is(err, ErrHeld) || errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+// net/url cuts a password where it likes and shows the part.
+func TestCleanErrorOfNetURL(t *testing.T) {
+	for _, raw := range []string{"redis://u:se/cret@h", "redis://u:s%zzecret@h", "redis://u:secret@[h", "redis://u:secret\x01@h", "redis://u:secret@h:x"} {
+		_, parse := url.Parse(raw)
+		if parse == nil {
+			t.Fatalf("net/url takes %q", raw)
+		}
+		err := CleanError(raw, fmt.Errorf("%w: redis url: %w", ErrInvalid, parse))
+		if msg := err.Error(); strings.Contains(msg, "se") || strings.Contains(msg, "cret") || !strings.Contains(msg, "redis url: ") {
+			t.Errorf("%q: %v", raw, err)
+		}
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v has lost what it is", err)
+		}
+		if again := CleanError(raw, err); again.Error() != err.Error() {
+			t.Errorf("cleaned twice: %v, then %v", err, again)
+		}
+	}
+}
+
+// Whatever a password is made of, no piece of it that begins or ends it is shown.
+func FuzzNoPasswordIsShown(f *testing.F) {
+	for _, seed := range []string{"", "x", "/", "?", "#", "@", ":", "%zz", "%41", "\"", "a b", "\x00", "é", "\xff", "a@b:c/d?e#f", "&lock_a=", "://"} {
+		f.Add("user", seed, "host:1/0")
+	}
+	f.Fuzz(func(t *testing.T, user, middle, host string) {
+		const first, last = "Zq7", "7qZ"
+		password := first + middle + last
+		if strings.ContainsAny(user, ":@/?#") || strings.Contains(user+host, first) || strings.Contains(user+host, last) ||
+			strings.Contains(middle, first) || strings.Contains(middle, last) || strings.ContainsAny(host, "@") {
+			t.Skip()
+		}
+		raw := "redis://" + user + ":" + password + "@" + host
+		check := func(what, text string) {
+			t.Helper()
+			if strings.Contains(text, first) || strings.Contains(text, last) {
+				t.Errorf("%s of %q shows the password: %s", what, raw, text)
+			}
+		}
+		check("redact", Redact(raw))
+		_, err := SplitURL(raw)
+		if err != nil {
+			check("split", err.Error())
+		}
+		if _, _, err := TakeParams(raw); err != nil && !strings.Contains(middle, ParamPrefix) && !strings.Contains(middle, "%") {
+			check("params", err.Error())
+		}
+		if _, err := url.Parse(raw); err != nil {
+			check("net/url", CleanError(raw, err).Error())
+		}
+		for _, text := range []string{
+			raw, password, strconv.Quote(raw), strconv.Quote(password), url.PathEscape(password), url.QueryEscape(password),
+			url.UserPassword(user, password).String(),
+		} {
+			check("error", CleanError(raw, errors.New(text)).Error())
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package backend
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSplitURL(t *testing.T) {
+	for _, test := range []struct {
+		raw  string
+		want URL
+	}{
+		{"memory:", URL{Scheme: "memory"}},
+		{"memory:name", URL{Scheme: "memory", Path: "name"}},
+		{"MEMORY://name", URL{Scheme: "memory", Hosts: []string{"name"}}},
+		{"file:///var/run/locks", URL{Scheme: "file", Path: "/var/run/locks"}},
+		{"file:///home/a@b:c", URL{Scheme: "file", Path: "/home/a@b:c"}},
+		{"file:relative/dir", URL{Scheme: "file", Path: "relative/dir"}},
+		{"redis://", URL{Scheme: "redis"}},
+		{"redis://host", URL{Scheme: "redis", Hosts: []string{"host"}}},
+		{"redis://host:6379/2?a=b&lock_c=d", URL{Scheme: "redis", Hosts: []string{"host:6379"}, Path: "/2", Query: "a=b&lock_c=d"}},
+		{"redis://host?x=/?y", URL{Scheme: "redis", Hosts: []string{"host"}, Query: "x=/?y"}},
+		{"redis://:p@host", URL{Scheme: "redis", HasUser: true, Password: "p", Hosts: []string{"host"}}},
+		{"redis://@host", URL{Scheme: "redis", HasUser: true, Hosts: []string{"host"}}},
+		{"redis://u%40x:p%2F%3a:@host", URL{Scheme: "redis", HasUser: true, User: "u@x", Password: "p/::", Hosts: []string{"host"}}},
+		{"redis://u:p@q@host", URL{Scheme: "redis", HasUser: true, User: "u", Password: "p@q", Hosts: []string{"host"}}},
+		{"redis://u:a+b@host", URL{Scheme: "redis", HasUser: true, User: "u", Password: "a+b", Hosts: []string{"host"}}},
+		{"redis+cluster://h1:1,h2:2", URL{Scheme: "redis+cluster", Hosts: []string{"h1:1", "h2:2"}}},
+		{"etcd://[::1]:2379,[fe80::1%25eth0]:2379/p", URL{Scheme: "etcd", Hosts: []string{"[::1]:2379", "[fe80::1%25eth0]:2379"}, Path: "/p"}},
+		{"postgres://u@%2Fvar%2Frun/db", URL{Scheme: "postgres", HasUser: true, User: "u", Hosts: []string{"%2Fvar%2Frun"}, Path: "/db"}},
+		{"redis://host:/0", URL{Scheme: "redis", Hosts: []string{"host:"}, Path: "/0"}},
+	} {
+		got, err := SplitURL(test.raw)
+		if err != nil || !equalURL(got, test.want) {
+			t.Errorf("%s: %+v, %v\nwant %+v", test.raw, got, err, test.want)
+		}
+	}
+}
+
+func equalURL(a, b URL) bool {
+	hosts := slices.Equal(a.Hosts, b.Hosts)
+	a.Hosts, b.Hosts = nil, nil
+	return hosts && a.Scheme == b.Scheme && a.User == b.User && a.Password == b.Password && a.HasUser == b.HasUser &&
+		a.Path == b.Path && a.Query == b.Query
+}
+
+func TestSplitURLRefuses(t *testing.T) {
+	for raw, hint := range map[string]string{
+		"":                     "scheme",
+		"localhost":            "scheme",
+		"://host":              "scheme",
+		"1redis://host":        "scheme",
+		"re_dis://host":        "scheme",
+		"redis://h1,,h2":       "empty host",
+		"redis://h1,":          "empty host",
+		"redis://a b":          "blank",
+		"redis://a\n":          "control",
+		"redis://a\x7f":        "control",
+		"redis://u:p#w@host":   "%23",
+		"redis://u:%zz@host":   "escape",
+		"redis://%zz:p@host":   "escape",
+		"redis://u:Zq/Qz@host": "%2F",
+		"redis://u:Zq?Qz@host": "%3F",
+	} {
+		_, err := SplitURL(raw)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%q: %v, want a hint at %q", raw, err, hint)
+		}
+		if err != nil && strings.Contains(err.Error(), "Zq") {
+			t.Errorf("%q: %v shows the password", raw, err)
+		}
+	}
+}
+
+func TestTakeParams(t *testing.T) {
+	for _, test := range []struct {
+		raw, rest string
+		params    map[string]string
+	}{
+		{"redis://h", "redis://h", nil},
+		{"redis://h?", "redis://h?", nil},
+		{"redis://h?a=b&&c", "redis://h?a=b&&c", nil},
+		{"redis://h?lock_a=1", "redis://h", map[string]string{"lock_a": "1"}},
+		{"redis://h?x=%20+&lock_a=%20+&y=%zz", "redis://h?x=%20+&y=%zz", map[string]string{"lock_a": "  "}},
+		{"redis://h?lock%5Fa=1&lock_b", "redis://h", map[string]string{"lock_a": "1", "lock_b": ""}},
+		{"redis://u:p@h/0?a=b?c&lock_b=c?d=e", "redis://u:p@h/0?a=b?c", map[string]string{"lock_b": "c?d=e"}},
+	} {
+		rest, params, err := TakeParams(test.raw, "lock_a", "lock_b")
+		if err != nil || rest != test.rest || !maps.Equal(params, test.params) {
+			t.Errorf("%s: %q, %v, %v; want %q, %v", test.raw, rest, params, err, test.rest, test.params)
+		}
+	}
+}
+
+func TestTakeParamsRefuses(t *testing.T) {
+	for raw, hint := range map[string]string{
+		"redis://h?lock_c=secret":              `unknown parameter "lock_c"; known: lock_a, lock_b`,
+		"redis://h?lock%5fc=secret":            `unknown parameter "lock_c"`,
+		"redis://h?lock_a=1&lock_a=secret":     `"lock_a" is given twice`,
+		"redis://h?lock_a=secret%zz":           `"lock_a"`,
+		"redis://h?%zz=secret":                 "name",
+		"redis://h?lock_=secret":               `unknown parameter "lock_"`,
+		"redis://h?lock_c=1&lock_0=2&lock_d=3": `unknown parameter "lock_0"`, // always the same one
+	} {
+		rest, params, err := TakeParams(raw, "lock_a", "lock_b")
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), hint) || rest != "" || params != nil {
+			t.Errorf("%s: %q, %v, %v; want %q", raw, rest, params, err, hint)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v shows a value", raw, err)
+		}
+	}
+	_, _, err := TakeParams("redis://h?lock_a=1")
+	if err == nil || !strings.Contains(err.Error(), "takes none") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTakeParam(t *testing.T) {
+	const raw = "redis://h?a=1&lock_x=%41&lock_y=2"
+	rest, value, ok, err := TakeParam(raw, "lock_x")
+	if rest != "redis://h?a=1&lock_y=2" || value != "A" || !ok || err != nil {
+		t.Errorf("%q %q %v %v", rest, value, ok, err)
+	}
+	rest, value, ok, err = TakeParam(raw, "lock_z")
+	if rest != raw || value != "" || ok || err != nil {
+		t.Errorf("%q %q %v %v", rest, value, ok, err)
+	}
+	if _, _, _, err = TakeParam("redis://h?lock_x=1&lock_x=2", "lock_x"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzSplitURL(f *testing.F) {
+	for _, seed := range []string{
+		"memory:", "file:///a@b", "redis://u:p@h:1,h2:2/0?a=b&lock_c=d", "etcd://[::1]:2379/x", "x://%zz@", "a:?#", "postgres://u@%2Fvar/db",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := SplitURL(raw)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) || !equalURL(u, URL{}) {
+				t.Errorf("%q: %+v, %v", raw, u, err)
+			}
+			return
+		}
+		if u.Scheme != strings.ToLower(raw[:len(u.Scheme)]) {
+			t.Errorf("scheme %q", u.Scheme)
+		}
+		for _, h := range u.Hosts {
+			if h == "" || strings.ContainsAny(h, "/?@,# ") {
+				t.Errorf("%q: host %q", raw, h)
+			}
+		}
+		if !u.HasUser && u.User+u.Password != "" {
+			t.Errorf("%q: user without @: %+v", raw, u)
+		}
+		// No byte of what is taken raw is lost or made up.
+		if !strings.HasSuffix(raw, u.Path+map[bool]string{true: "?" + u.Query, false: ""}[strings.Contains(raw, "?")]) {
+			t.Errorf("%q: path %q, query %q", raw, u.Path, u.Query)
+		}
+		if !u.HasUser && !strings.Contains(raw, strings.Join(u.Hosts, ",")+u.Path) {
+			t.Errorf("%q: hosts %q, path %q", raw, u.Hosts, u.Path)
+		}
+	})
+}
+
+func FuzzTakeParams(f *testing.F) {
+	for _, seed := range []string{"a://h", "a://h?", "a://h?x=1&lock_a=2&&y", "a://h?lock_a=%41&lock_b=?&z=%zz", "?&lock_a", "a?lock%5fa=1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		rest, params, err := TakeParams(raw, "lock_a", "lock_b")
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%q: %v", raw, err)
+			}
+			return
+		}
+		if len(params) == 0 {
+			if rest != raw {
+				t.Errorf("%q became %q", raw, rest)
+			}
+			return
+		}
+		again, none, err := TakeParams(rest, "lock_a", "lock_b")
+		if again != rest || len(none) != 0 || err != nil {
+			t.Errorf("%q: rest %q still has %v, %v", raw, rest, none, err)
+		}
+		// What is left is what was there, in order, less whole parameters.
+		base, query, _ := strings.Cut(raw, "?")
+		restBase, restQuery, hasQuery := strings.Cut(rest, "?")
+		pairs, kept := strings.Split(query, "&"), strings.Split(restQuery, "&")
+		if !hasQuery {
+			kept = nil
+		}
+		if base != restBase || len(kept)+len(params) != len(pairs) || !subsequence(kept, pairs) {
+			t.Errorf("%q became %q", raw, rest)
+		}
+	})
+}
+
+// subsequence reports whether all of part is in whole, in order.
+func subsequence(part, whole []string) bool {
+	for _, w := range whole {
+		if len(part) > 0 && part[0] == w {
+			part = part[1:]
+		}
+	}
+	return len(part) == 0
+}
