@@ -67,7 +67,12 @@ func (s *store) breakLock(l locked) {
 	}
 	point("linked")
 	body := append([]byte{kindMoved, version}, moved...)
-	if writeImage(fd, image{}, body) != nil || os.Rename(temp, l.path) != nil {
+	err = writeImage(fd, image{}, body)
+	point("switching")
+	if err == nil {
+		err = os.Rename(temp, l.path)
+	}
+	if err != nil {
 		os.Remove(s.path(moved))
 		return
 	}

@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
 )
 
@@ -165,8 +167,36 @@ func TestKilledWhileBreaking(t *testing.T) {
 	}
 }
 
-// While a process is stopped in the middle of breaking a lock or removing a file, others keys go on; when it goes on, it does no
-// harm. Its own key waits: that is documented.
+// A process whose lock is being broken goes on just before its file is replaced: it is granted the key, and the grant is
+// carried over.
+func TestGoesOnWhileBroken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
+	stuck.ok("arm")
+	stuck.send("try k 60000")
+	stuck.awaitStop()
+	breaker := start(t, dir, "shell", stopVariable+"=switching STOP")
+	breaker.ok("arm")
+	breaker.send("try k 60000")
+	breaker.awaitStop()
+	stuck.thaw()
+	if got := stuck.answer(); !strings.HasPrefix(got, "ok") {
+		t.Fatalf("who was stopped, whose file is still there: %s", got)
+	}
+	breaker.thaw()
+	if got := breaker.answer(); got != "held" {
+		t.Errorf("who broke the lock: %s, want held", got)
+	}
+	if _, err := try(b, "k", time.Minute); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a third one: %v, want ErrHeld", err)
+	}
+	stuck.ok("release")
+}
+
+// While a process is stopped in the middle of breaking a lock or removing a file, other keys go on; when it goes on, it does
+// no harm. Its own key waits: that is documented.
 func TestStoppedWhileNamesChange(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"moved", "removing"} {

@@ -1,0 +1,167 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+func openDir(t *testing.T, dir string) *Backend {
+	t.Helper()
+	b, err := Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func acquire(b *Backend, key string, ttl time.Duration, wait bool) (backend.Lease, error) {
+	return b.Acquire(context.Background(), backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+}
+
+// files lists what is in a directory, but for the two files that every store keeps.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Name() != epochFile && e.Name() != breakFile {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Files that are removed the moment their key is free never let two owners in, and tokens rise all the same.
+func TestRemovalRaces(t *testing.T) {
+	dir := t.TempDir()
+	name := fileName("k")
+	stop := make(chan struct{})
+	var sweepers, owners sync.WaitGroup
+	remover := openDir(t, dir)
+	for range 2 {
+		sweepers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					remover.sweep.removeBatch([]string{name})
+				}
+			}
+		})
+	}
+	var inside atomic.Int32
+	var last uint64
+	for range 4 {
+		b := openDir(t, dir)
+		owners.Go(func() {
+			for range 300 {
+				l, err := acquire(b, "k", time.Minute, true)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d owners inside", n)
+				}
+				if l.Token() <= last {
+					t.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				inside.Add(-1)
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	owners.Wait()
+	close(stop)
+	sweepers.Wait()
+}
+
+// Keys that are used once leave nothing: a second later without being asked, or at Close.
+func TestFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	b := openDir(t, dir)
+	use := func() {
+		for i := range 300 {
+			l, err := acquire(b, fmt.Sprint("key ", i), time.Minute, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	use()
+	for end := time.Now().Add(20 * time.Second); len(files(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d files are left", len(files(t, dir)))
+		}
+	}
+	use()
+	b.Close()
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("left after Close: %q", left)
+	}
+}
+
+// What dead processes have left goes when a store is opened; what lives stays.
+func TestSearch(t *testing.T) {
+	dir := t.TempDir()
+	b := openDir(t, dir)
+	b.sweep.work.Wait()
+	for i := range 100 { // leases whose holder died
+		if _, err := acquire(b, fmt.Sprint("dead ", i), 20*time.Millisecond, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := acquire(b, "alive", time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * oldAge)
+	for _, name := range []string{inboxPrefix + "0123456789abcdef", tempPrefix + "x"} {
+		path := filepath.Join(dir, name)
+		if strings.HasPrefix(name, inboxPrefix) {
+			if err := makeFIFO(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live, err := b.inbox.address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(b.inbox.path(live), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a user's file.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // the TTL of the dead
+	b.sweep.search()
+	left := strings.Join(files(t, dir), " ")
+	want := filepath.Base(b.inbox.path(live)) + " a user's file.txt " + fileName("alive")
+	if left != want {
+		t.Errorf("left: %s; want: %s", left, want)
+	}
+}
