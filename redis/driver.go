@@ -59,7 +59,10 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if _, err := o.validate(); err != nil {
 		return nil, err
 	}
-	client, timeout := t.open()
+	client, timeout, err := newClient(t)
+	if err != nil {
+		return nil, err
+	}
 	o.Timeout = timeout
 	b, err := New(client, o)
 	if err != nil {
@@ -75,4 +78,15 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return b, nil
+}
+
+// newClient makes t's client. Options that go-redis cannot satisfy, such as an absurd pool_size, make it panic.
+func newClient(t target) (client redis.UniversalClient, timeout time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
+		}
+	}()
+	client, timeout = t.open()
+	return client, timeout, nil
 }

@@ -246,15 +246,21 @@ func (in *inbox) heard() {
 	}
 }
 
-// close ends the subscription.
+// close ends the subscription, and waits for that, but not for long.
 func (in *inbox) close() {
 	in.mu.Lock()
 	in.closed = true
 	stop, done := in.stop, in.done
 	in.mu.Unlock()
 	in.heard()
-	if stop != nil {
-		stop()
-		<-done
+	if stop == nil {
+		return
+	}
+	stop()
+	t := time.NewTimer(closeGrace)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C: // a caller's client that sits in its own timeouts
 	}
 }

@@ -26,6 +26,8 @@ func (b *Backend) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 		keys:   []string{b.naming.lock(l.Key())},
 		args:   renewArgs(nil, l, granted),
 		ack:    true,
+		// On a connection that hangs a renewal fails while there is time for another one.
+		limit: max(granted/4, minTTL),
 	})
 	if err != nil {
 		return 0, err

@@ -23,6 +23,7 @@ type request struct {
 	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
 	// time, and an outcome that is known is cleaned up at once and for good.
 	grace time.Duration
+	limit time.Duration // for all attempts, if shorter than Options.Timeout
 	// late runs if an attempt was given up before it had ended, when it has ended.
 	late func()
 }
@@ -30,11 +31,15 @@ type request struct {
 // errNoAnswer is an unknown outcome: the request was sent and no answer came in time.
 var errNoAnswer = errors.New("no answer from redis in time")
 
-// eval makes a request, again if it fails in a way that passes soon, all within Options.Timeout and ctx: scripts answer
-// the same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
+// eval makes a request, again if it fails in a way that passes soon, all within its limit and ctx: scripts answer the
+// same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
 // an attempt may have been carried out without an answer.
 func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, err error) {
-	end := time.Now().Add(b.options.Timeout)
+	timeout := b.options.Timeout
+	if q.limit > 0 {
+		timeout = min(timeout, q.limit)
+	}
+	end := time.Now().Add(timeout)
 	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {

@@ -60,7 +60,10 @@ func parseURL(raw string) (target, error) {
 		err = t.check()
 	}
 	if err != nil {
-		err = backend.CleanError(raw, backend.CleanError(native, err))
+		if native != "" {
+			err = backend.CleanError(native, err)
+		}
+		err = backend.CleanError(raw, err)
 		return target{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	return t, nil

@@ -1,0 +1,85 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over three TTLs.
+func TestManyLeases(t *testing.T) {
+	const leases, ttl = 10000, 3 * time.Second
+	s := servers.Redis(t)
+	cluster := servers.RedisCluster(t, 3)
+	for name, url := range map[string]string{"single": "redis://" + s.Addr, "cluster": "redis+cluster://" + cluster[0].Addr} {
+		t.Run(name, func(t *testing.T) { manyLeases(t, opened(t, url), leases, ttl) })
+	}
+}
+
+func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
+	ctx := context.Background()
+	goroutines := settledGoroutines()
+	list := make([]backend.Renewal, leases)
+	var wg sync.WaitGroup
+	const workers = 32
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < leases; i += workers {
+				l, err := b.Acquire(ctx, req(fmt.Sprint("many-", i), time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				list[i] = backend.Renewal{Lease: l, TTL: ttl}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	if n := settledGoroutines(); n > goroutines+20 {
+		t.Errorf("%d goroutines more for %d leases", n-goroutines, leases)
+	}
+	renewals := 0
+	var longest time.Duration
+	tick := time.NewTicker(ttl / 3)
+	defer tick.Stop()
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); <-tick.C {
+		begun := time.Now()
+		for i, err := range b.RenewBatch(ctx, list) {
+			if err != nil {
+				t.Fatalf("renewal of lease %d: %v", i, err)
+			}
+		}
+		longest = max(longest, time.Since(begun))
+		renewals++
+	}
+	for i, r := range list {
+		select {
+		case <-r.Lease.Lost():
+			t.Fatalf("lease %d is lost", i)
+		default:
+		}
+	}
+	t.Logf("%d leases renewed %d times, at most %v each time", leases, renewals, longest)
+	if got := b.leases.Len(); got != leases {
+		t.Errorf("%d leases are live, want %d", got, leases)
+	}
+	// A batch tells which leases are gone, and touches no others.
+	key := list[7].Lease.(*backend.Life).Key()
+	if _, err := b.release(ctx, key, list[7].Lease.(*backend.Life).Owner()); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range b.RenewBatch(ctx, list) {
+		if (i == 7) != errors.Is(err, backend.ErrLost) {
+			t.Errorf("lease %d after lease 7 was removed: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis"
+)
+
+// An application that has a client of its own shares it with its locks.
+func ExampleNew() {
+	client := goredis.NewClient(&goredis.Options{
+		Addr:                  "localhost:6379",
+		ContextTimeoutEnabled: true,
+	})
+	defer client.Close()
+	b, err := redis.New(client, &redis.Options{Namespace: "shop"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close() // the client stays open
+	g := b.Guarantees()
+	fmt.Println("fair:", g.FIFO)
+	fmt.Println("enforced by:", g.EnforcedBy)
+	fmt.Println("tokens survive:", g.Fencing)
+	fmt.Println("exclusion:", g.Consistency)
+	// Output:
+	// fair: true
+	// enforced by: server clock
+	// tokens survive: data loss
+	// exclusion: best effort
+}
+
+// What package lock does with a backend: one owner gets the key, another is told who holds it.
+func ExampleBackend_Acquire() {
+	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})
+	defer client.Close()
+	b, err := redis.New(client, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close()
+	ctx := context.Background()
+	lease, err := b.Acquire(ctx, backend.Request{Key: "invoice/42", Owner: "alice", TTL: 30 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = b.Acquire(ctx, backend.Request{Key: "invoice/42", Owner: "bob", TTL: 30 * time.Second})
+	if held := (*backend.HeldError)(nil); errors.As(err, &held) {
+		fmt.Println("held by", held.Holder.Owner)
+	}
+	if err := lease.Release(ctx); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// A wrong URL fails before any request, and shows no password.
+func Example_url() {
+	_, _, err := backend.DefaultMux.Open(context.Background(), "redis://app:secret@h1,h2")
+	fmt.Println(err)
+	// Output:
+	// invalid: redis url: 2 hosts: use redis+sentinel:// or redis+cluster://
+}

@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Every slot has a tag, and Redis agrees that all names of a key hash to the slot of its tag, whatever bytes it has.
+func TestNamesShareASlot(t *testing.T) {
+	for s, tag := range tags() {
+		if tag == "" || slot(tag) != s {
+			t.Fatalf("slot %d has tag %q, which hashes to %d", s, tag, slot(tag))
+		}
+	}
+	nodes := servers.RedisCluster(t, 3)
+	c := raw(t, nodes[0].Addr)
+	ctx := context.Background()
+	keys := []string{"k", "{", "}", "{}", "{a}", "a{b}c", "}{", "{}{a}", "\x00", "a\x00{b}", "é", strings.Repeat("}", 1024)}
+	for range 200 {
+		b := make([]byte, 1+rand.IntN(64))
+		for i := range b {
+			b[i] = byte(rand.Uint32())
+		}
+		keys = append(keys, string(b))
+	}
+	seen := make(map[string]string)
+	for _, key := range keys {
+		n := naming{"ns"}.names(key)
+		for _, name := range []string{n.lock, n.queue, n.fence} {
+			if got := c.ClusterKeySlot(ctx, name).Val(); got != int64(slot(key)) {
+				t.Errorf("%q of key %q hashes to slot %d, want %d", name, key, got, slot(key))
+			}
+		}
+		for _, name := range []string{n.lock, n.queue} {
+			if other, ok := seen[name]; ok && other != key {
+				t.Errorf("keys %q and %q share the name %q", key, other, name)
+			}
+			seen[name] = key
+		}
+	}
+}
+
+// Keys that differ little spread over the cluster.
+func TestKeysSpread(t *testing.T) {
+	used := make(map[int]int)
+	const keys = 16384
+	for i := range keys {
+		used[slot(fmt.Sprint("{tenant}/job/", i))]++
+	}
+	most := 0
+	for _, n := range used {
+		most = max(most, n)
+	}
+	// Thrown at random, 63 % of the slots are hit, and none more than some 8 times.
+	if len(used) < keys/2 || most > 16 {
+		t.Errorf("%d keys hit %d slots, one of them %d times", keys, len(used), most)
+	}
+}

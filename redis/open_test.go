@@ -1,0 +1,148 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A server that cannot keep locks is refused at opening, with a reason, and without the password.
+func TestOpenRefuses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	cluster := servers.RedisCluster(t, 3)
+	set := servers.RedisSentinel(t)
+	for url, hint := range map[string]string{
+		"redis://u:hunter2@" + closed.Addr().String():       "refused",
+		"redis://u:hunter2@" + l.Addr().String():            "timeout",
+		"redis://" + cluster[0].Addr:                        "redis+cluster://",
+		"redis://" + set.Replica.Addr:                       "replica",
+		"redis+cluster://" + set.Master.Addr:                "cluster",
+		"redis+sentinel://" + set.Sentinels[0].Addr + "/no": "",
+		"redis://u:hunter2@" + set.Master.Addr:              "",
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		begun := time.Now()
+		b, err := openURL(ctx, url)
+		cancel()
+		if err == nil {
+			_ = b.Close()
+			t.Errorf("%s: opened", url)
+			continue
+		}
+		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %q, want it to speak of %q", backend.Redact(url), err, hint)
+		}
+		if took := time.Since(begun); took > openTimeout+2*time.Second {
+			t.Errorf("%s: refused after %v", url, took)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := openURL(ctx, "redis://"+l.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("open with a deadline: %v", err)
+	}
+}
+
+// Guarantees tell of a server that may evict locks, or that does not let us see.
+func TestOpenTellsOfEviction(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	ctx := context.Background()
+	early := func(url string) string { return opened(t, url).Guarantees().EarlyLoss }
+	if got := early("redis://" + s.Addr); strings.Contains(got, "evict") {
+		t.Errorf("a server that does not evict: %s", got)
+	}
+	c.ConfigSet(ctx, "maxmemory", "100mb")
+	c.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru")
+	if got := early("redis://" + s.Addr); !strings.Contains(got, "allkeys-lru") {
+		t.Errorf("a server that evicts: %s", got)
+	}
+	if err := c.Do(ctx, "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := early("redis://app:secret@" + s.Addr); !strings.Contains(got, "not permitted") {
+		t.Errorf("a server that does not let us see: %s", got)
+	}
+}
+
+func TestNew(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer ring.Close()
+	if _, err := New(ring, nil); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("ring: %v", err)
+	}
+	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("nil client: %v", err)
+	}
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	for _, o := range []*Options{{Namespace: "a{b"}, {Namespace: strings.Repeat("n", 200)}, {MinReplicas: -1}, {Timeout: -1}} {
+		if _, err := New(c, o); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v", *o, err)
+		}
+	}
+	b, err := New(struct{ redis.UniversalClient }{c}, nil) // any other implementation, as one that is wrapped
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := New(c, &Options{Namespace: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := acquire(t, b, req("k", time.Minute))
+	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are apart
+	done := queueUp(t, b, waiting("k", time.Minute), 1)
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+	for range 2 {
+		if err := errors.Join(b.Close(), other.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.Ping(context.Background()).Err(); err != nil {
+		t.Errorf("the caller's client after Close: %v", err)
+	}
+}
+
+func TestUnixAndTLS(t *testing.T) {
+	dir := t.TempDir()
+	s := servers.Redis(t, "--unixsocket", dir+"/s")
+	b := opened(t, "redis+unix://"+dir+"/s?db=1")
+	l := acquire(t, b, req("k", time.Minute))
+	if raw(t, s.Addr).DBSize(context.Background()).Val() != 0 {
+		t.Error("?db=1 is ignored")
+	}
+	release(t, l)
+
+	secure := servers.RedisTLS(t)
+	if _, err := openURL(context.Background(), "rediss://"+secure.Addr); err == nil {
+		t.Error("a certificate of an unknown authority was accepted")
+	}
+	b = opened(t, "rediss://"+secure.Addr+"?skip_verify=true")
+	release(t, acquire(t, b, req("k", time.Minute)))
+	c := redis.NewClient(&redis.Options{Addr: secure.Addr, TLSConfig: secure.Config()})
+	defer c.Close()
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req("k", time.Minute)))
+}

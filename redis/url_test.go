@@ -1,0 +1,165 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+)
+
+func TestParseURL(t *testing.T) {
+	type want struct {
+		addrs              string
+		user, password     string
+		db                 int
+		tls                string // the name that is verified; - for the server's own
+		sentinelUser, spwd string
+		master             string
+	}
+	for raw, w := range map[string]want{
+		"redis://localhost":                       {addrs: "localhost:6379"},
+		"REDIS://localhost/2":                     {addrs: "localhost:6379", db: 2},
+		"redis://u:p%40ss@h:1234/3?pool_size=7":   {addrs: "h:1234", user: "u", password: "p@ss", db: 3},
+		"redis://:p@[::1]:1":                      {addrs: "[::1]:1", password: "p"},
+		"rediss://h":                              {addrs: "h:6379", tls: "h"},
+		"redis+unix:///run/redis.sock?db=4":       {addrs: "/run/redis.sock", db: 4},
+		"redis+unix://u:p@/run/redis.sock":        {addrs: "/run/redis.sock", user: "u", password: "p"},
+		"redis+sentinel://s1,s2:5,[::1]/mymaster": {addrs: "s1:26379 s2:5 [::1]:26379", master: "mymaster"},
+		"redis+sentinel://u:p%2Fw@s1/m%20m/2":     {addrs: "s1:26379", user: "u", password: "p/w", master: "m m", db: 2},
+		"rediss+sentinel://s1/m":                  {addrs: "s1:26379", master: "m", tls: "-"},
+		"redis+cluster://h1,h2:7,[::1]:8":         {addrs: "h1:6379 h2:7 [::1]:8"},
+		"redis+cluster://u:p@h1/":                 {addrs: "h1:6379", user: "u", password: "p"},
+		"rediss+cluster://h1,h2?read_timeout=1s":  {addrs: "h1:6379 h2:6379", tls: "-"},
+		"redis+sentinel://u:p@s1/m?sentinel_username=su&sentinel_password=s%26p": {
+			addrs: "s1:26379", user: "u", password: "p", sentinelUser: "su", spwd: "s&p", master: "m",
+		},
+	} {
+		target, err := parseURL(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		var got want
+		client, timeout := target.open()
+		if timeout <= 0 || timeout > 2*defaultTimeout {
+			t.Errorf("%s: request timeout %v", raw, timeout)
+		}
+		_ = client.Close()
+		switch {
+		case target.single != nil:
+			o := target.single
+			got = want{addrs: o.Addr, user: o.Username, password: o.Password, db: o.DB}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName
+			}
+			if !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
+				t.Errorf("%s: ContextTimeoutEnabled %v, MaxRetries %d", raw, o.ContextTimeoutEnabled, o.MaxRetries)
+			}
+		case target.sentinel != nil:
+			o := target.sentinel
+			got = want{
+				addrs: strings.Join(o.SentinelAddrs, " "), user: o.Username, password: o.Password, db: o.DB,
+				sentinelUser: o.SentinelUsername, spwd: o.SentinelPassword, master: o.MasterName,
+			}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName + "-"
+			}
+		default:
+			o := target.cluster
+			got = want{addrs: strings.Join(o.Addrs, " "), user: o.Username, password: o.Password}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName + "-"
+			}
+		}
+		if !reflect.DeepEqual(got, w) {
+			t.Errorf("%s:\n got %+v\nwant %+v", raw, got, w)
+		}
+	}
+}
+
+// What go-redis would take the wrong way is refused, before any request, without showing the password.
+func TestBadURLs(t *testing.T) {
+	for raw, hint := range map[string]string{
+		"redis:localhost": "//",
+		"redis://u:hunter2@h1?pool_size=99999999999":               "pool",
+		"redis://u:hunter2@h1,h2":                                  "2 hosts",
+		"redis://u:hunter2@h/zero":                                 "database",
+		"redis://u:hunter2@h?ttl=30s":                              "ttl",
+		"redis://u:hunter2@h?lock_ttl=30s":                         "lock_ttl",
+		"redis://u:hunter2@h?lock_min_replicas=x":                  "lock_min_replicas",
+		"redis://u:hunter2@h?lock_min_replicas=-1":                 "replicas",
+		"redis://u:hunter2@h?lock_namespace={x}":                   "brace",
+		"redis://u:hunter2@h:port":                                 "port",
+		"redis+unix://u:hunter2@host/run/redis.sock":               "host",
+		"redis+unix://":                                            "path",
+		"redis+sentinel://u:hunter2@s1":                            "master",
+		"redis+sentinel://u:hunter2@s1/":                           "master",
+		"redis+sentinel://u:hunter2@s1/m/x":                        "database",
+		"redis+sentinel://s1/m?password=hunter2":                   "password",
+		"redis+sentinel://s1/m?master_name=x":                      "master_name",
+		"redis+sentinel://s1/m?replica_only=1":                     "master",
+		"redis+sentinel://s1/m?route_randomly=1":                   "master",
+		"redis+sentinel://u:hunter2@a:b:c/m":                       "port",
+		"redis+cluster://u:hunter2@h1/2":                           "database",
+		"redis+cluster://u:hunter2@h1?addr=h2:1":                   "addr",
+		"redis+cluster://u:hunter2@h1?route_by_latency=1":          "master",
+		"redis+cluster://u:hunter2@h1?read_only=1":                 "master",
+		"redis+sentinel://u:hunter2@s1/m?sentinel_passwor=hunter2": "sentinel_passwor",
+	} {
+		_, err := openURL(context.Background(), raw)
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", raw, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: message %q, want it to speak of %q and not show the password", raw, err, hint)
+		}
+	}
+}
+
+// Whatever the URL, parsing does not panic, errors are ErrInvalid, and passwords stay hidden.
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{
+		"redis://u:p@h:1/2?db=3", "rediss://h", "redis+unix:///x", "redis+sentinel://u:p@a,b:1/m/2?sentinel_username=x",
+		"redis+cluster://u:p@a,[::1]:2/?max_redirects=3", "redis+cluster://%zz@h", "redis://%2Ftmp",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := parseURL(raw)
+		if err != nil {
+			if !errors.Is(err, backend.ErrInvalid) {
+				t.Errorf("%q: %v is not ErrInvalid", raw, err)
+			}
+			return
+		}
+		client, _, err := newClient(target)
+		if err == nil {
+			_ = client.Close()
+		} else if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%q: %v is not ErrInvalid", raw, err)
+		}
+	})
+}
+
+// A translated password arrives as it was written, whatever is in it.
+func FuzzSentinelPassword(f *testing.F) {
+	f.Add("p@ss:/?#[]%&=+ \x00é", "user")
+	f.Fuzz(func(t *testing.T, password, user string) {
+		raw := "redis+sentinel://" + url.PathEscape(user) + ":" + strings.ReplaceAll(url.PathEscape(password), ":", "%3A") + "@h/m"
+		if strings.Contains(url.PathEscape(user), ":") {
+			return
+		}
+		target, err := parseURL(raw)
+		if err != nil {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		if o := target.sentinel; o.Username != user || o.Password != password {
+			t.Errorf("%q: got %q, %q", raw, o.Username, o.Password)
+		}
+	})
+}
