@@ -1,0 +1,193 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestPause(t *testing.T) {
+	const least, most = 10 * time.Millisecond, time.Second
+	var longest time.Duration
+	firsts := make(map[time.Duration]bool)
+	for range 200 {
+		p := Pause{Min: least, Max: most}
+		last := least
+		for i := range 30 {
+			d := p.Next(0)
+			if d < least || d > most || d > 3*last {
+				t.Fatalf("pause %d of %v after %v", i, d, last)
+			}
+			if i == 0 {
+				firsts[d] = true
+			}
+			last, longest = d, max(longest, d)
+		}
+		p.Reset()
+		if d := p.Next(0); d > 3*least {
+			t.Fatalf("%v after Reset", d)
+		}
+	}
+	if longest < most/2 {
+		t.Errorf("the longest pause is %v", longest)
+	}
+	if len(firsts) < 100 {
+		t.Errorf("200 waiters that begin together take %d different first pauses", len(firsts))
+	}
+}
+
+func TestPauseWithHint(t *testing.T) {
+	for range 200 {
+		p := Pause{Min: 10 * time.Millisecond, Max: 10 * time.Second}
+		for range 20 {
+			p.Next(0)
+		}
+		if d := p.Next(50 * time.Millisecond); d < 10*time.Millisecond || d > 60*time.Millisecond {
+			t.Fatalf("%v for a hint of 50ms", d)
+		}
+		if d := p.Next(time.Hour); d > 10*time.Second {
+			t.Fatalf("%v for a hint of 1h", d)
+		}
+	}
+}
+
+func TestPauseOfOddBounds(t *testing.T) {
+	for _, p := range []Pause{{}, {Min: time.Second}, {Min: time.Second, Max: time.Second}, {Max: time.Second}} {
+		for range 10 {
+			if d := p.Next(0); d != p.Min {
+				t.Errorf("%+v: %v", p, d)
+			}
+			if d := p.Next(1); d < 0 || d > p.Min+1 {
+				t.Errorf("%+v: %v for a hint", p, d)
+			}
+		}
+	}
+}
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		if err := Sleep(t.Context(), time.Second); err != nil || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errNet)
+		defer cancel()
+		start = time.Now()
+		err := Sleep(ctx, time.Minute)
+		wantErr(t, "sleep", err, context.DeadlineExceeded)
+		wantErr(t, "sleep", err, errNet)
+		if time.Since(start) != time.Second {
+			t.Errorf("after %v", time.Since(start))
+		}
+		wantErr(t, "sleep with an ended context", Sleep(ctx, 0), context.DeadlineExceeded)
+	})
+}
+
+var fixed = Pause{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond}
+
+// poll runs Poll over scripted answers with pauses of 100 ms.
+func poll(ctx context.Context, patience time.Duration, answers ...error) (l Lease, calls int, err error) {
+	next := script(answers...)
+	l, err = Poll(ctx, fixed, patience, func(ctx context.Context) (Lease, error) {
+		calls++
+		if err := next(ctx); err != nil {
+			return nil, err
+		}
+		return new(Life), nil
+	})
+	return l, calls, err
+}
+
+func TestPoll(t *testing.T) {
+	held := &HeldError{}
+	for _, test := range []struct {
+		name    string
+		answers []error
+		calls   int
+		took    time.Duration
+		want    error // nil: a lease
+	}{
+		{"free", []error{nil}, 1, 0, nil},
+		{"busy, then free", []error{held, ErrHeld, held, nil}, 4, 300 * time.Millisecond, nil},
+		{"first attempt fails", []error{errNet, nil}, 1, 0, errNet},
+		{"outage outlived", []error{held, errNet, errNet, nil}, 4, 300 * time.Millisecond, nil},
+		{"outage too long", []error{held, errNet}, 12, 1100 * time.Millisecond, errNet},
+		{"patience counts from the last answer", append(append([]error{held}, errs(9, errNet)...), append([]error{ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},
+		{"closed while busy", []error{held, ErrClosed, nil}, 2, 100 * time.Millisecond, ErrClosed},
+		{"invalid while busy", []error{held, ErrInvalid, nil}, 2, 100 * time.Millisecond, ErrInvalid},
+		{"unsupported while busy", []error{held, ErrUnsupported, nil}, 2, 100 * time.Millisecond, errors.ErrUnsupported},
+		{"the request's own timeout", []error{held, context.DeadlineExceeded, nil}, 3, 200 * time.Millisecond, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				l, calls, err := poll(t.Context(), time.Second, test.answers...)
+				wantErr(t, "poll", err, test.want)
+				if (l != nil) != (test.want == nil) || calls != test.calls || time.Since(start) != test.took {
+					t.Errorf("lease %v, %d calls in %v; want %d in %v", l, calls, time.Since(start), test.calls, test.took)
+				}
+			})
+		})
+	}
+}
+
+func errs(n int, err error) []error {
+	list := make([]error, n)
+	for i := range list {
+		list[i] = err
+	}
+	return list
+}
+
+func TestPollEndsWithItsContext(t *testing.T) {
+	for name, answer := range map[string]error{"busy": ErrHeld, "outage": errNet} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+				defer cancel()
+				start := time.Now()
+				_, _, err := poll(ctx, time.Hour, ErrHeld, answer)
+				wantErr(t, "poll", err, context.DeadlineExceeded)
+				if time.Since(start) != 250*time.Millisecond {
+					t.Errorf("after %v", time.Since(start))
+				}
+				if errors.Is(err, ErrHeld) || errors.Is(err, errNet) != (answer == errNet) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
+// A context that ends during an attempt is what the caller hears of, whatever the client makes of it.
+func TestPollWhoseAttemptIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Poll(ctx, fixed, time.Hour, func(ctx context.Context) (Lease, error) {
+			<-ctx.Done()
+			return nil, errNet
+		})
+		wantErr(t, "poll", err, context.DeadlineExceeded)
+		wantErr(t, "poll", err, errNet)
+	})
+}
+
+// The holder's TTL is a hint: the next attempt comes when it runs out.
+func TestPollTakesTheHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		free := start.Add(500 * time.Millisecond)
+		_, err := Poll(t.Context(), Pause{Min: 10 * time.Millisecond, Max: time.Hour}, 0, func(context.Context) (Lease, error) {
+			if left := time.Until(free); left > 0 {
+				return nil, &HeldError{Holder{Owner: "o", TTL: left}}
+			}
+			return new(Life), nil
+		})
+		if err != nil || time.Since(start) > 520*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func driver(name string, schemes ...string) Driver {
+	return Driver{
+		Name: name, Schemes: schemes, Examples: []string{schemes[0] + "://x"},
+		Open: func(_ context.Context, raw string) (Backend, error) {
+			return nil, fmt.Errorf("%w: opened %s", errNet, raw)
+		},
+	}
+}
+
+func TestMux(t *testing.T) {
+	var m Mux
+	m.Register(driver("zoo", "zoo", "zoos"))
+	m.Register(driver("ant", "ant", "ant+unix"))
+	var names []string
+	for _, d := range m.Drivers() {
+		names = append(names, d.Name)
+	}
+	if !slices.Equal(names, []string{"ant", "zoo"}) {
+		t.Errorf("drivers %v", names)
+	}
+	for raw, want := range map[string]string{"zoo://h": "zoo", "ZOOS://h": "zoo", "ant+unix:/x": "ant"} {
+		d, err := m.Lookup(raw)
+		if err != nil || d.Name != want {
+			t.Errorf("%s: %s, %v", raw, d.Name, err)
+		}
+	}
+	_, err := m.Lookup("nope://user:secret@h")
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"nope" (registered: ant, ant+unix, zoo, zoos; forgotten import?)`) {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Lookup("zoo://u:se#cret@h"); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "cret") {
+		t.Errorf("%v", err)
+	}
+	if _, err := new(Mux).Lookup("zoo:"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "none is registered") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMuxOpen(t *testing.T) {
+	var m Mux
+	m.Register(driver("zoo", "zoo"))
+	_, name, err := m.Open(t.Context(), "zoo://u:secret@h")
+	if name != "zoo" || !errors.Is(err, errNet) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("%s, %v", name, err)
+	}
+	if _, _, err := m.Open(t.Context(), "zoo"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRegisterPanics(t *testing.T) {
+	for name, change := range map[string]func(*Driver){
+		"no name":      func(d *Driver) { d.Name = "" },
+		"no open":      func(d *Driver) { d.Open = nil },
+		"no scheme":    func(d *Driver) { d.Schemes = nil },
+		"no example":   func(d *Driver) { d.Examples = nil },
+		"upper case":   func(d *Driver) { d.Schemes = []string{"New"} },
+		"bad scheme":   func(d *Driver) { d.Schemes = []string{"new_one"} },
+		"empty scheme": func(d *Driver) { d.Schemes = []string{""} },
+		"taken":        func(d *Driver) { d.Schemes = []string{"new", "old"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m Mux
+			m.Register(driver("old", "old"))
+			d := driver("new", "new")
+			change(&d)
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+				if _, err := m.Lookup("new:"); err == nil || len(m.Drivers()) != 1 {
+					t.Error("a part of it is registered")
+				}
+			}()
+			m.Register(d)
+		})
+	}
+}
+
+func TestMuxConcurrently(t *testing.T) {
+	var m Mux
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			m.Register(driver(fmt.Sprint("d", i), fmt.Sprint("s", i)))
+			_, _ = m.Lookup("s0:")
+			_ = m.Drivers()
+		})
+	}
+	all.Wait()
+	if len(m.Drivers()) != 8 {
+		t.Errorf("%d drivers", len(m.Drivers()))
+	}
+}
