@@ -64,6 +64,7 @@ func TestExecuteNeedsAStore(t *testing.T) {
 
 // TestExecuteEndsHungChecks has a store that hangs whatever its caller's context says.
 func TestExecuteEndsHungChecks(t *testing.T) {
+	t.Parallel()
 	s := newServer("wait ignores the context")
 	defer close(s.stop)
 	begun := time.Now()
@@ -83,6 +84,7 @@ func TestExecuteEndsHungChecks(t *testing.T) {
 }
 
 func TestExecuteIsInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newServer("")
 	defer close(s.stop)

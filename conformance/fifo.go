@@ -129,17 +129,38 @@ func fifoAfterExpiry(t *trial) {
 }
 
 func fifoAfterCancel(t *trial) {
-	g := t.acquire(t.a, t.key, t.long())
-	l := &line{t: t}
-	for i := range 8 {
-		l.join([]backend.Backend{t.a, t.b}[i/2%2], t.long(), false)
+	for _, leaving := range [][]int{{1}, {0, 3, 4, 7}} {
+		g := t.acquire(t.a, t.key, t.long())
+		l := &line{t: t}
+		for i := range 8 {
+			l.join([]backend.Backend{t.a, t.b}[i/2%2], t.long(), false)
+		}
+		for _, i := range leaving {
+			l.waits[i].cancelAndFail(t)
+			t.left(l.waiting())
+		}
+		l.join(t.a, t.long(), false)
+		t.release(g)
+		l.inOrder(t.handOff() * 2)
 	}
-	for _, i := range []int{0, 3, 4, 7} {
-		l.waits[i].cancelAndFail(t)
+}
+
+// left waits until at most n waiters are in the store's queue, or for the settling time where it does not count them.
+func (t *trial) left(n int) {
+	var h backend.Holder
+	ok := t.poll(t.handOff(), func() bool {
+		var err error
+		if h, err = t.b.Inspect(t.ctx, t.key); err != nil {
+			t.fatalf("Inspect: %v", err)
+		}
+		return h.Waiters <= n
+	})
+	if !ok {
+		t.fatalf("Inspect counts %d waiters long after one was cancelled, want %d", h.Waiters, n)
 	}
-	l.join(t.a, t.long(), false)
-	t.release(g)
-	l.inOrder(t.handOff() * 2)
+	if h.Waiters < 0 {
+		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	}
 }
 
 func longWaitKeepsPlace(t *trial) {

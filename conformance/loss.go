@@ -91,11 +91,9 @@ func lostNeverAfterRelease(t *trial) {
 		}
 		deadline := g.Deadline()
 		t.release(g)
-		for time.Now().Before(deadline.Add(t.short() / 2)) {
-			if g.gone() {
-				t.fatalf("Lost closed after a clean release")
-			}
-			time.Sleep(t.short() / 8)
+		time.Sleep(time.Until(deadline))
+		if t.within(t.short()/2, g.Lost()) {
+			t.fatalf("Lost closed after a clean release")
 		}
 		if called.Load() > 0 {
 			t.fatalf("OnLost called back after a clean release")

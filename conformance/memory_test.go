@@ -11,6 +11,7 @@ import (
 
 // TestMemory runs the suite on a store that is known to be good.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		store := memory.NewStore()
 		return conformance.Harness{

@@ -15,10 +15,22 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Failing checks leave pictures of histories.
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("TMPDIR", dir)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // TestReference runs the suite on a store that keeps every rule and has every hook.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	conformance.Run(t, func(*testing.T) conformance.Harness { return newServer("").harness() })
 }
 
@@ -29,7 +41,7 @@ func only(check string) *regexp.Regexp {
 
 // TestMutants proves the suite: every bug is found by the check that is there for it, and every check finds a bug.
 func TestMutants(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir()) // for pictures of histories
+	t.Parallel()
 	var (
 		slots = make(chan struct{}, 40)
 		all   sync.WaitGroup
