@@ -27,17 +27,27 @@ type attempt struct {
 
 // run makes the attempt.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	// An uncontended acquire does not subscribe, so the first request queues only if that has been done before.
-	ans, err := a.try(ctx, a.r.Wait && a.b.inbox.ready())
+	// An uncontended acquire does not subscribe, so the first request queues only if that has been done before. Whoever
+	// queues listens first: the message may be faster than the answer.
+	var w *waiter
+	queue := a.r.Wait && a.b.inbox.ready()
+	if queue {
+		w = a.b.inbox.join(a.r.Owner)
+		defer a.b.inbox.part(w)
+	}
+	ans, err := a.try(ctx, queue)
 	switch {
 	case err != nil:
 		return nil, err
 	case ans.granted:
 		return a.grant(ctx, ans)
-	case a.r.Wait:
-		return a.wait(ctx, ans)
+	case !a.r.Wait:
+		return nil, &backend.HeldError{Holder: ans.holder}
+	case w == nil:
+		w = a.b.inbox.join(a.r.Owner)
+		defer a.b.inbox.part(w)
 	}
-	return nil, &backend.HeldError{Holder: ans.holder}
+	return a.wait(ctx, w, ans)
 }
 
 // try asks for the key once, and queues if told to.

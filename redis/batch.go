@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	scriptLeases    = 64  // the most leases in one run of the script, which blocks the server for some 0.1 ms
-	pipelineScripts = 256 // the most scripts in one pipeline
+	scriptLeases    = 64   // the most leases in one run of the script, which blocks the server for some 0.1 ms
+	pipelineScripts = 1024 // the most scripts in one pipeline
 )
 
 // RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, scripts by the hundred in

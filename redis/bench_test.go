@@ -36,7 +36,8 @@ func BenchmarkUncontended(b *testing.B) {
 			store := opened(b, fmt.Sprintf("redis://%s?pool_size=%d", s.Addr, workers+1))
 			leases := make([]backend.Lease, workers)
 			for w := range leases {
-				leases[w] = acquire(b, store, req(fmt.Sprint("r", workers, "-", w), time.Hour))
+				leases[w] = acquire(b, store, req(backend.NewOwner(), time.Hour))
+				defer release(b, leases[w])
 			}
 			together(b, workers, func(w int) {
 				if err := leases[w].Renew(ctx, time.Hour); err != nil {

@@ -20,10 +20,8 @@ const (
 
 // wait queues for a key that has just been refused, and returns when it is granted. The server tells the waiter when it
 // is its turn; a timer backs that. Once queued, a waiter outlives an outage of max(TTL, leastPatience).
-func (a *attempt) wait(ctx context.Context, refused answer) (backend.Lease, error) {
+func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.Lease, error) {
 	in := a.b.inbox
-	w := in.join(a.r.Owner)
-	defer in.part(w)
 	patience := max(a.ttl, leastPatience)
 	if err := in.confirm(ctx, a.b.closing, patience); err != nil {
 		return nil, err

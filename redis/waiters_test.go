@@ -51,6 +51,39 @@ func TestDeadWaitersCostOneReservation(t *testing.T) {
 	}
 }
 
+// No message is missed, however soon it comes: two clients pass a key to each other, and every hand-off is far quicker
+// than the reservation that would end a missed one.
+func TestNoHandOffIsMissed(t *testing.T) {
+	s := servers.Redis(t)
+	clients := []*Backend{opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)}
+	const rounds = 500
+	done := make(chan error, len(clients))
+	for _, b := range clients {
+		go func() {
+			for range rounds {
+				begun := time.Now()
+				l, err := b.Acquire(context.Background(), waiting("k", time.Hour))
+				if err == nil && time.Since(begun) > reservation-50*time.Millisecond {
+					err = fmt.Errorf("a hand-off took %v", time.Since(begun))
+				}
+				if l != nil {
+					err = errors.Join(err, l.Release(context.Background()))
+				}
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range clients {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Waiters go on when all subscriptions are killed, and when the message to one got lost with its subscription.
 func TestKilledSubscriptions(t *testing.T) {
 	s := servers.Redis(t)
