@@ -145,7 +145,7 @@ func closeRacesAcquire(t *trial) {
 			}
 			time.Sleep(rand.N(2 * time.Millisecond))
 			t.closes(c)
-			var last time.Time
+			last := t.lastRefusal(time.Now(), t.short())
 			for _, w := range waits {
 				if !t.within(soon, w.done) {
 					t.fatalf("an Acquire that met Close has not returned within %v", soon)
@@ -155,12 +155,7 @@ func closeRacesAcquire(t *trial) {
 					t.isClosed(w.err, "Acquire that met Close")
 				case !w.grant.gone():
 					t.fatalf("Lost is not closed for a lease whose client was closed")
-				default:
-					last = t.lastRefusal(w.grant.after, w.grant.ttl)
 				}
-			}
-			if last.IsZero() {
-				last = t.lastRefusal(time.Now(), t.short())
 			}
 			ctx, cancel := context.WithDeadline(t.ctx, last.Add(t.handOff()))
 			g, err := t.ask(ctx, t.b, key, t.long(), true)

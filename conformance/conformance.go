@@ -34,7 +34,8 @@ import (
 )
 
 // A Harness lets the suite reach one store. Only Open is required. The hooks make faults; a check that needs a hook which
-// is nil is skipped. Hooks are called one at a time, while no other check runs on this store.
+// is nil is skipped. Hooks are called one at a time, while no other check runs on this store; only Evict, which touches one
+// key, is called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
 	// The suite closes it.

@@ -95,6 +95,20 @@ func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant
 	return g
 }
 
+// brief gets a key that must be free for a TTL that may be over before the answer is there: then it returns nil.
+func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
+	g := &grant{key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
+	l, err := b.Acquire(t.ctx, backend.Request{Key: key, Owner: g.owner, TTL: ttl})
+	switch {
+	case errors.Is(err, backend.ErrLost):
+		return nil
+	case err != nil:
+		t.fatalf("Acquire of a free key for %v: %v, want a lease or ErrLost", ttl, err)
+	}
+	g.Lease, g.after = l, time.Now()
+	return g
+}
+
 // refused asks for a key that g holds, and must not get it.
 func (t *trial) refused(b backend.Backend, g *grant) {
 	other, err := t.ask(t.ctx, b, g.key, g.ttl, false)
@@ -132,10 +146,14 @@ func (t *trial) release(g *grant) {
 
 // renew prolongs g, which must be live.
 func (t *trial) renew(g *grant, ttl time.Duration) {
-	deadline := g.Deadline()
+	deadline, before := g.Deadline(), time.Now()
 	err := g.Renew(t.ctx, ttl)
-	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
+	switch now := time.Now(); {
+	case !errors.Is(err, backend.ErrLost):
+	case !now.Before(deadline):
 		t.tooLate("a lease ended before it was renewed")
+	case !now.Before(backend.Deadline(before, ttl)):
+		t.tooLate("a renewal took %v, for a TTL of %v", now.Sub(before), ttl)
 	}
 	if err != nil {
 		t.fatalf("Renew of a live lease: %v", err)
