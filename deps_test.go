@@ -1,0 +1,130 @@
+package lock_test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/anylock/lock"
+
+// What each package that applications import may depend on, so that they pay only for the store they use: packages of
+// this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
+var dependencies = map[string]struct{ own, others []string }{
+	"":             {own: []string{"/backend"}},
+	"/backend":     {},
+	"/memory":      {own: []string{"/backend"}},
+	"/file":        {own: []string{"/backend"}, others: []string{"golang.org/x/sys/"}},
+	"/redis":       {own: []string{"/backend"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"/conformance": {own: []string{"/backend"}, others: []string{"github.com/anishathalye/porcupine"}},
+}
+
+// These are not for import by applications, and may depend on anything.
+var freePackages = []string{"/cmd/", "/internal/", "/bench"}
+
+func TestDependencies(t *testing.T) {
+	imports := listImports(t)
+	for path, allowed := range dependencies {
+		t.Run("lock"+path, func(t *testing.T) {
+			if _, exists := imports[module+path]; !exists {
+				t.Fatalf("there is no package %s", module+path)
+			}
+			for _, own := range reach(imports, module+path) {
+				if own != module+path && !slices.Contains(allowed.own, strings.TrimPrefix(own, module)) {
+					t.Errorf("depends on %s", own)
+				}
+				for _, p := range imports[own] {
+					if thirdParty(p) && !slices.ContainsFunc(allowed.others, func(o string) bool { return under(p, o) }) {
+						t.Errorf("imports %s (in %s)", p, own)
+					}
+				}
+			}
+		})
+	}
+	for path := range imports {
+		rest := strings.TrimPrefix(path, module)
+		isFree := slices.ContainsFunc(freePackages, func(f string) bool { return under(rest+"/", f) })
+		if _, listed := dependencies[rest]; !listed && !isFree {
+			t.Errorf("%s is not in this test's list: add what it may depend on", path)
+		}
+	}
+}
+
+// The standard library alone, by what the go command itself says.
+func TestRootNeedsNoModule(t *testing.T) {
+	for _, path := range []string{"", "/backend", "/memory"} {
+		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
+		for _, dep := range out {
+			if !under(dep, module) {
+				t.Errorf("%s depends on %s", module+path, dep)
+			}
+		}
+	}
+}
+
+// listImports returns what each package of this module imports, tests aside, on all systems that differ.
+func listImports(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := make(map[string][]string)
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		for _, line := range goListFor(t, system, "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"/...") {
+			fields := strings.Fields(line)
+			imports[fields[0]] = append(imports[fields[0]], fields[1:]...)
+		}
+	}
+	return imports
+}
+
+// reach returns path and all packages of this module that it depends on.
+func reach(imports map[string][]string, path string) []string {
+	found := []string{path}
+	for i := 0; i < len(found); i++ {
+		for _, p := range imports[found[i]] {
+			if under(p, module) && !slices.Contains(found, p) {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// thirdParty reports whether a package is neither ours nor the standard library's, whose paths have no dot in front.
+func thirdParty(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return strings.Contains(first, ".") && !under(path, module)
+}
+
+// under reports whether path is prefix or below it.
+func under(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
+}
+
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	return goListFor(t, "", args...)
+}
+
+func goListFor(t *testing.T, system string, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	if system != "" {
+		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+			err = fmt.Errorf("%w: %s", err, e.Stderr)
+		}
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
