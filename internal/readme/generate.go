@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/guaranteestable"
+
+	// The stores that the table shows.
+	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/redis"
+)
+
+// A part is generated text that stands between "<!-- NAME:begin -->" and "<!-- NAME:end -->".
+type part struct {
+	name string
+	make func() (string, error)
+}
+
+var parts = []part{{"guarantees", guaranteesTable}}
+
+func guaranteesTable() (string, error) {
+	var b bytes.Buffer
+	err := guaranteestable.Markdown(&b, backend.DefaultMux.Drivers())
+	return b.String(), err
+}
+
+// root finds the folder of go.mod, upwards from the current one.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("no go.mod here or above")
+		}
+		dir = parent
+	}
+}
+
+// documents lists README.md and docs/*.md below dir.
+func documents(dir string) ([]string, error) {
+	docs, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
+	return append([]string{filepath.Join(dir, "README.md")}, docs...), err
+}
+
+// generate returns text with all its generated parts made anew, and the names of those.
+func generate(text string) (fresh string, names []string, err error) {
+	for _, p := range parts {
+		begin, end := marker(p.name, "begin"), marker(p.name, "end")
+		head, rest, found := strings.Cut(text, begin)
+		if !found {
+			if strings.Contains(text, end) {
+				return "", nil, fmt.Errorf("%s without %s", end, begin)
+			}
+			continue
+		}
+		_, tail, found := strings.Cut(rest, end)
+		if !found || strings.Contains(tail, begin) {
+			return "", nil, fmt.Errorf("%s without %s, or twice", begin, end)
+		}
+		made, err := p.make()
+		if err != nil {
+			return "", nil, err
+		}
+		text = head + begin + "\n" + strings.TrimSpace(made) + "\n" + end + tail
+		names = append(names, p.name)
+	}
+	return text, names, nil
+}
+
+func marker(name, what string) string { return "<!-- " + name + ":" + what + " -->" }

@@ -1,0 +1,44 @@
+// Command readme writes the generated parts of README.md and docs/*.md. Its test checks that they are up to date, that
+// the programs in them compile, and that their links lead somewhere. Run it by "make docs".
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "readme:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	dir, err := root()
+	if err != nil {
+		return err
+	}
+	files, err := documents(dir)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fresh, _, err := generate(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if fresh == string(text) {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(fresh), 0o644); err != nil {
+			return err
+		}
+		fmt.Println("wrote", file)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// eachDocument runs test for README.md and each file of docs.
+func eachDocument(t *testing.T, test func(t *testing.T, dir, file, text string)) {
+	t.Helper()
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := documents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) { test(t, dir, file, string(text)) })
+	}
+}
+
+func TestGeneratedPartsAreUpToDate(t *testing.T) {
+	var seen []string
+	eachDocument(t, func(t *testing.T, _, _, text string) {
+		fresh, names, err := generate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, names...)
+		if fresh != text {
+			t.Error(`a generated part is out of date: run "make docs"`)
+		}
+	})
+	for _, p := range parts {
+		if !slices.Contains(seen, p.name) {
+			t.Errorf("no document shows the part %q", p.name)
+		}
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	table, err := guaranteesTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := marker("guarantees", "begin"), marker("guarantees", "end")
+	want := "a\n" + begin + "\n" + strings.TrimSpace(table) + "\n" + end + "\nb\n"
+	for _, old := range []string{"", "\n", "\nold\ntext\n"} {
+		got, names, err := generate("a\n" + begin + old + end + "\nb\n")
+		if got != want || err != nil || !slices.Equal(names, []string{"guarantees"}) {
+			t.Errorf("%q: %q, %v, %v", old, got, names, err)
+		}
+	}
+	if got, names, err := generate("nothing"); got != "nothing" || names != nil || err != nil {
+		t.Errorf("%q, %v, %v", got, names, err)
+	}
+	for _, bad := range []string{begin, end, end + begin, begin + end + begin + end} {
+		if _, _, err := generate(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	for _, store := range []string{"memory", "file", "redis"} {
+		if !strings.Contains(table, store) {
+			t.Errorf("the table does not show %s", store)
+		}
+	}
+}
+
+var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// Complete programs compile; other Go code at least parses.
+func TestCodeCompiles(t *testing.T) {
+	programs := 0
+	eachDocument(t, func(t *testing.T, dir, _, text string) {
+		for i, block := range goBlock.FindAllStringSubmatch(text, -1) {
+			code := block[1]
+			if !strings.HasPrefix(code, "package main\n") {
+				if _, err := format.Source([]byte(code)); err != nil {
+					t.Errorf("block %d does not parse: %v\n%s", i+1, err, code)
+				}
+				continue
+			}
+			programs++
+			if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
+				t.Errorf("program %d is not as gofmt has it (%v):\n%s", i+1, err, code)
+			}
+			if err := vet(dir, t.TempDir(), code); err != nil {
+				t.Errorf("program %d: %v\n%s", i+1, err, code)
+			}
+		}
+	})
+	if programs == 0 {
+		t.Error("no document shows a program")
+	}
+}
+
+// vet type-checks a program as part of this module.
+func vet(dir, temp, code string) error {
+	file := filepath.Join(temp, "main.go")
+	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "vet", file)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	eachDocument(t, func(t *testing.T, _, file, text string) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), filepath.FromSlash(target))); err != nil {
+				t.Errorf("%s: %v", m[1], err)
+			}
+		}
+	})
+}
