@@ -1,3 +1,5 @@
+//go:build linux
+
 package file_test
 
 import (
@@ -8,10 +10,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
@@ -54,7 +59,10 @@ func armStop(at string) {
 	sig := map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "KILL": syscall.SIGKILL}[signal]
 	file.StopAt(func(point string) {
 		if armed.Load() && point == name && armed.CompareAndSwap(true, false) {
-			syscall.Kill(os.Getpid(), sig)
+			// To this very thread: another one that took the signal would let this one run on for a while.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 		}
 	})
 }
@@ -124,6 +132,7 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 	c.cmd.Env = append(os.Environ(), roleVariable+"="+role, dirVariable+"="+dir)
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // not to outlive a test that is killed
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -220,6 +229,8 @@ func (c *child) answer() string {
 		}
 		return line
 	case <-time.After(30 * time.Second):
+		c.signal(syscall.SIGQUIT) // it prints where it is
+		c.end()
 		c.t.Fatal("no answer from the child")
 		return ""
 	}

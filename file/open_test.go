@@ -85,6 +85,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestNewerFormat(t *testing.T) {
 	dir := t.TempDir()
 	b := openDir(t, dir)
+	b.sweep.work.Wait() // it would remove the file while it is empty
 	path := filepath.Join(dir, fileName("k"))
 	fd, err := openAt(path, openNew, 0o600)
 	if err != nil {

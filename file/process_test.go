@@ -1,3 +1,5 @@
+//go:build linux
+
 package file_test
 
 import (
@@ -12,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
 )
 
@@ -229,5 +230,3 @@ func idle(b *file.Backend) {
 	cancel()
 	wg.Wait()
 }
-
-var _ backend.Backend = (*file.Backend)(nil)

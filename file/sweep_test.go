@@ -63,7 +63,7 @@ func TestRemovalRaces(t *testing.T) {
 		})
 	}
 	var inside atomic.Int32
-	var last uint64
+	var last atomic.Uint64
 	for range 4 {
 		b := openDir(t, dir)
 		owners.Go(func() {
@@ -76,10 +76,9 @@ func TestRemovalRaces(t *testing.T) {
 				if n := inside.Add(1); n != 1 {
 					t.Errorf("%d owners inside", n)
 				}
-				if l.Token() <= last {
-					t.Errorf("token %d after %d", l.Token(), last)
+				if before := last.Swap(l.Token()); l.Token() <= before {
+					t.Errorf("token %d after %d", l.Token(), before)
 				}
-				last = l.Token()
 				inside.Add(-1)
 				if err := l.Release(context.Background()); err != nil {
 					t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A machine that a test boots and whose clocks it sets.
+// A machine that a test boots and whose clocks it sets, while no operation is under way.
 type machine struct {
 	t    *testing.T
 	dir  string
@@ -31,7 +31,18 @@ func (m *machine) open() *Backend {
 	if err := s.prepareTokens(m.t.Context(), 0); err != nil {
 		m.t.Fatal(err)
 	}
-	return newBackend(s)
+	b := newBackend(s)
+	b.sweep.work.Wait() // it reads the clock
+	return b
+}
+
+// forget keeps a sweeper from sweeping by itself.
+func (w *sweeper) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.idle)
+	w.timer.Stop()
+	w.timer = nil
 }
 
 func (m *machine) pass(d time.Duration) { m.up, m.wall = m.up+d, m.wall.Add(d) }
@@ -55,6 +66,7 @@ func (m *machine) grant(b *Backend, what string, last *uint64) {
 	if err := l.Release(context.Background()); err != nil {
 		m.t.Fatal(err)
 	}
+	b.sweep.forget()
 	m.pass(time.Microsecond)
 	b.sweep.removeBatch([]string{fileName("k")})
 	if _, err := os.Lstat(b.store.path(fileName("k"))); !errors.Is(err, os.ErrNotExist) {
