@@ -4,8 +4,11 @@ package file_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/file"
 )
 
 func BenchmarkUncontended(b *testing.B) {
@@ -43,22 +46,42 @@ func BenchmarkTryHeld(b *testing.B) {
 	}
 }
 
-// Two Backends of one process pass the key to and fro through their inboxes, as two processes would.
+// Two processes pass the key to and fro: one turn for each operation.
 func BenchmarkHandOff(b *testing.B) {
 	dir := b.TempDir()
-	rounds := make(chan int)
-	for range 2 {
-		c := open(b, dir)
-		go func() {
-			n := 0
-			for range b.N / 2 {
-				l := mustWait(b, c, "k", time.Minute)
-				l.Release(context.Background())
-				n++
-			}
-			rounds <- n
-		}()
+	c := open(b, dir)
+	other := start(b, dir, "taker")
+	other.answer() // it is in the queue or inside
+	b.ReportAllocs()
+	for b.Loop() {
+		// The other waits whenever this one holds the key, so that each round is two turns: to it, and back.
+		l, err := c.Acquire(context.Background(), request("k", time.Minute, true))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Release(context.Background()); err != nil {
+			b.Fatal(err)
+		}
 	}
-	<-rounds
-	<-rounds
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/turn")
+}
+
+// taker takes the key and gives it back until its input ends.
+func taker(b *file.Backend) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			l, err := b.Acquire(ctx, request("k", time.Minute, true))
+			if err != nil {
+				return
+			}
+			l.Release(context.Background())
+		}
+	}()
+	os.Stdout.WriteString("ready\n")
+	os.Stdin.Read(make([]byte, 1))
+	cancel()
+	<-done
 }

@@ -45,6 +45,8 @@ func runRole(role string) int {
 		counter(b)
 	case "storm":
 		storm(b)
+	case "taker":
+		taker(b)
 	case "idle":
 		idle(b)
 	}
