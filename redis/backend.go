@@ -16,6 +16,7 @@ type Backend struct {
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
+	inline     bool // the client keeps to the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
 	guarantees backend.Guarantees
@@ -42,8 +43,9 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		// A cluster's server does not know who hears, so all of them are told.
 		deputies: 2,
 	}
-	if _, ok := client.(*redis.Client); ok {
+	if c, ok := client.(*redis.Client); ok {
 		b.deputies = 16
+		b.inline = c.Options().ContextTimeoutEnabled
 	}
 	b.leases = backend.NewLeases(b, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())

@@ -58,11 +58,14 @@ func renewError(v any) error {
 
 // ReleaseLease implements [backend.Requests]. Package lock does not call it: release the lease instead.
 func (b *Backend) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	h, _ := l.Data.(*held)
+	if h != nil { // a release is not called off: its context only bounds it, as Options.Timeout does
+		ctx = context.WithoutCancel(ctx)
+	}
 	removed, err := b.release(ctx, l.Key(), l.Owner())
 	if err != nil {
 		return err
 	}
-	h, _ := l.Data.(*held)
 	switch {
 	case h == nil:
 		// An owner is being abandoned whose request may still be on its way, also behind this removal: nothing is certain

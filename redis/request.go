@@ -85,6 +85,7 @@ type result struct {
 //
 // go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f runs on a
 // goroutine of its own, with a context that ends at end alone; the client's timeouts end it where that has no effect.
+// The goroutine is spared where the client keeps to end and there is nothing else to wait for.
 func (b *Backend) await(
 	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
 ) (any, error) {
@@ -92,29 +93,37 @@ func (b *Backend) await(
 		return nil, backend.ErrClosed
 	}
 	begun := time.Now()
-	fctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
-	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
-	answer := make(chan result, 1)
-	go func() {
-		defer b.calls.end()
-		defer cancel()
+	fctx := deadlineContext{context.WithoutCancel(ctx), end}
+	run := func() (any, error) {
 		v, err := f(fctx)
 		if err != nil && fctx.Err() != nil {
 			err = noAnswer(time.Since(begun), err)
 		}
+		return v, err
+	}
+	if b.inline && ctx.Done() == nil {
+		defer b.calls.end()
+		return run()
+	}
+	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
+	answer := make(chan result, 1)
+	go func() {
+		defer b.calls.end()
+		v, err := run()
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}
 		if !taken && late != nil {
 			late()
 		}
 	}()
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
 	select {
 	case r := <-answer:
 		return r.v, r.err
-	case <-fctx.Done(): // f's own error says no more
+	case <-t.C:
 	case <-ctx.Done():
-		t := time.NewTimer(grace)
-		defer t.Stop()
+		t.Reset(min(grace, time.Until(end)))
 		select {
 		case r := <-answer:
 			return r.v, r.err
@@ -129,6 +138,21 @@ func (b *Backend) await(
 		return nil, err
 	}
 	return nil, noAnswer(time.Since(begun), nil)
+}
+
+// A deadlineContext has a deadline, which go-redis sets on the connection, and no timer of its own.
+type deadlineContext struct {
+	context.Context
+	end time.Time
+}
+
+func (c deadlineContext) Deadline() (time.Time, bool) { return c.end, true }
+
+func (c deadlineContext) Err() error {
+	if time.Now().Before(c.end) {
+		return nil
+	}
+	return context.DeadlineExceeded
 }
 
 // send puts the request on the wire.
