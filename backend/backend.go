@@ -68,7 +68,7 @@ type Backend interface {
 	// Guarantees says what this store promises. It makes no request and never changes.
 	Guarantees() Guarantees
 
-	// Close ends waiting Acquires with ErrClosed, lets clean-ups under way finish for a bounded time, and frees what
+	// Close ends waiting Acquires with ErrClosed, lets releases and clean-ups finish for a bounded time, and frees what
 	// the backend itself opened. Leases still held are lost to their holders at once (Lost closes); their keys become
 	// free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release are ErrClosed; a second Close is
 	// nil.
