@@ -31,7 +31,6 @@ type Backend struct {
 var (
 	_ backend.Backend      = (*Backend)(nil)
 	_ backend.BatchRenewer = (*Backend)(nil)
-	_ backend.Requests     = (*Backend)(nil)
 )
 
 func newBackend(client redis.UniversalClient, o Options) *Backend {
@@ -47,7 +46,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		b.deputies = 16
 		b.inline = c.Options().ContextTimeoutEnabled
 	}
-	b.leases = backend.NewLeases(b, o.Timeout)
+	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
 	return b
 }

@@ -25,6 +25,7 @@ type share struct {
 	index []int // of its leases in the batch
 	keys  []string
 	args  []any
+	ttl   time.Duration // the shortest
 }
 
 func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
@@ -64,13 +65,14 @@ func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []
 		}
 		sh := open[s]
 		if sh == nil || len(sh.index) == scriptLeases {
-			sh = new(share)
+			sh = &share{ttl: backend.MaxTTL}
 			open[s] = sh
 			list = append(list, sh)
 		}
 		sh.index = append(sh.index, i)
 		sh.keys = append(sh.keys, b.naming.lock(l.Key()))
 		sh.args = renewArgs(sh.args, l, granted[i])
+		sh.ttl = min(sh.ttl, granted[i])
 	}
 	return list
 }
@@ -80,6 +82,7 @@ type pipeline struct {
 	client redis.Cmdable
 	wait   bool // for replicas; then all shares are of one server
 	shares []*share
+	limit  time.Duration // for its answer: on a connection that hangs it fails while there is time for another attempt
 }
 
 func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
@@ -94,18 +97,19 @@ func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
 		}
 		p := open[client]
 		if p == nil || len(p.shares) == pipelineScripts {
-			p = &pipeline{client: client, wait: b.options.MinReplicas > 0}
+			p = &pipeline{client: client, wait: b.options.MinReplicas > 0, limit: b.options.Timeout}
 			open[client] = p
 			list = append(list, p)
 		}
 		p.shares = append(p.shares, sh)
+		p.limit = min(p.limit, max(sh.ttl/2, minTTL))
 	}
 	return list
 }
 
-// sendPipeline sends p, within the request timeout, and enters the error of each lease.
+// sendPipeline sends p, within its limit, and enters the error of each lease.
 func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
-	end := time.Now().Add(b.options.Timeout)
+	end := time.Now().Add(p.limit)
 	v, err := b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) { return b.execPipeline(ctx, p), nil })
 	replies, _ := v.([]result)
 	for i, sh := range p.shares {
@@ -116,7 +120,7 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 			shareErr = replies[i].err
 		}
 		if shareErr != nil && isContextError(shareErr) && ctx.Err() == nil {
-			shareErr = noAnswer(b.options.Timeout, shareErr) // a context's error would be mistaken for the caller's
+			shareErr = noAnswer(p.limit, shareErr) // a context's error would be mistaken for the caller's
 		}
 		if isCrossSlot(shareErr) {
 			b.crossSlot.Store(true)

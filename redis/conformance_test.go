@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 			Freeze:  s.Freeze,
 			Thaw:    s.Thaw,
 			Restart: func() { s.Kill(); s.Start() },
-			Cut:     func(b backend.Backend) { cut(t, s.Addr, b) },
+			Cut:     func(backend.Backend) { cut(t, s.Addr) },
 		}
 	})
 }
@@ -38,6 +38,11 @@ func TestConformanceCluster(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Evict: func(ctx context.Context, key string) error {
+				c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+				defer c.Close()
+				return c.Del(ctx, naming{defaultNamespace}.lock(key)).Err()
+			},
 		}
 	})
 }
@@ -47,7 +52,26 @@ func TestConformanceSentinel(t *testing.T) {
 	url := sentinelURLOf(set) + "?lock_min_replicas=1"
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Evict: func(ctx context.Context, key string) error { return evict(ctx, set.Master.Addr, key) },
+		}
+	})
+}
+
+// A caller's client of default options ignores deadlines and repeats requests by itself.
+func TestConformanceCallersClient(t *testing.T) {
+	s := servers.Redis(t)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(context.Context) (backend.Backend, error) {
+				c := redis.NewClient(&redis.Options{Addr: s.Addr})
+				t.Cleanup(func() { _ = c.Close() })
+				return New(c, nil)
+			},
+			Evict:  func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+			Freeze: s.Freeze,
+			Thaw:   s.Thaw,
+			Cut:    func(backend.Backend) { cut(t, s.Addr) },
 		}
 	})
 }
@@ -75,10 +99,9 @@ func evict(ctx context.Context, addr, key string) error {
 	return c.Del(ctx, naming{defaultNamespace}.lock(key)).Err()
 }
 
-// cut breaks every connection of b, which open has given a name of its own.
-func cut(t *testing.T, addr string, b backend.Backend) {
+// cut breaks every connection of all clients, the subscriptions too.
+func cut(t *testing.T, addr string) {
 	t.Helper()
-	_ = b
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
 	for _, kind := range []string{"normal", "pubsub"} {

@@ -18,8 +18,14 @@ const (
 
 var errOvertaken = errors.New("overtaken by a later renewal")
 
-// RenewLease implements [backend.Requests]. Package lock does not call it: renew the lease instead.
-func (b *Backend) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// requests are what Leases asks of the server.
+type requests struct{ b *Backend }
+
+var _ backend.Requests = requests{}
+
+// RenewLease implements [backend.Requests].
+func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	b := q.b
 	granted := b.guarantees.Round(ttl)
 	v, _, err := b.eval(ctx, request{
 		script: renewScript,
@@ -56,13 +62,13 @@ func renewError(v any) error {
 	return errReply(v)
 }
 
-// ReleaseLease implements [backend.Requests]. Package lock does not call it: release the lease instead.
-func (b *Backend) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [backend.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	h, _ := l.Data.(*held)
 	if h != nil { // a release is not called off: its context only bounds it, as Options.Timeout does
 		ctx = context.WithoutCancel(ctx)
 	}
-	removed, err := b.release(ctx, l.Key(), l.Owner())
+	removed, err := q.b.release(ctx, l.Key(), l.Owner())
 	if err != nil {
 		return err
 	}
@@ -72,7 +78,7 @@ func (b *Backend) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		// until it has been looked for again.
 		return fmt.Errorf("%w: owner is being abandoned", backend.ErrLost)
 	case h.echo:
-		b.leases.Abandon(l.Key(), l.Owner(), backend.MaxTTL)
+		q.b.leases.Abandon(l.Key(), l.Owner(), backend.MaxTTL)
 	}
 	if !removed {
 		return backend.ErrLost
