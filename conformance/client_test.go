@@ -25,7 +25,7 @@ type client struct {
 	lives []*backend.Life
 }
 
-const requestTimeout = time.Second
+const requestTimeout = 5 * time.Second
 
 func newClient(s *server) *client {
 	s.mu.Lock()

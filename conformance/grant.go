@@ -86,9 +86,25 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 	return g, nil
 }
 
+// answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
+// has on a busy machine only.
+func (t *trial) answered(err error, begun time.Time) {
+	const slow = 500 * time.Millisecond
+	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
+		if errors.Is(err, answer) {
+			return
+		}
+	}
+	if took := time.Since(begun); err != nil && took > slow && t.ctx.Err() == nil {
+		t.tooLate("no answer after %v: %v", took, err)
+	}
+}
+
 // acquire gets a key that must be free.
 func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
+	begun := time.Now()
 	g, err := t.ask(t.ctx, b, key, ttl, false)
+	t.answered(err, begun)
 	if err != nil {
 		t.fatalf("Acquire of a free key: %v", err)
 	}
@@ -111,7 +127,9 @@ func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 
 // refused asks for a key that g holds, and must not get it.
 func (t *trial) refused(b backend.Backend, g *grant) {
+	begun := time.Now()
 	other, err := t.ask(t.ctx, b, g.key, g.ttl, false)
+	t.answered(err, begun)
 	switch {
 	case errors.Is(err, backend.ErrHeld):
 		return
@@ -134,8 +152,9 @@ func (t *trial) refusedFor(b backend.Backend, g *grant, d time.Duration) {
 
 // release gives g up, which must be its clean end.
 func (t *trial) release(g *grant) {
-	deadline := g.Deadline()
+	deadline, begun := g.Deadline(), time.Now()
 	err := g.Release(t.ctx)
+	t.answered(err, begun)
 	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
 		t.tooLate("a lease ended before it was released")
 	}
@@ -148,6 +167,7 @@ func (t *trial) release(g *grant) {
 func (t *trial) renew(g *grant, ttl time.Duration) {
 	deadline, before := g.Deadline(), time.Now()
 	err := g.Renew(t.ctx, ttl)
+	t.answered(err, before)
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):
@@ -162,7 +182,9 @@ func (t *trial) renew(g *grant, ttl time.Duration) {
 
 // free proves that key is free now: another owner gets it at once, and gives it back.
 func (t *trial) free(b backend.Backend, key, when string) *grant {
+	begun := time.Now()
 	g, err := t.ask(t.ctx, b, key, t.long(), false)
+	t.answered(err, begun)
 	if err != nil {
 		t.fatalf("%s: the key is not free: %v", when, err)
 	}
@@ -175,7 +197,9 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	var err error
 	ok := t.poll(d, func() bool {
 		var g *grant
+		begun := time.Now()
 		g, err = t.ask(t.ctx, b, key, t.long(), false)
+		t.answered(err, begun)
 		if err == nil {
 			t.release(g)
 		} else if !errors.Is(err, backend.ErrHeld) {

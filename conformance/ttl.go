@@ -50,6 +50,7 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	for {
 		sent := time.Now()
 		next, err := t.ask(t.ctx, b, g.key, g.ttl, false)
+		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
 			t.fatalf("TTL %v: granted again %v before the holder's deadline", g.ttl, g.Deadline().Sub(next.after))
