@@ -110,7 +110,19 @@ func (w *sweeper) removeBatch(names []string) {
 	}
 	defer guard.close()
 	for _, name := range names {
-		w.store.removeFree(name)
+		if strings.HasPrefix(name, movedPrefix) {
+			w.store.removeMoved(name)
+		} else {
+			w.store.removeFree(name)
+		}
+	}
+}
+
+// removeMoved removes what a process has left that died while it broke a lock, before the file was moved: it still has its
+// own name. Without that, the file that took its place may need it. Call it with the shared lock of names.
+func (s *store) removeMoved(name string) {
+	if n, err := linksAt(s.path(name)); err == nil && n > 1 {
+		os.Remove(s.path(name))
 	}
 }
 
@@ -184,6 +196,8 @@ func (w *sweeper) search() {
 				if r, _, ok, err := w.store.peek(name); err == nil && (!ok || r.owner == "") {
 					free = append(free, name)
 				}
+			case strings.HasPrefix(name, movedPrefix):
+				free = append(free, name)
 			case strings.HasPrefix(name, inboxPrefix):
 				w.store.removeInbox(name)
 			case strings.HasPrefix(name, tempPrefix):

@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package file
 
 import (
@@ -132,6 +134,13 @@ func TestSearch(t *testing.T) {
 	if _, err := acquire(b, "alive", time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
+	alive := filepath.Join(dir, fileName("alive"))
+	if err := os.Link(alive, filepath.Join(dir, movedPrefix+"before")); err != nil { // its breaker died before the move
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, movedPrefix+"after"), nil, 0o600); err != nil { // after it
+		t.Fatal(err)
+	}
 	old := time.Now().Add(-2 * oldAge)
 	for _, name := range []string{inboxPrefix + "0123456789abcdef", tempPrefix + "x"} {
 		path := filepath.Join(dir, name)
@@ -159,7 +168,7 @@ func TestSearch(t *testing.T) {
 	time.Sleep(20 * time.Millisecond) // the TTL of the dead
 	b.sweep.search()
 	left := strings.Join(files(t, dir), " ")
-	want := filepath.Base(b.inbox.path(live)) + " a user's file.txt " + fileName("alive")
+	want := filepath.Base(b.inbox.path(live)) + " " + movedPrefix + "after a user's file.txt " + fileName("alive")
 	if left != want {
 		t.Errorf("left: %s; want: %s", left, want)
 	}

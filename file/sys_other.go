@@ -28,6 +28,7 @@ func readAt(int, []byte, int64) (int, error)           { return 0, errSystem }
 func writeAt(int, []byte, int64) error                 { return errSystem }
 func inodeOf(int) (inode, error)                       { return inode{}, errSystem }
 func inodeAt(string) (inode, error)                    { return inode{}, errSystem }
+func linksAt(string) (uint64, error)                   { return 0, errSystem }
 func chmodFD(int, uint32) error                        { return errSystem }
 func syncFD(int) error                                 { return errSystem }
 func makeFIFO(path string, _ uint32) error             { return pathError("mkfifo", path, errSystem) }

@@ -99,6 +99,15 @@ func inodeAt(path string) (inode, error) {
 	return inode{uint64(st.Dev), uint64(st.Ino)}, nil
 }
 
+// linksAt is the number of names that a file has.
+func linksAt(path string) (uint64, error) {
+	var st unix.Stat_t
+	if err := retryEINTR(func() error { return unix.Lstat(path, &st) }); err != nil {
+		return 0, pathError("lstat", path, err)
+	}
+	return uint64(st.Nlink), nil
+}
+
 func chmodFD(fd int, mode uint32) error { return os.NewSyscallError("fchmod", unix.Fchmod(fd, mode)) }
 
 func syncFD(fd int) error {
