@@ -126,8 +126,9 @@ func TestSearch(t *testing.T) {
 	dir := t.TempDir()
 	b := openDir(t, dir)
 	b.sweep.work.Wait()
+	const ttl = time.Second
 	for i := range 100 { // leases whose holder died
-		if _, err := acquire(b, fmt.Sprint("dead ", i), 20*time.Millisecond, false); err != nil {
+		if _, err := acquire(b, fmt.Sprint("dead ", i), ttl, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +166,7 @@ func TestSearch(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a user's file.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // the TTL of the dead
+	time.Sleep(ttl)
 	b.sweep.search()
 	left := strings.Join(files(t, dir), " ")
 	want := filepath.Base(b.inbox.path(live)) + " " + movedPrefix + "after a user's file.txt " + fileName("alive")
