@@ -42,6 +42,7 @@ type Grant struct {
 
 // Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
 // when ctx has ended, the grant arrived after its own deadline (ErrLost), or Leases is closed.
+// After a failure the owner is spent: asking again under its name would race with giving the first grant back.
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	l := &Life{
 		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token,
