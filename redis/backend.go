@@ -54,6 +54,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 // held is a lease's Data.
 type held struct {
 	renewals atomic.Uint64
+	ttl      time.Duration // of the grant
 	// An earlier request for this lease went unanswered and may still arrive after the release.
 	echo bool
 }

@@ -102,7 +102,7 @@ func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
 			list = append(list, p)
 		}
 		p.shares = append(p.shares, sh)
-		p.limit = min(p.limit, max(sh.ttl/2, minTTL))
+		p.limit = min(p.limit, max(sh.ttl/2, leastLimit))
 	}
 	return list
 }

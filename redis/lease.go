@@ -16,6 +16,9 @@ const (
 	renewOvertake = int64(2)
 )
 
+// leastLimit is the least time in which a renewal must be answered; a short lease's deadline may come sooner.
+const leastLimit = 250 * time.Millisecond
+
 var errOvertaken = errors.New("overtaken by a later renewal")
 
 // requests are what Leases asks of the server.
@@ -33,7 +36,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 		args:   renewArgs(nil, l, granted),
 		ack:    true,
 		// On a connection that hangs a renewal fails while there is time for another one.
-		limit: max(granted/4, minTTL),
+		limit: max(granted/3, leastLimit),
 	})
 	if err != nil {
 		return 0, err
@@ -78,7 +81,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		// until it has been looked for again.
 		return fmt.Errorf("%w: owner is being abandoned", backend.ErrLost)
 	case h.echo:
-		q.b.leases.Abandon(l.Key(), l.Owner(), backend.MaxTTL)
+		q.b.leases.Abandon(l.Key(), l.Owner(), h.ttl)
 	}
 	if !removed {
 		return backend.ErrLost
