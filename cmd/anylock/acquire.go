@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -65,16 +64,6 @@ func ending(sig os.Signal) bool {
 	return false
 }
 
-// open opens the store within the time that the user wants to wait at most.
-func (r *runner) open(ctx context.Context) (*lock.Locker, error) {
-	if r.wait.isSet && r.wait.d > 0 {
-		limited, cancel := context.WithTimeout(ctx, r.wait.d)
-		defer cancel()
-		ctx = limited
-	}
-	return r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)))
-}
-
 // acquire takes the key, and waits for it if it may. began is when the user's patience began.
 func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Time) (*lock.Lease, error) {
 	if err := r.heldOutside(ctx, locks); err != nil {
@@ -94,18 +83,18 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Tim
 		lease, err = locks.Acquire(ctx, r.key)
 	}
 	held := (*lock.HeldError)(nil)
+	if errors.Is(err, lock.ErrHeld) && !errors.As(err, &held) && !r.nonblock {
+		// The time is over without an answer, which the store may owe us for other reasons than a holder. One attempt,
+		// however long it takes, tells, and who holds the key.
+		lease, err = locks.TryAcquire(ctx, r.key)
+	}
 	switch {
 	case err == nil:
 		return lease, nil
 	case errors.As(err, &held):
 		return nil, r.conflict(held.Holder)
 	case errors.Is(err, lock.ErrHeld):
-		// Waiting has ended without an answer. That may be the store's fault, and then nobody need hold the key.
-		h, err := r.holder(ctx, locks)
-		if err != nil {
-			return nil, err
-		}
-		return nil, r.conflict(h)
+		return nil, r.conflict(lock.Holder{})
 	}
 	return nil, storeError(err)
 }
@@ -141,18 +130,10 @@ func (r *runner) conflict(h lock.Holder) error {
 	return &exitError{code: r.conflictCode(), err: err}
 }
 
-func (r *runner) holder(ctx context.Context, locks *lock.Locker) (lock.Holder, error) {
+func (r *runner) sayHolder(ctx context.Context, locks *lock.Locker) {
 	ctx, cancel := context.WithTimeout(ctx, inspectPatience)
 	defer cancel()
-	h, err := locks.Inspect(ctx, r.key)
-	if err != nil {
-		return h, storeError(err)
-	}
-	return h, nil
-}
-
-func (r *runner) sayHolder(ctx context.Context, locks *lock.Locker) {
-	if h, err := r.holder(ctx, locks); err == nil && h.Held() {
+	if h, err := locks.Inspect(ctx, r.key); err == nil && h.Held() {
 		r.app.say("%s is held by %s; waiting", show(r.key), holderText(h))
 	}
 }

@@ -1,6 +1,9 @@
 package main
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // A child is the command that runs under the lock, with the processes of its group: all that it has started and that
 // have not left it. A supervisor is its only caller.
@@ -22,7 +25,7 @@ type child interface {
 	suspend()
 	// resume gives the terminal to the command and continues the group.
 	resume()
-	// close takes the terminal back. Call it when all is over.
+	// close takes the terminal back and ends the guard. Call it when all is over.
 	close()
 }
 
@@ -32,9 +35,12 @@ type childEvent struct {
 	code    int       // else it has ended, with this exit code: 128 + N for signal N
 }
 
-// A program is what to start.
+// A program is what to start, and until when it may run at most, whatever happens to this process.
 type program struct {
 	file                  string
 	argv, env             []string
 	stdin, stdout, stderr *os.File
+
+	ttl      time.Duration
+	deadline func() time.Time
 }

@@ -16,6 +16,7 @@ type process struct {
 	pid     int // of the command, and of its group
 	happens chan childEvent
 	tty     *terminal // nil without a controlling terminal
+	guard   *guard    // nil if it could not be started
 
 	mu     sync.Mutex
 	reaped bool // the command has ended and its number is free unless the group still uses it
@@ -28,6 +29,8 @@ type process struct {
 func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
 	c := &process{happens: make(chan childEvent), tty: openTerminal(p.stdin, p.stdout)}
+	// Where no more processes can be had, the command will say so.
+	c.guard, _ = startGuard()
 	started := make(chan error)
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
@@ -46,9 +49,11 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
+		c.guard.dismiss()
 		c.tty.close()
 		return nil, err
 	}
+	c.guard.watch(c.pid, p.ttl, p.deadline)
 	c.tty.handOver(c.pid)
 	return c, nil
 }
@@ -122,8 +127,8 @@ func (c *process) gone() bool {
 	return c.over || c.reaped && !groupRuns(c.pid)
 }
 
-// close gives the terminal back to this process's own group.
 func (c *process) close() {
+	c.guard.dismiss()
 	c.tty.takeBack(c.pid)
 	c.tty.close()
 }

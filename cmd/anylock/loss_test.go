@@ -26,18 +26,18 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, servers.RedisURL(t)) })
 }
 
-// A holder that is killed takes its command along, and its key is free after the TTL.
+// A holder that is killed takes its command along, with what that has started, and its key is free after the TTL.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
-		const ttl = 2 * time.Second
+		const ttl = 3 * time.Second
 		key := rand.Text()
-		holder := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", ttl.String())
-		pid := holder.pids(1)[0]
-		next := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", ttl.String())
+		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String())
+		group := holder.pids(2)[0]
+		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		holder.signal(syscall.SIGKILL)
 		killed := time.Now()
-		if took := awaitEnd(t, pid).Sub(killed); took > ttl/2 {
+		if took := awaitEnd(t, group).Sub(killed); took > ttl/2 {
 			t.Errorf("the command ended %v after anylock", took)
 		}
 		next.pids(1)
@@ -48,32 +48,59 @@ func TestKilledHolder(t *testing.T) {
 	})
 }
 
-// A holder that is stopped loses its lock. When it goes on, it stops its command.
+// A holder that is stopped loses its lock. Its command is dead by then, or stopped when the holder goes on.
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
-		const ttl = 2 * time.Second
+		const ttl = 10 * time.Second // of which killMargin is a second
 		key := rand.Text()
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String())
 		group := holder.pids(2)[0]
+		ends := leaseEnd(t, url, key, ttl)
 		holder.signal(syscall.SIGSTOP)
-		stopped := time.Now()
-		next := startJob(t, url, key, "echo $$; exec sleep 60", "--ttl", "20")
+		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
+		if left := ends.Sub(awaitEnd(t, group)); left < 0 {
+			t.Errorf("the command ran on for %v after the end of the lease", -left)
+		}
 		next.pids(1)
-		if took := time.Since(stopped); took > ttl+2*time.Second {
-			t.Errorf("the next one got the key after %v, with a TTL of %v", took, ttl)
+		if took := time.Since(ends); took > time.Second {
+			t.Errorf("the next one got the key %v after the end of the lease", took)
 		}
 		holder.signal(syscall.SIGCONT)
-		resumed := time.Now()
-		if took := awaitEnd(t, group).Sub(resumed); took > time.Second {
-			t.Errorf("the command was stopped %v after the holder went on", took)
-		}
 		holder.finish(exitLost)
 		if said := holder.said(); !strings.Contains(said, "its lease ended") || strings.Count(said, "\n") != 1 {
 			t.Errorf("it said %q", said)
 		}
 		next.signal(syscall.SIGTERM) // it still has the lock
 		next.finish(exitSignal + int(syscall.SIGTERM))
+	})
+}
+
+// The same without the guard, which is stopped too, as by a pause of the machine.
+func TestStoppedHolderAndGuard(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, url string) {
+		key := rand.Text()
+		holder := startJob(t, url, key, stubborn, "--ttl", "2")
+		group := holder.pids(2)[0]
+		guard := guardOf(t, holder.cmd.Process.Pid)
+		holder.signal(syscall.SIGSTOP)
+		signalTo(t, guard, syscall.SIGSTOP)
+		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
+		next.pids(1)
+		if !groupRuns(group) {
+			t.Error("somebody has stopped the command: this proves nothing")
+		}
+		holder.signal(syscall.SIGCONT)
+		resumed := time.Now()
+		if took := awaitEnd(t, group).Sub(resumed); took > time.Second {
+			t.Errorf("the command was stopped %v after the holder went on", took)
+		}
+		holder.finish(exitLost) // a guard that does not answer does not hold it up
+		signalTo(t, guard, syscall.SIGCONT)
+		if said := holder.said(); !strings.Contains(said, "its lease ended") || strings.Count(said, "\n") != 1 {
+			t.Errorf("it said %q", said)
+		}
 	})
 }
 
@@ -90,7 +117,7 @@ func TestStoreGone(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 3 * time.Second
+			const ttl = 6 * time.Second
 			server := servers.Redis(t)
 			url, key := "redis://"+server.Addr, rand.Text()
 			holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "0.5", "--lost-exit-code", "99")

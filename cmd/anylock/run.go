@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -45,12 +46,13 @@ func (a *app) runCommand() *cobra.Command {
 
 The lock is a lease of --ttl that is renewed while CMD runs, and ends by itself when this machine or process dies. When
 it cannot be renewed or the store has lost it, CMD and the processes of its group get SIGTERM, and SIGKILL before the
-lease ends, so that CMD never runs together with the next holder. Processes that CMD leaves in the background are left
-alone when it ends, and run on without the lock.
+lease ends, so that CMD never runs together with the next holder. A second process, "anylock guard", kills them where
+this one cannot, because it was killed or stopped itself. Processes that CMD leaves in the background are left alone
+when it ends, and run on without the lock; those that leave its process group are never found.
 
 CMD gets our standard input, output and error, the signals that are sent to us, and in its environment ANYLOCK_KEY,
 ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with Ctrl-Z for
-longer than the TTL has lost its lock when it goes on.
+longer than the TTL has lost its lock, and is killed.
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
    1  the key is held by another (-n, -w; another code with -E)
@@ -139,7 +141,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.reasons = newReasons(r.notices, r.app.verbose)
 
 	ctx, stopWatch := untilSignal(ctx, signals)
-	locks, err := r.open(ctx)
+	locks, err := r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)))
 	if err != nil {
 		if s := stopWatch(); s != nil {
 			return s.exit()
@@ -167,6 +169,7 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 	c, err := startChild(program{
 		file: file, argv: r.argv, env: childEnv(r.app.env, r.key, l.Owner(), l.Token()),
 		stdin: r.app.stdin, stdout: r.app.stdout, stderr: r.app.stderr,
+		ttl: r.ttl.d, deadline: l.Deadline,
 	}, signals)
 	if err != nil {
 		return outcome{}, startError(r.argv[0], err)
