@@ -14,12 +14,12 @@ const module = "github.com/anylock/lock"
 // What each package that applications import may depend on, so that they pay only for the store they use: packages of
 // this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
 var dependencies = map[string]struct{ own, others []string }{
-	"":             {own: []string{"/backend"}},
-	"/backend":     {},
-	"/memory":      {own: []string{"/backend"}},
-	"/file":        {own: []string{"/backend"}, others: []string{"golang.org/x/sys/"}},
-	"/redis":       {own: []string{"/backend"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"/conformance": {own: []string{"/backend"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"":             {own: []string{"/backend", "/internal/alarm"}},
+	"/backend":     {own: []string{"/internal/alarm"}},
+	"/memory":      {own: []string{"/backend", "/internal/alarm"}},
+	"/file":        {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
+	"/redis":       {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 
 // These are not for import by applications, and may depend on anything.

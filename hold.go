@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
 )
 
 // handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
@@ -31,16 +32,16 @@ type hold struct {
 	until  time.Time     // renew no further; zero means for ever
 
 	// Guarded by renewer.mu.
-	next  time.Time // when to renew
-	index int       // in renewer.heap, -1 when not there
-	left  bool      // must not come back into renewer.heap
+	renewal alarm.Entry[*hold] // when to renew
+	left    bool               // must not come back to be renewed
 }
 
 func (l *Locker) newHold(lease backend.Lease, owner string, ttl time.Duration) *hold {
 	h := &hold{
-		locker: l, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, index: -1, left: true,
+		locker: l, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, left: true,
 		gone: make(chan struct{}),
 	}
+	h.renewal.Item = h
 	if n, ok := lease.(backend.LossNotifier); ok {
 		h.stop = n.OnLost(h.lose)
 		return h

@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
 )
 
 const (
@@ -19,7 +19,8 @@ const (
 	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
 )
 
-// A renewer renews the leases of one Locker: one heap, one timer, and a few goroutines only while requests are under way.
+// A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
+// way.
 type renewer struct {
 	locker  *Locker
 	batch   backend.BatchRenewer // nil where the store has none
@@ -30,9 +31,7 @@ type renewer struct {
 	workers sync.WaitGroup
 
 	mu      sync.Mutex
-	heap    byNext
-	timer   *time.Timer
-	timerAt time.Time // zero when the timer is not set
+	clock   alarm.Clock[*hold]
 	working int
 	closed  bool
 }
@@ -42,6 +41,7 @@ func newRenewer(l *Locker) *renewer {
 	if b, ok := l.backend.(backend.BatchRenewer); ok {
 		r.batch, r.size, r.most = b, batchSize, batchWorkers
 	}
+	r.clock = alarm.New[*hold](r.fire)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -49,12 +49,7 @@ func newRenewer(l *Locker) *renewer {
 func (r *renewer) close() {
 	r.mu.Lock()
 	r.closed = true
-	for len(r.heap) > 0 {
-		heap.Pop(&r.heap)
-	}
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.clock.Stop()
 	r.mu.Unlock()
 	r.cancel()
 	r.workers.Wait()
@@ -72,8 +67,8 @@ func (r *renewer) add(h *hold) {
 func (r *renewer) again(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.index >= 0 {
-		heap.Remove(&r.heap, h.index)
+	if h.renewal.Set() {
+		r.clock.Remove(&h.renewal)
 		r.putLocked(h, interval(h))
 	}
 }
@@ -83,9 +78,7 @@ func (r *renewer) remove(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.left = true
-	if h.index >= 0 {
-		heap.Remove(&r.heap, h.index)
-	}
+	r.clock.Remove(&h.renewal)
 }
 
 // interval is the time until the next renewal after one that worked: a third of what is left, jittered so that leases
@@ -103,42 +96,31 @@ func jitter(d time.Duration) time.Duration {
 }
 
 func (r *renewer) putLocked(h *hold, after time.Duration) {
-	if h.left || h.index >= 0 || r.closed {
+	if h.left || h.renewal.Set() || r.closed {
 		return
 	}
-	h.next = time.Now().Add(after)
-	heap.Push(&r.heap, h)
+	r.clock.Set(&h.renewal, time.Now().Add(after))
 	r.armLocked()
 }
 
-// armLocked sets the timer for the next renewal. One that fires too early finds nothing and is set again.
+// armLocked sets the timer, unless all workers are busy: the first that has finished sets it then.
 func (r *renewer) armLocked() {
-	if len(r.heap) == 0 || r.closed || r.working >= r.most {
-		return
-	}
-	at := r.heap[0].next
-	if !r.timerAt.IsZero() && !at.Before(r.timerAt) {
-		return
-	}
-	r.timerAt = at
-	if r.timer == nil {
-		r.timer = time.AfterFunc(time.Until(at), r.fire)
-	} else {
-		r.timer.Reset(time.Until(at))
+	if !r.closed && r.working < r.most {
+		r.clock.Arm()
 	}
 }
 
 func (r *renewer) fire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timerAt = time.Time{}
+	r.clock.Woken()
 	r.startLocked()
 	r.armLocked()
 }
 
 // startLocked starts a worker if there is work for one.
 func (r *renewer) startLocked() {
-	if r.working < r.most && !r.closed && len(r.heap) > 0 && !time.Now().Before(r.heap[0].next) {
+	if r.working < r.most && !r.closed && r.clock.FirstDue(time.Now()) != nil {
 		r.working++
 		r.workers.Go(r.work)
 	}
@@ -162,21 +144,21 @@ func (r *renewer) work() {
 
 // takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
 func (r *renewer) takeLocked() []*hold {
-	if r.closed || len(r.heap) == 0 {
-		return nil
-	}
 	now := time.Now()
-	if now.Before(r.heap[0].next) {
+	if r.closed || r.clock.FirstDue(now) == nil {
 		return nil
 	}
 	var due []*hold
-	for len(due) < r.size && len(r.heap) > 0 {
-		h := r.heap[0]
-		if ahead := h.next.Sub(now); ahead > 0 && (r.size == 1 || ahead > time.Until(h.lease.Deadline())/16) {
+	for len(due) < r.size {
+		e := r.clock.First()
+		if e == nil {
 			break
 		}
-		heap.Pop(&r.heap)
-		due = append(due, h)
+		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > time.Until(e.Item.lease.Deadline())/16) {
+			break
+		}
+		r.clock.Remove(e)
+		due = append(due, e.Item)
 	}
 	return due
 }
@@ -246,29 +228,4 @@ func (h *hold) renewTo() (ttl time.Duration, ok bool) {
 	}
 	gained := backend.Deadline(time.Now(), ttl).Sub(h.lease.Deadline())
 	return ttl, gained > backend.Margin(h.ttl)
-}
-
-// byNext is a heap of holds, the one to renew first on top.
-type byNext []*hold
-
-func (b byNext) Len() int           { return len(b) }
-func (b byNext) Less(i, j int) bool { return b[i].next.Before(b[j].next) }
-func (b byNext) Swap(i, j int) {
-	b[i], b[j] = b[j], b[i]
-	b[i].index, b[j].index = i, j
-}
-
-func (b *byNext) Push(x any) {
-	h := x.(*hold)
-	h.index = len(*b)
-	*b = append(*b, h)
-}
-
-func (b *byNext) Pop() any {
-	old := *b
-	h := old[len(old)-1]
-	old[len(old)-1] = nil
-	*b = old[:len(old)-1]
-	h.index = -1
-	return h
 }

@@ -26,7 +26,7 @@ func (s *Leases) abandonLocked(key, owner string, data any, ttl time.Duration) {
 	if s.closed {
 		return // its TTL ends it
 	}
-	l := &Life{Data: data, leases: s, key: key, owner: owner, index: -1, state: lost}
+	l := &Life{Data: data, leases: s, key: key, owner: owner, state: lost}
 	s.cleanups.Go(func() { s.cleanUp(l, ttl) })
 }
 

@@ -1,11 +1,12 @@
 package backend
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/anylock/lock/internal/alarm"
 )
 
 // Leases keeps the life of every lease that one client of a store has granted, with one timer and no goroutine at rest.
@@ -14,11 +15,9 @@ type Leases struct {
 	requests Requests
 	timeout  time.Duration
 
-	mu      sync.Mutex
-	heap    deadlines
-	timer   *time.Timer
-	timerAt time.Time // when timer fires; zero when it is not set
-	closed  bool
+	mu     sync.Mutex
+	clock  alarm.Clock[*Life] // of the deadlines of live leases
+	closed bool
 
 	cleanups sync.WaitGroup  // and releases under way
 	base     context.Context // ends when every request must
@@ -28,6 +27,7 @@ type Leases struct {
 // NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
 func NewLeases(r Requests, timeout time.Duration) *Leases {
 	s := &Leases{requests: r, timeout: timeout}
+	s.clock = alarm.New[*Life](s.expire)
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -46,8 +46,9 @@ type Grant struct {
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	l := &Life{
 		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token,
-		lost: make(chan struct{}), deadline: Deadline(g.Sent, g.TTL), index: -1,
+		lost: make(chan struct{}), deadline: Deadline(g.Sent, g.TTL),
 	}
+	l.place.Item = l
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.keptLocked(g.TTL)
@@ -60,7 +61,8 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	case !time.Now().Before(l.deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
 	default:
-		s.addLocked(l)
+		s.clock.Set(&l.place, l.deadline)
+		s.clock.Arm()
 		return l, nil
 	}
 	s.abandonLocked(r.Key, r.Owner, g.Data, g.TTL)
@@ -71,7 +73,7 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 func (s *Leases) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.heap)
+	return s.clock.Len()
 }
 
 // Closed reports whether Close has been called.
@@ -95,12 +97,10 @@ func (s *Leases) Close() bool {
 	}
 	s.closed = true
 	var calls []func()
-	for len(s.heap) > 0 {
-		calls = append(calls, s.heap[0].endLocked(closed))
+	for e := s.clock.First(); e != nil; e = s.clock.First() {
+		calls = append(calls, e.Item.endLocked(closed))
 	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.clock.Stop()
 	s.mu.Unlock()
 	for _, call := range calls {
 		call()
@@ -112,79 +112,27 @@ func (s *Leases) Close() bool {
 	return true
 }
 
-func (s *Leases) addLocked(l *Life) {
-	heap.Push(&s.heap, l)
-	s.armLocked()
-}
-
-func (s *Leases) removeLocked(l *Life) {
-	if l.index >= 0 {
-		heap.Remove(&s.heap, l.index)
-	}
-}
+func (s *Leases) removeLocked(l *Life) { s.clock.Remove(&l.place) }
 
 func (l *Life) setDeadlineLocked(d time.Time) {
 	l.deadline = d
-	if l.index >= 0 {
-		heap.Fix(&l.leases.heap, l.index)
-		l.leases.armLocked()
-	}
-}
-
-// armLocked sets the timer for the earliest deadline. A timer that fires too early is left alone: it finds nothing and
-// arms itself again, which is cheaper than moving it at every renewal.
-func (s *Leases) armLocked() {
-	if len(s.heap) == 0 {
-		return
-	}
-	at := s.heap[0].deadline
-	if !s.timerAt.IsZero() && !at.Before(s.timerAt) {
-		return
-	}
-	s.timerAt = at
-	if s.timer == nil {
-		s.timer = time.AfterFunc(time.Until(at), s.expire)
-	} else {
-		s.timer.Reset(time.Until(at))
+	if l.place.Set() {
+		l.leases.clock.Set(&l.place, d)
+		l.leases.clock.Arm()
 	}
 }
 
 func (s *Leases) expire() {
 	s.mu.Lock()
-	s.timerAt = time.Time{}
+	s.clock.Woken()
 	var calls []func()
 	now := time.Now()
-	for len(s.heap) > 0 && !now.Before(s.heap[0].deadline) {
-		calls = append(calls, s.heap[0].endLocked(lost))
+	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
+		calls = append(calls, e.Item.endLocked(lost))
 	}
-	s.armLocked()
+	s.clock.Arm()
 	s.mu.Unlock()
 	for _, call := range calls {
 		call()
 	}
-}
-
-// deadlines is a heap of live leases, the earliest deadline first.
-type deadlines []*Life
-
-func (h deadlines) Len() int           { return len(h) }
-func (h deadlines) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
-func (h deadlines) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *deadlines) Push(x any) {
-	l := x.(*Life)
-	l.index = len(*h)
-	*h = append(*h, l)
-}
-
-func (h *deadlines) Pop() any {
-	old := *h
-	l := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	l.index = -1
-	return l
 }

@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"time"
+
+	"github.com/anylock/lock/internal/alarm"
 )
 
 // Requests are what a store asks of its servers about one lease. Leases calls them; a store writes only these and its
@@ -45,7 +47,7 @@ type Life struct {
 	// Guarded by leases.mu.
 	state    state
 	deadline time.Time
-	index    int           // in leases.heap, -1 when not there
+	place    alarm.Entry[*Life]
 	renewing chan struct{} // not nil while a renewal is under way, closed at its end
 	ending   chan struct{} // not nil while a release is under way, closed at its end
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do

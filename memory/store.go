@@ -1,27 +1,29 @@
 package memory
 
 import (
-	"container/heap"
 	"container/list"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
 )
 
 // A Store keeps locks that its clients share. It may be used by many goroutines at once. It needs no closing: its clients
 // do.
 type Store struct {
-	mu       sync.Mutex
-	keys     map[string]*entry // only keys that are held
-	expiries expiries
-	timer    *time.Timer
-	timerAt  time.Time // when timer fires; zero when it is not set
+	mu    sync.Mutex
+	keys  map[string]*entry   // only keys that are held
+	clock alarm.Clock[*entry] // of their expiries
 }
 
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{keys: make(map[string]*entry)} }
+func NewStore() *Store {
+	s := &Store{keys: make(map[string]*entry)}
+	s.clock = alarm.New[*entry](s.expire)
+	return s
+}
 
 // Client opens an independent client of the store. Close it after use.
 func (s *Store) Client() *Backend { return newBackend(s, func() {}) }
@@ -34,8 +36,7 @@ type entry struct {
 	key     string
 	owner   string
 	token   uint64
-	expires time.Time
-	index   int       // in Store.expiries
+	expires alarm.Entry[*entry]
 	queue   list.List // of *waiter
 }
 
@@ -62,10 +63,9 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	switch {
 	case e == nil:
 		e = &entry{key: r.Key}
-		e.hold(r.Owner, now.Add(ttl))
+		e.expires.Item = e
 		s.keys[r.Key] = e
-		heap.Push(&s.expiries, e)
-		s.armLocked()
+		s.holdLocked(e, r.Owner, now.Add(ttl))
 		return grant{e.token, now}, nil, backend.Holder{}
 	case e.owner == r.Owner: // a request again that was granted before
 		s.prolongLocked(e, now.Add(ttl))
@@ -141,14 +141,12 @@ func (s *Store) inspect(key string) backend.Holder {
 func (s *Store) discard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.clock.Stop()
 }
 
 // heldLocked returns the entry of a key that is held now. The timer may be late, so that a lease is also ended here.
 func (s *Store) heldLocked(key string, now time.Time) *entry {
-	if e := s.keys[key]; e != nil && !now.Before(e.expires) {
+	if e := s.keys[key]; e != nil && !now.Before(e.expires.At()) {
 		s.endLocked(e, now)
 	}
 	return s.keys[key]
@@ -159,27 +157,25 @@ func (s *Store) endLocked(e *entry, now time.Time) {
 	front := e.queue.Front()
 	if front == nil {
 		delete(s.keys, e.key)
-		heap.Remove(&s.expiries, e.index)
+		s.clock.Remove(&e.expires)
 		return
 	}
 	w := e.queue.Remove(front).(*waiter)
 	w.place = nil
-	e.hold(w.owner, now.Add(w.ttl))
-	heap.Fix(&s.expiries, e.index)
-	s.armLocked()
+	s.holdLocked(e, w.owner, now.Add(w.ttl))
 	w.granted <- grant{e.token, now}
 }
 
 func (s *Store) prolongLocked(e *entry, expires time.Time) {
-	e.expires = expires
-	heap.Fix(&s.expiries, e.index)
-	s.armLocked()
+	s.clock.Set(&e.expires, expires)
+	s.clock.Arm()
 }
 
-func (e *entry) hold(owner string, expires time.Time) {
-	e.owner, e.token, e.expires = owner, tokens.Add(1), expires
+func (s *Store) holdLocked(e *entry, owner string, expires time.Time) {
+	e.owner, e.token = owner, tokens.Add(1)
+	s.prolongLocked(e, expires)
 }
 
 func (e *entry) holder(now time.Time) backend.Holder {
-	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: e.queue.Len()}
+	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.At().Sub(now), Waiters: e.queue.Len()}
 }

@@ -1,0 +1,123 @@
+// Package alarm keeps things in the order of their times and calls when the first is due: one timer for all of them, and
+// no goroutine at rest.
+package alarm
+
+import (
+	"container/heap"
+	"time"
+)
+
+// A Clock holds entries, the earliest first. The caller's lock guards it and the entries in it.
+type Clock[T any] struct {
+	due     func()
+	heap    entries[T]
+	timer   *time.Timer
+	timerAt time.Time // when timer fires; zero when it is not set
+}
+
+// New returns an empty Clock that calls due, on a goroutine of its own, when the first entry may be due. due takes the
+// caller's lock, calls Woken, takes what is due, and calls Arm. It may be called early, for nothing.
+func New[T any](due func()) Clock[T] { return Clock[T]{due: due} }
+
+// An Entry is the place of one item in a Clock. The zero Entry but for Item is ready; it must not move.
+type Entry[T any] struct {
+	Item  T
+	at    time.Time
+	index int // in the heap, from 1; 0 when it is not there
+}
+
+// At is when the entry is, or was last, due.
+func (e *Entry[T]) At() time.Time { return e.at }
+
+// Set reports whether the entry is in a Clock.
+func (e *Entry[T]) Set() bool { return e.index > 0 }
+
+// Len is the number of entries.
+func (c *Clock[T]) Len() int { return len(c.heap) }
+
+// First is the entry that is due first, nil if there is none.
+func (c *Clock[T]) First() *Entry[T] {
+	if len(c.heap) == 0 {
+		return nil
+	}
+	return c.heap[0]
+}
+
+// FirstDue is the first entry if it is due at now, nil otherwise.
+func (c *Clock[T]) FirstDue(now time.Time) *Entry[T] {
+	if e := c.First(); e != nil && !now.Before(e.at) {
+		return e
+	}
+	return nil
+}
+
+// Set puts e in, or moves it, to be due at the given time. Call Arm afterwards.
+func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
+	e.at = at
+	if e.Set() {
+		heap.Fix(&c.heap, e.index-1)
+	} else {
+		heap.Push(&c.heap, e)
+	}
+}
+
+// Remove takes e out, if it is in.
+func (c *Clock[T]) Remove(e *Entry[T]) {
+	if e.Set() {
+		heap.Remove(&c.heap, e.index-1)
+	}
+}
+
+// Woken says that due has been called.
+func (c *Clock[T]) Woken() { c.timerAt = time.Time{} }
+
+// Arm sets the timer for the first entry. A timer that will fire too early is left alone, because due then finds nothing
+// and arms it again: that is cheaper than moving it whenever the first entry moves.
+func (c *Clock[T]) Arm() {
+	first := c.First()
+	if first == nil || !c.timerAt.IsZero() && !first.at.Before(c.timerAt) {
+		return
+	}
+	c.timerAt = first.at
+	if c.timer == nil {
+		c.timer = time.AfterFunc(time.Until(first.at), c.due)
+	} else {
+		c.timer.Reset(time.Until(first.at))
+	}
+}
+
+// Stop takes all entries out and stops the timer. A call of due may be under way.
+func (c *Clock[T]) Stop() {
+	for _, e := range c.heap {
+		e.index = 0
+	}
+	c.heap = nil
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// entries is a heap by time.
+type entries[T any] []*Entry[T]
+
+func (h entries[T]) Len() int           { return len(h) }
+func (h entries[T]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h entries[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i+1, j+1
+}
+
+func (h *entries[T]) Push(x any) {
+	e := x.(*Entry[T])
+	*h = append(*h, e)
+	e.index = len(*h)
+}
+
+func (h *entries[T]) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.index = 0
+	return e
+}
