@@ -69,3 +69,13 @@ func TestGuardEnds(t *testing.T) {
 	}
 	signalTo(t, left, syscall.SIGKILL)
 }
+
+// Without its guard too the command does not outlive anylock: the kernel sees to that.
+func TestKilledWithGuard(t *testing.T) {
+	t.Parallel()
+	holder := startJob(t, fileURL(t.TempDir()), "k", "echo $$; exec sleep 600", "--ttl", "20")
+	group := holder.pids(1)[0]
+	signalTo(t, guardOf(t, holder.cmd.Process.Pid), syscall.SIGKILL)
+	holder.signal(syscall.SIGKILL)
+	awaitEnd(t, group)
+}

@@ -166,6 +166,10 @@ func (r *runner) run(ctx context.Context) error {
 
 // hold runs the command under the lease.
 func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
+	if l.Err() != nil { // we did not run for a while
+		r.say("the lock was lost before the command could run")
+		return outcome{lost: true}, nil
+	}
 	c, err := startChild(program{
 		file: file, argv: r.argv, env: childEnv(r.app.env, r.key, l.Owner(), l.Token()),
 		stdin: r.app.stdin, stdout: r.app.stdout, stderr: r.app.stderr,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -201,6 +202,26 @@ func TestTerminalBackground(t *testing.T) {
 	}
 	c.enter("fg\n")
 	c.await("anylock run")
+	c.enter("more\n")
+	c.await("got more")
+}
+
+// A command that has input and output at the terminal is in its foreground without asking: some look before they ask.
+// Afterwards the shell script around it has the terminal again.
+func TestTerminalForeground(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"outer.sh": `anylock run k -- sh inner.sh; read a; echo "got $a"`,
+		"inner.sh": `until set -- $(ps -o pgid=,tpgid= -p $$); test $1 = $2; do :; done; echo foreground`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c.enter("cd " + dir + "; sh outer.sh\n")
+	c.await("foreground")
 	c.enter("more\n")
 	c.await("got more")
 }
