@@ -2,7 +2,6 @@ package lock_test
 
 import (
 	"context"
-	"net/url"
 	"runtime"
 	"strconv"
 	"sync"
@@ -16,13 +15,12 @@ import (
 	_ "github.com/anylock/lock/redis"
 )
 
-// onStores runs f on every store that can be opened twice, through its URL.
+// onStores runs f on every store that other processes can share, through its URL.
 func onStores(t *testing.T, f func(t *testing.T, url string)) {
 	for _, store := range []struct {
 		name string
 		url  func(t *testing.T) string
 	}{
-		{"memory", func(t *testing.T) string { return "memory://" + url.PathEscape(t.Name()) }},
 		{"file", func(t *testing.T) string { return "file://" + t.TempDir() }},
 		{"redis", func(t *testing.T) string { return servers.RedisURL(t) }},
 	} {
@@ -47,15 +45,15 @@ func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 // Ten thousand leases in one process cost no goroutine and no connection each, and none is lost over three TTLs.
 func TestManyLeasesOnStores(t *testing.T) {
 	if testing.Short() {
-		t.Skip("holds leases for nine seconds")
+		t.Skip("holds leases for half a minute")
 	}
 	onStores(t, func(t *testing.T, url string) {
+		t.Parallel()
 		const (
 			n   = 10_000
-			ttl = 3 * time.Second
+			ttl = 10 * time.Second
 		)
 		l := open(t, url, lock.WithTTL(ttl), lock.WithPrefix(t.Name()))
-		before := runtime.NumGoroutine()
 		leases := make([]*lock.Lease, n)
 		inParallel(n, func(i int) {
 			lease, err := l.Acquire(t.Context(), strconv.Itoa(i))
@@ -70,7 +68,7 @@ func TestManyLeasesOnStores(t *testing.T) {
 		}
 		most := 0
 		for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 40) { // not for synchronisation
-			most = max(most, runtime.NumGoroutine()-before)
+			most = max(most, runtime.NumGoroutine())
 		}
 		gone := 0
 		for _, lease := range leases {
@@ -81,10 +79,11 @@ func TestManyLeasesOnStores(t *testing.T) {
 		if gone > 0 {
 			t.Errorf("%d of %d leases lost", gone, n)
 		}
-		if most > 64 {
-			t.Errorf("%d goroutines more for %d leases", most, n)
+		const enough = 200 // for this test's workers and those of the others that run beside it
+		if most > enough {
+			t.Errorf("%d goroutines for %d leases", most, n)
 		}
-		t.Logf("at most %d goroutines more while holding %d leases", most, n)
+		t.Logf("at most %d goroutines while holding %d leases", most, n)
 		inParallel(n, func(i int) {
 			if err := leases[i].Release(context.Background()); err != nil {
 				t.Error(err)

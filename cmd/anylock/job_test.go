@@ -95,6 +95,17 @@ func (j *job) said() string {
 	return string(text)
 }
 
+// says waits until anylock has said text.
+func (j *job) says(text string) {
+	j.t.Helper()
+	const poll = 5 * time.Millisecond
+	for end := time.Now().Add(patience); !strings.Contains(j.said(), text); time.Sleep(poll) {
+		if time.Now().After(end) {
+			j.t.Fatalf("anylock did not say %q but:\n%s", text, j.said())
+		}
+	}
+}
+
 // finish waits for anylock and checks its exit code.
 func (j *job) finish(code int) {
 	j.t.Helper()

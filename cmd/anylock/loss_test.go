@@ -32,8 +32,9 @@ func TestKilledHolder(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		const ttl = 3 * time.Second
 		key := rand.Text()
-		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String())
+		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--verbose")
 		group := holder.pids(2)[0]
+		holder.says("the command runs") // on a busy machine it may print before the guard knows of it
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		holder.signal(syscall.SIGKILL)
 		killed := time.Now()

@@ -179,6 +179,7 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 		return outcome{}, startError(r.argv[0], err)
 	}
 	defer c.close()
+	r.sayVerbose("the command runs")
 	stop := keepAhead(l, r.ttl.d, r.grace.d)
 	defer stop()
 	s := &supervisor{
