@@ -135,6 +135,11 @@ func TestStoreGone(t *testing.T) {
 			if said := holder.said(); !strings.Contains(said, test.says) {
 				t.Errorf("it said %q", said)
 			}
+			for line := range strings.Lines(holder.said()) {
+				if !strings.HasPrefix(line, "anylock: ") {
+					t.Errorf("a client library said %q", line)
+				}
+			}
 		})
 	}
 }

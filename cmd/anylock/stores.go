@@ -1,8 +1,20 @@
 package main
 
-// The stores that --backend can name.
 import (
+	"context"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	// The stores that --backend can name.
 	_ "github.com/anylock/lock/file"
 	_ "github.com/anylock/lock/memory"
 	_ "github.com/anylock/lock/redis"
 )
+
+// go-redis tells every failed connection on standard error, which is the command's. What matters of it reaches us as
+// errors.
+func init() { goredis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
