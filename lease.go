@@ -264,10 +264,8 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	h, locker := t.hold, t.locker
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
-	if cancel := t.cancels[l]; cancel != nil {
-		delete(t.cancels, l)
-		defer cancel(errReleased)
-	}
+	cancel := t.cancels[l]
+	delete(t.cancels, l)
 	t.count--
 	last := t.count == 0
 	if last && !t.over {
@@ -280,6 +278,9 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		t.giveUp()
 	}
 	t.mu.Unlock()
+	if cancel != nil {
+		cancel(errReleased) // before anybody else can get the key
+	}
 	if last && renewing != nil {
 		<-renewing // it must not prolong the next holder's lease
 	}

@@ -224,6 +224,31 @@ func TestLeaseContext(t *testing.T) {
 	})
 }
 
+// The context ends before the next holder can begin.
+func TestContextEndsBeforeTheKeyIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(time.Second))
+		lease := acquire(t, l, "k")
+		ctx := lease.Context()
+		f.release = func(context.Context) error {
+			if ctx.Err() == nil {
+				t.Error("the context lives while the store is asked to release")
+			}
+			return nil
+		}
+		release(t, lease)
+
+		lease = acquire(t, l, "k", lock.WithoutRenewal())
+		ctx = lease.Context()
+		f.renew = f.release
+		got := queue(t, l, 1)
+		time.Sleep(600 * time.Millisecond) // so that the hand-off renews
+		release(t, lease)
+		release(t, <-got)
+	})
+}
+
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
