@@ -84,6 +84,12 @@ func (l *Locker) passOn(g *gate, handed *hold) {
 	_ = l.giveUp(context.Background(), g, handed) // the TTL ends what cannot be released
 }
 
+func (l *Locker) setInside(g *gate, t *tenure) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.inside = t
+}
+
 // leave lets the next waiter contend for the key, or closes the gate.
 func (l *Locker) leave(g *gate) {
 	l.mu.Lock()

@@ -28,7 +28,6 @@ type hold struct {
 	lost   bool
 	ended  bool
 	ttl    time.Duration // to renew to
-	auto   bool          // renew automatically
 	until  time.Time     // renew no further; zero means for ever
 
 	// Guarded by renewer.mu.
@@ -73,7 +72,7 @@ func (h *hold) lose() {
 	}
 }
 
-// end is called once by the one inside the gate when it parts with the hold.
+// end is called once by the one that parts with the hold.
 func (l *Locker) end(h *hold) {
 	h.mu.Lock()
 	h.ended = true
@@ -84,7 +83,7 @@ func (l *Locker) end(h *hold) {
 	l.renewals.remove(h)
 }
 
-// discard ends a hold that has been lost before anybody held it.
+// discard ends a hold that has been lost.
 func (l *Locker) discard(ctx context.Context, h *hold) {
 	l.end(h)
 	_ = h.lease.Release(ctx) // it is over: this only tidies up
@@ -101,21 +100,19 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, terms settings) *L
 		t.token = 0 // the store has none to give
 	}
 	lease := newLease(ctx, t)
+	l.setInside(g, t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	if h.lost || !now.Before(h.lease.Deadline()) {
 		h.mu.Unlock()
+		l.setInside(g, nil)
 		return nil
 	}
 	h.tenure = t
-	h.auto = !terms.manual
 	h.until = time.Time{}
 	if terms.maxHold > 0 {
 		h.until = now.Add(terms.maxHold)
 	}
 	h.mu.Unlock()
-	l.mu.Lock()
-	g.inside = t
-	l.mu.Unlock()
 	if !terms.manual {
 		l.renewals.add(h)
 	}

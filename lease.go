@@ -23,7 +23,7 @@ type tenure struct {
 	mu      sync.Mutex
 	count   int // handles not released
 	over    bool
-	wasLost bool
+	why     error     // ErrLost or ErrClosed if it was lost
 	end     time.Time // the deadline when it ended
 	cancels map[*Lease]context.CancelCauseFunc
 
@@ -50,26 +50,30 @@ func (t *tenure) holder() Holder {
 	return Holder{Owner: t.hold.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
 }
 
-// lose ends the tenure because its lease has ended.
+// lose ends the tenure because its lease has ended, and lets the next one pass the gate: its holder may hang for ever.
 func (t *tenure) lose() {
 	t.mu.Lock()
 	if t.over {
 		t.mu.Unlock()
 		return
 	}
-	t.over, t.wasLost = true, true
+	t.over, t.why = true, t.locker.endedErr()
 	t.end = t.hold.lease.Deadline()
 	close(t.lost)
 	cancels := t.cancels
 	t.cancels = nil
 	t.mu.Unlock()
-	err := t.locker.error("hold", t.gate.key, t.locker.endedErr())
+	err := t.lostErr()
 	for _, cancel := range cancels {
 		cancel(err)
 	}
+	t.locker.leave(t.gate)
 	t.locker.defaults.logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
 		"token", t.token, "held", time.Since(t.since))
 }
+
+// lostErr is why a lost tenure's contexts end.
+func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.why) }
 
 // A Lease is a key held. Its methods may be called by many goroutines at once.
 type Lease struct {
@@ -140,7 +144,7 @@ func (l *Lease) Context() context.Context {
 	case l.released:
 		cancel(errReleased)
 	case t.over:
-		cancel(t.locker.error("hold", t.gate.key, t.locker.endedErr()))
+		cancel(t.lostErr())
 	default:
 		if t.cancels == nil {
 			t.cancels = make(map[*Lease]context.CancelCauseFunc)
@@ -272,7 +276,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		t.over = true
 		t.end = deadline
 	}
-	lost := t.wasLost
+	lost := t.why
 	renewing := t.renewing
 	if last && renewing != nil {
 		t.giveUp()
@@ -285,12 +289,13 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		<-renewing // it must not prolong the next holder's lease
 	}
 	switch {
-	case !last && lost:
-		return locker.endedErr()
 	case !last:
-		return nil
+		return lost
+	case lost != nil: // another may be inside the gate already
+		locker.discard(ctx, h)
+		return lost
 	}
-	if left := t.minHold - time.Since(t.since); left > 0 && !lost {
+	if left := t.minHold - time.Since(t.since); left > 0 {
 		return locker.keep(ctx, t.gate, h, left)
 	}
 	err := locker.giveUp(ctx, t.gate, h)
