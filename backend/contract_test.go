@@ -119,7 +119,9 @@ func TestContextError(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	caused, cancelCause := context.WithCancelCause(t.Context())
-	cancelCause(ErrClosed)
+	cancelCause(errNet)
+	ofAnother, cancelCause := context.WithCancelCause(t.Context())
+	cancelCause(&HeldError{Holder{Owner: "o"}})
 	for _, test := range []struct {
 		ctx  context.Context
 		last error
@@ -130,9 +132,13 @@ func TestContextError(t *testing.T) {
 		{canceled, context.Canceled, "context canceled", []error{context.Canceled}},
 		{canceled, context.DeadlineExceeded, "context canceled", []error{context.Canceled}},
 		{canceled, errNet, "context canceled (last error: connection reset)", []error{context.Canceled, errNet}},
-		{caused, nil, "context canceled: closed", []error{context.Canceled, ErrClosed}},
+		{caused, nil, "context canceled: connection reset", []error{context.Canceled, errNet}},
+		{ofAnother, nil, "context canceled: held by o", []error{context.Canceled}},
 	} {
 		err := ContextError(test.ctx, test.last)
+		if errors.Is(err, ErrHeld) {
+			t.Errorf("%v tells of another lock", err)
+		}
 		if err.Error() != test.text {
 			t.Errorf("%q, want %q", err, test.text)
 		}

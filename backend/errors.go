@@ -45,17 +45,31 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // ContextError is the error of an ended context, joined with its cause where that says more, and with last, the last
-// error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives.
+// error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives. A cause that
+// matches an error of this package tells of another lock, as with errgroup: the result shows it but does not match it.
 func ContextError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if err == nil {
 		return nil
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
-		err = fmt.Errorf("%w: %w", err, cause)
+		if isOurs(cause) {
+			err = fmt.Errorf("%w: %v", err, cause)
+		} else {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
 	}
 	if last != nil && !errors.Is(last, context.Canceled) && !errors.Is(last, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w (last error: %w)", err, last)
 	}
 	return err
+}
+
+func isOurs(err error) bool {
+	for _, e := range []error{ErrHeld, ErrLost, ErrClosed, ErrUnsupported, ErrInvalid} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
