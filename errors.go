@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -59,13 +58,10 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// error wraps err once. Holders in it get the tokens of package lock.
+// error wraps err. An Error inside it can only be about another lock: the cause of a context's end.
 func (l *Locker) error(op, key string, err error) error {
 	if err == nil {
 		return nil
-	}
-	if e := (*Error)(nil); errors.As(err, &e) {
-		return err
 	}
 	return &Error{Op: op, Backend: l.name, Key: key, Err: err}
 }

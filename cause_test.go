@@ -1,0 +1,73 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+// What ended a context may be an error about another lock, as with errgroup or under another lease's context. It says
+// nothing about this one.
+func TestCauseFromAnotherLock(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		other := acquire(t, b, "other")
+		_, heldErr := a.TryAcquire(t.Context(), "other")
+		wantErr(t, heldErr, lock.ErrHeld)
+		lostLease := acquire(t, a, "lost", lock.WithoutRenewal())
+		<-lostLease.Lost()
+		lease := acquire(t, a, "k")
+		for _, cause := range []error{heldErr, context.Cause(lostLease.Context())} {
+			only := func(op, key string, err error) {
+				t.Helper()
+				wantErr(t, err, context.Canceled)
+				var e *lock.Error
+				if !errors.As(err, &e) || e.Op != op || e.Key != key {
+					t.Errorf("%v is not an Error of %s %q", err, op, key)
+				}
+				var held *lock.HeldError
+				if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrLost) || errors.As(err, &held) {
+					t.Errorf("%v tells of another lock", err)
+				}
+			}
+			for _, key := range []string{"other", "k"} { // waiting at the store, and at the gate
+				ctx, cancel := context.WithCancelCause(t.Context())
+				done := make(chan error)
+				go func() {
+					_, err := a.Acquire(ctx, key)
+					done <- err
+				}()
+				synctest.Wait()
+				cancel(cause)
+				only("acquire", key, <-done)
+				_, err := a.Acquire(ctx, key)
+				only("acquire", key, err)
+				only("renew", "k", lease.Renew(ctx, time.Minute))
+			}
+		}
+		if lease.Err() != nil {
+			t.Error(lease.Err())
+		}
+		release(t, lease)
+		release(t, other)
+		wantErr(t, lostLease.Release(t.Context()), lock.ErrLost)
+	})
+}
+
+// A network error as the cause leaves the outer error whole.
+func TestCauseIsAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		broken := errors.New("connection reset")
+		cancel(&lock.Error{Op: "inspect", Key: "other", Err: broken})
+		_, err := a.Acquire(ctx, "k")
+		wantErr(t, err, broken)
+		var e *lock.Error
+		if !errors.As(err, &e) || e.Op != "acquire" || e.Key != "k" {
+			t.Errorf("%v is not an Error of this acquire", err)
+		}
+	})
+}
