@@ -155,7 +155,8 @@ func (l *Lease) Context() context.Context {
 }
 
 // Renew prolongs the lease to ttl from now, and lets automatic renewal go on with ttl. A maximum hold caps it. ErrLost
-// means that the lease is over; another error that the outcome is unknown and the old deadline stands.
+// means that the lease is over; another error that the outcome is unknown and the old deadline stands, or the new one if
+// that is earlier. A Renew that gets no answer ends in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
 }
@@ -182,6 +183,11 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	if asked <= 0 {
 		return fmt.Errorf("%w: the maximum hold is over", ErrLost)
 	}
+	if h.locker.renewals.renews(h) { // it waits for this one
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(time.Until(h.lease.Deadline())), errNoAnswer)
+		defer cancel()
+	}
 	if err := h.lease.Renew(ctx, asked); err != nil {
 		return err
 	}
@@ -191,6 +197,9 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	h.locker.renewals.again(h)
 	return nil
 }
+
+// errNoAnswer is the cause of a Renew's end that left time for automatic renewal to try.
+var errNoAnswer = errors.New("no answer within a third of what is left of the lease")
 
 // beginRenew waits until no other Renew is under way, and keeps the tenure from ending before finish is called.
 func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func(), err error) {

@@ -67,10 +67,15 @@ func (r *renewer) add(h *hold) {
 func (r *renewer) again(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.renewal.Set() {
-		r.clock.Remove(&h.renewal)
-		r.putLocked(h, interval(h))
-	}
+	r.clock.Remove(&h.renewal)
+	r.putLocked(h, interval(h))
+}
+
+// renews reports whether h is renewed automatically.
+func (r *renewer) renews(h *hold) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !h.left
 }
 
 // remove ends the renewal of h. One that is under way goes on, but h does not come back.
@@ -87,6 +92,9 @@ func interval(h *hold) time.Duration {
 	d := time.Until(h.lease.Deadline()) / 3
 	return d - jitter(d/8)
 }
+
+// attemptTime is how long one attempt may take when left is left of the lease: one that hangs must leave time for another.
+func attemptTime(left time.Duration) time.Duration { return max(left/3, time.Millisecond) }
 
 func jitter(d time.Duration) time.Duration {
 	if d <= 0 {
@@ -182,8 +190,7 @@ func (r *renewer) renew(due []*hold) {
 	if len(renewals) == 0 {
 		return
 	}
-	// An attempt that hangs must leave time for another.
-	ctx, cancel := context.WithTimeout(r.ctx, max(soonest/3, time.Millisecond))
+	ctx, cancel := context.WithTimeout(r.ctx, attemptTime(soonest))
 	var errs []error
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)

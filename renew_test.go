@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,4 +268,66 @@ func (p plainStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 		return nil, err
 	}
 	return plainLease{l}, nil
+}
+
+// A lease that had all that its maximum hold allows, and was then made shorter, is renewed again.
+func TestShortenedUnderMaxHold(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
+		start := time.Now()
+		lease := acquire(t, a, "k", lock.WithMaxHold(ttl))
+		time.Sleep(ttl / 2) // renewal has found that there is nothing to gain
+		if err := lease.Renew(t.Context(), time.Second); err != nil {
+			t.Error(err)
+		}
+		<-lease.Lost()
+		if d := time.Since(start); d < ttl-2*backend.Margin(ttl) || d > ttl {
+			t.Errorf("lost after %v, want %v", d, ttl)
+		}
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+	}, lock.WithTTL(ttl))
+}
+
+// A Renew that gets no answer does not keep automatic renewal from trying.
+func TestHungRenewDoesNotStopRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hungStore{Backend: memory.New()}
+		h.leases = backend.NewLeases(h, time.Second)
+		l := locker(t, h, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		time.Sleep(time.Second)
+		h.hang.Store(1) // one request is not answered
+		if err := lease.Renew(context.Background(), ttl); err == nil || errors.Is(err, lock.ErrLost) {
+			t.Errorf("a renewal without an answer: %v", err)
+		}
+		time.Sleep(3 * ttl)
+		if lost(lease) {
+			t.Error("lost")
+		}
+		release(t, lease)
+	})
+}
+
+// A hungStore answers all requests but the next few renewals.
+type hungStore struct {
+	backend.Backend
+	leases *backend.Leases
+	hang   atomic.Int32
+}
+
+func (h *hungStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return h.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
+}
+
+func (h *hungStore) RenewLease(ctx context.Context, _ *backend.Life, ttl time.Duration) (time.Duration, error) {
+	if h.hang.Add(-1) >= 0 {
+		return 0, hang(ctx)
+	}
+	return ttl, nil
+}
+
+func (h *hungStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
+
+func (h *hungStore) Close() error {
+	h.leases.Close()
+	return h.Backend.Close()
 }
