@@ -151,22 +151,36 @@ func (r *renewer) work() {
 }
 
 // takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
+// Leases that have much more or less time left than the first are left to another worker: a request has as long as the
+// shortest of them allows.
 func (r *renewer) takeLocked() []*hold {
 	now := time.Now()
 	if r.closed || r.clock.FirstDue(now) == nil {
 		return nil
 	}
 	var due []*hold
-	for len(due) < r.size {
+	var others []*alarm.Entry[*hold]
+	var first time.Duration
+	for len(due) < r.size && len(others) < r.size {
 		e := r.clock.First()
 		if e == nil {
 			break
 		}
-		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > time.Until(e.Item.lease.Deadline())/16) {
+		left := e.Item.lease.Deadline().Sub(now)
+		if ahead := e.At().Sub(now); ahead > 0 && (r.size == 1 || ahead > left/16) {
 			break
 		}
 		r.clock.Remove(e)
+		if len(due) == 0 {
+			first = left
+		} else if left > 4*first || first > 4*left {
+			others = append(others, e)
+			continue
+		}
 		due = append(due, e.Item)
+	}
+	for _, e := range others {
+		r.clock.Set(e, e.At())
 	}
 	return due
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -330,4 +331,42 @@ func (h *hungStore) ReleaseLease(context.Context, *backend.Life) error { return 
 func (h *hungStore) Close() error {
 	h.leases.Close()
 	return h.Backend.Close()
+}
+
+// Leases of a short TTL that the store is too slow for do not cost the others their time to answer.
+func TestShortLeasesDoNotHurryOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, slowBatches{memory.New()}, lock.WithTTL(time.Minute))
+		long := acquire(t, l, "long", lock.WithTTL(ttl))
+		var wg sync.WaitGroup
+		end := time.Now().Add(10 * ttl)
+		for i := range 50 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					short := acquire(t, l, strconv.Itoa(i), lock.WithTTL(time.Second))
+					<-short.Lost()
+					wantErr(t, short.Release(t.Context()), lock.ErrLost)
+				}
+			})
+		}
+		wg.Wait()
+		if lost(long) {
+			t.Error("lost")
+		}
+		release(t, long)
+	})
+}
+
+// slowBatches answers renewals after half a second.
+type slowBatches struct{ *memory.Backend }
+
+func (s slowBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	if err := backend.Sleep(ctx, 500*time.Millisecond); err != nil {
+		errs := make([]error, len(renewals))
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	return s.Backend.RenewBatch(ctx, renewals)
 }
