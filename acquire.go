@@ -37,7 +37,9 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, lease.Release(ctx))
+		if rerr := lease.Release(ctx); rerr != nil {
+			err = errors.Join(err, rerr)
+		}
 	}()
 	return f(lease.Context(), lease)
 }

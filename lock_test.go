@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -190,6 +192,30 @@ func TestDo(t *testing.T) {
 		wantErr(t, err, mine)
 		wantErr(t, err, lock.ErrLost)
 		time.Sleep(time.Second) // the holder's deadline is a little earlier than the store's
+		free(t, b, "k")
+	})
+}
+
+// Do adds nothing to f's error when there is nothing to add, and releases however f ends.
+func TestDoIsTransparent(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		err := a.Do(t.Context(), "k", func(context.Context, *lock.Lease) error { return io.EOF })
+		if err != io.EOF {
+			t.Errorf("%#v, want f's own error", err)
+		}
+		err = a.Do(t.Context(), "k", func(ctx context.Context, l *lock.Lease) error { return l.Release(ctx) })
+		if err != nil {
+			t.Error(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = a.Do(t.Context(), "k", func(context.Context, *lock.Lease) error {
+				runtime.Goexit()
+				return nil
+			})
+		}()
+		<-done
 		free(t, b, "k")
 	})
 }
