@@ -18,14 +18,14 @@ import (
 // waiting is outlived for a time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.acquire(ctx, key, opts, true)
-	return lease, l.error("acquire", key, err)
+	return lease, l.error("acquire", l.defaults.prefix+key, err)
 }
 
 // TryAcquire is Acquire that does not wait: a key that is busy is ErrHeld, with a *HeldError that names the holder where
 // the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.acquire(ctx, key, opts, false)
-	return lease, l.error("acquire", key, err)
+	return lease, l.error("acquire", l.defaults.prefix+key, err)
 }
 
 // Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop

@@ -35,7 +35,7 @@ type Holder = backend.Holder
 type Error struct {
 	Op      string // "open", "acquire", "renew", "release", "inspect", "hold", "close"
 	Backend string // the store's name, empty if it was not known yet
-	Key     string // empty for operations without a key
+	Key     string // with the Locker's prefix; empty for operations without a key
 	Err     error
 }
 

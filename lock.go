@@ -133,7 +133,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 			return h, nil
 		}
 	}
-	return Holder{}, l.error("inspect", key, err)
+	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
 // Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first: one that is

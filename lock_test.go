@@ -358,3 +358,23 @@ func TestPrefixKeepsApplicationsApart(t *testing.T) {
 		release(t, two)
 	})
 }
+
+// Errors, like leases, name the key that the store knows.
+func TestErrorsNameTheWholeKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, memory.New(), lock.WithPrefix("app/"))
+		lease := acquire(t, l, "k")
+		_, held := l.TryAcquire(t.Context(), "k")
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, inspect := l.Inspect(canceled, "k")
+		renew := lease.Renew(t.Context(), 0)
+		release(t, lease)
+		for _, err := range []error{held, inspect, renew, lease.Err()} {
+			var e *lock.Error
+			if !errors.As(err, &e) || e.Key != "app/k" || e.Backend != "memory" {
+				t.Errorf("%v: %+v", err, e)
+			}
+		}
+	})
+}
