@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
@@ -167,6 +168,26 @@ func TestHandoffOfALostLease(t *testing.T) {
 			t.Error("a lost lease was handed on")
 		}
 		release(t, last)
+	})
+}
+
+// A slow renewal does not make the hand-off later than it may be.
+func TestHandoffRenewalIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f)
+		first := acquire(t, l, "k")
+		got := queue(t, l, 1, lock.WithoutRenewal()) // so that the hand-off renews
+		time.Sleep(600 * time.Millisecond)
+		f.set(func() {
+			f.renew = func(ctx context.Context) error { return backend.Sleep(ctx, 700*time.Millisecond) }
+		})
+		release(t, first)
+		next := <-got
+		if next.Owner() == first.Owner() {
+			t.Error("handed on more than a second after the grant")
+		}
+		release(t, next)
 	})
 }
 

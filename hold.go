@@ -174,7 +174,7 @@ func (l *Locker) nextTerms(g *gate) (terms settings, ok bool) {
 
 // renewFor renews h before it is handed on.
 func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), handoffTime)
+	ctx, cancel := context.WithDeadline(context.Background(), h.granted.Add(handoffTime))
 	defer cancel()
 	if err := h.lease.Renew(ctx, ttl); err != nil {
 		return false
