@@ -57,7 +57,12 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	if outer := heldUnder(ctx, l, full); outer != nil {
-		return outer.reenter(ctx, terms)
+		if !terms.reentrant {
+			return nil, ErrDeadlock
+		}
+		if lease := outer.reenter(ctx); lease != nil {
+			return lease, nil
+		}
 	}
 	if !wait || !terms.limited {
 		return l.contend(ctx, ctx, full, terms, wait)

@@ -18,17 +18,14 @@ func heldUnder(ctx context.Context, l *Locker, full string) *Lease {
 	return nil
 }
 
-// reenter returns another handle on the lease's tenure.
-func (l *Lease) reenter(ctx context.Context, terms settings) (*Lease, error) {
-	if !terms.reentrant {
-		return nil, ErrDeadlock
-	}
+// reenter returns another handle on the lease's tenure, nil if that has ended meanwhile.
+func (l *Lease) reenter(ctx context.Context) *Lease {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over || t.count == 0 {
-		return nil, ErrLost
+		return nil
 	}
 	t.count++
-	return newLease(ctx, t), nil
+	return newLease(ctx, t)
 }

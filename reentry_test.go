@@ -2,10 +2,12 @@ package lock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
 )
 
 func TestSelfDeadlockIsRefused(t *testing.T) {
@@ -89,4 +91,25 @@ func TestReentrantLoss(t *testing.T) {
 		time.Sleep(time.Minute)
 		free(t, b, "k")
 	})
+}
+
+// A lease that ends while it is being entered again is not held any more: the key is acquired as by anybody.
+func TestReentryRacesWithRelease(t *testing.T) {
+	a := locker(t, memory.New())
+	for range 3000 {
+		outer := acquire(t, a, "k")
+		ctx := context.WithoutCancel(outer.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { release(t, outer) })
+		inner, err := a.Acquire(ctx, "k", lock.Reentrant())
+		wg.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner.Err() != nil {
+			t.Error(inner.Err())
+		}
+		release(t, inner)
+		free(t, a, "k")
+	}
 }
