@@ -1,0 +1,11 @@
+package lock
+
+// Kept is how many gates and renewals l has.
+func (l *Locker) Kept() (gates, renewals int) {
+	l.mu.Lock()
+	gates = len(l.gates)
+	l.mu.Unlock()
+	l.renewals.mu.Lock()
+	defer l.renewals.mu.Unlock()
+	return gates, l.renewals.clock.Len()
+}

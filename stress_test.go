@@ -1,0 +1,161 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
+)
+
+// Everything at once, in real time: short leases that are lost, renewed, entered again, released twice and kept for a
+// time, by goroutines that give up, on Lockers that are closed meanwhile. Nobody enters before the other's lease is over,
+// every error is one that is documented, and at the end every key is free and no goroutine is left.
+func TestStressEverything(t *testing.T) {
+	store := memory.NewStore()
+	const keys, workers = 3, 12
+	end := time.Now().Add(2 * time.Second)
+	if testing.Short() {
+		end = time.Now().Add(500 * time.Millisecond)
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		tokens [keys]uint64
+		grants atomic.Int64
+	)
+	known := func(op string, err error) {
+		for _, e := range []error{
+			nil, lock.ErrHeld, lock.ErrLost, lock.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		} {
+			if errors.Is(err, e) {
+				return
+			}
+		}
+		t.Errorf("%s: %v", op, err)
+	}
+	worker := func(l *lock.Locker) {
+		for time.Now().Before(end) {
+			k := rand.N(keys)
+			key := strconv.Itoa(k)
+			ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Millisecond))
+			opts := randomTerms()
+			acquire := l.Acquire
+			if rand.N(4) == 0 {
+				acquire = l.TryAcquire
+			}
+			lease, err := acquire(ctx, key, opts...)
+			if known("acquire", err); err != nil {
+				if lease != nil {
+					t.Error("a lease with an error")
+				}
+				cancel()
+				if errors.Is(err, lock.ErrClosed) {
+					return
+				}
+				continue
+			}
+			grants.Add(1)
+			mu.Lock()
+			// A lease that is live now has the highest token of its key.
+			if lease.Token() <= tokens[k] && lease.Err() == nil {
+				t.Errorf("token %d after %d", lease.Token(), tokens[k])
+			}
+			tokens[k] = max(tokens[k], lease.Token())
+			mu.Unlock()
+			useUp(l, lease, key, known)
+			if lease.Err() == nil || lease.Context().Err() == nil {
+				t.Error("a released lease lives")
+			}
+			cancel()
+		}
+	}
+	survivor := locker(t, store.Client())
+	for range workers / 3 {
+		wg.Go(func() { worker(survivor) })
+	}
+	wg.Go(func() { // Lockers come and go
+		for time.Now().Before(end) {
+			l, err := lock.New(store.Client(), lock.WithHandoff(rand.N(256)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range workers / 3 {
+				wg.Go(func() { worker(l) })
+			}
+			time.Sleep(rand.N(60 * time.Millisecond))
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	for k := range keys {
+		release(t, acquire(t, survivor, strconv.Itoa(k), lock.WithWait(5*time.Second)))
+	}
+	if gates, renewals := survivor.Kept(); gates != 0 || renewals != 0 {
+		t.Errorf("%d gates and %d renewals are left", gates, renewals)
+	}
+	if n := grants.Load(); n < 50 {
+		t.Errorf("only %d grants", n)
+	}
+}
+
+func randomTerms() (opts []lock.AcquireOption) {
+	opts = append(opts, lock.WithTTL(10*time.Millisecond+rand.N(60*time.Millisecond)))
+	for _, o := range []lock.AcquireOption{
+		lock.WithoutRenewal(), lock.WithMaxHold(20 * time.Millisecond), lock.WithMinHold(5 * time.Millisecond),
+		lock.WithWait(rand.N(30 * time.Millisecond)), lock.Reentrant(),
+	} {
+		if rand.N(3) == 0 {
+			opts = append(opts, o)
+		}
+	}
+	return opts
+}
+
+// useUp does all that can be done with a lease at once, and releases it.
+func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, error)) {
+	var wg sync.WaitGroup
+	for range 1 + rand.N(4) {
+		switch rand.N(6) {
+		case 0:
+			wg.Go(func() {
+				known("renew", lease.Renew(context.Background(), 10*time.Millisecond+rand.N(50*time.Millisecond)))
+			})
+		case 1:
+			wg.Go(func() {
+				again, err := l.Acquire(context.WithoutCancel(lease.Context()), key, lock.Reentrant(), lock.WithWait(time.Millisecond))
+				if known("re-entry", err); err == nil {
+					known("release of a re-entry", again.Release(context.Background()))
+				}
+			})
+		case 2:
+			wg.Go(func() {
+				other, err := l.TryAcquire(context.Background(), key)
+				if known("try", err); err == nil { // it had ended
+					known("release of a try", other.Release(context.Background()))
+				}
+			})
+		case 3:
+			wg.Go(func() { <-lease.Context().Done() })
+		case 4:
+			wg.Go(func() { _, _, _ = lease.Deadline(), lease.Err(), lease.Token() })
+		case 5:
+			wg.Go(func() { known("early release", lease.Release(context.Background())) })
+		}
+	}
+	time.Sleep(rand.N(15 * time.Millisecond))
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	known("release", lease.Release(ended))
+	known("second release", lease.Release(ended))
+	wg.Wait()
+}
