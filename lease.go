@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -68,8 +69,11 @@ func (t *tenure) lose() {
 		cancel(err)
 	}
 	t.locker.leave(t.gate)
-	t.locker.defaults.logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
-		"token", t.token, "held", time.Since(t.since))
+	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
+		held := time.Since(t.since)
+		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
+			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
+	}
 }
 
 // lostErr is why a lost tenure's contexts end.

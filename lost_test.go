@@ -2,10 +2,13 @@ package lock_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
 )
 
 // A holder that hangs and never releases does not keep the key from the goroutines of its own process.
@@ -44,4 +47,36 @@ func TestLostLeaseIsOutOfTheWay(t *testing.T) {
 		release(t, again)
 		free(t, a, "k")
 	})
+}
+
+// A log that blocks does not keep others from learning of their loss.
+func TestBlockedLogDoesNotDelayLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocked := make(chan struct{})
+		a := locker(t, memory.New(), lock.WithLogger(slog.New(blockedHandler{slog.DiscardHandler, blocked})))
+		leases := []*lock.Lease{acquire(t, a, "1", lock.WithoutRenewal()), acquire(t, a, "2", lock.WithoutRenewal())}
+		time.Sleep(time.Until(leases[1].Deadline()) + time.Millisecond)
+		synctest.Wait()
+		for _, l := range leases {
+			if !lost(l) || l.Context().Err() == nil {
+				t.Error("not told of the loss")
+			}
+		}
+		close(blocked)
+		for _, l := range leases {
+			wantErr(t, l.Release(t.Context()), lock.ErrLost)
+		}
+	})
+}
+
+type blockedHandler struct {
+	slog.Handler
+	until chan struct{}
+}
+
+func (blockedHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blockedHandler) Handle(context.Context, slog.Record) error {
+	<-b.until
+	return nil
 }
