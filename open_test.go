@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/backend"
 	_ "github.com/anylock/lock/memory"
 )
@@ -169,5 +170,14 @@ func TestErrorText(t *testing.T) {
 	err := &lock.Error{Op: "acquire", Backend: "redis", Key: "a\n" + strings.Repeat("k", 100), Err: lock.ErrHeld}
 	if s := err.Error(); strings.Contains(s, "\n") || len(s) > 160 || !strings.HasPrefix(s, `lock: acquire "a\nkkk`) {
 		t.Errorf("%s", s)
+	}
+}
+
+// A value that does not exist is no requirement that some store meets, and no text that cannot be read back.
+func TestRequireOfAnUnknownValue(t *testing.T) {
+	for _, r := range []lock.Requirement{lock.Fencing(-1), lock.Fencing(99), lock.Reach(-1), lock.Reach(99), {}} {
+		if _, err := lock.New(memory.New(), lock.Require(r)); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%q: %v, want ErrInvalid", r, err)
+		}
 	}
 }

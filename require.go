@@ -26,7 +26,7 @@ const (
 // A Requirement is something that a store must promise; see Require. In a Config it is a text, as ParseRequirement takes.
 type Requirement struct {
 	text  string
-	unmet func(Guarantees) string // what the store offers instead, empty if that is enough
+	unmet func(Guarantees) string // what the store offers instead, empty if that is enough; nil: there is no such one
 }
 
 func (r Requirement) String() string { return r.text }
@@ -60,6 +60,9 @@ func NoEarlyLoss() Requirement {
 // Fencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
 // "fencing=loss".
 func Fencing(at backend.Fencing) Requirement {
+	if _, ok := fencingNames[at]; !ok {
+		return Requirement{text: "fencing=" + at.String()}
+	}
 	return Requirement{"fencing=" + fencingNames[at], func(g Guarantees) string {
 		if g.Fencing >= at {
 			return ""
@@ -70,6 +73,9 @@ func Fencing(at backend.Fencing) Requirement {
 
 // Reach requires that owners this far apart exclude each other: "reach=process", "reach=host" or "reach=network".
 func Reach(at backend.Reach) Requirement {
+	if at < ReachProcess || at > ReachNetwork {
+		return Requirement{text: "reach=" + at.String()}
+	}
 	return Requirement{"reach=" + at.String(), func(g Guarantees) string {
 		if g.Reach >= at {
 			return ""
@@ -164,7 +170,7 @@ func unmet(g Guarantees, require []Requirement) error {
 	var missing []string
 	for _, r := range require {
 		if r.unmet == nil {
-			return fmt.Errorf("%w: empty requirement", ErrInvalid)
+			return fmt.Errorf("%w: unknown requirement %q", ErrInvalid, r.text)
 		}
 		if instead := r.unmet(g); instead != "" {
 			missing = append(missing, fmt.Sprintf("%s is required, but %s", r.text, instead))
