@@ -31,6 +31,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 	c := &process{happens: make(chan childEvent), tty: openTerminal(p.stdin, p.stdout)}
 	// Where no more processes can be had, the command will say so.
 	c.guard, _ = startGuard()
+	c.guard.watch(p.ttl, p.deadline)
 	started := make(chan error)
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
@@ -41,6 +42,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		})
 		if err == nil {
 			c.pid = proc.Pid
+			c.guard.over(c.pid)
 		}
 		started <- err
 		if err == nil {
@@ -53,7 +55,6 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		c.tty.close()
 		return nil, err
 	}
-	c.guard.watch(c.pid, p.ttl, p.deadline)
 	c.tty.handOver(c.pid)
 	return c, nil
 }

@@ -55,31 +55,44 @@ func startGuard() (*guard, error) {
 	return &guard{pipe: ours}, nil
 }
 
-// watch has the guard watch over a group. deadline is asked for again and again: it moves with renewals.
-func (g *guard) watch(group int, ttl time.Duration, deadline func() time.Time) {
+// watch tells the guard when to kill, before there is anything to kill: were this process stopped in between, nobody
+// would. deadline is asked for again and again: it moves with renewals.
+func (g *guard) watch(ttl time.Duration, deadline func() time.Time) {
 	if g == nil {
 		return
 	}
 	g.stop, g.done = make(chan struct{}), make(chan struct{})
-	g.tell(guardGroup, int64(group))
+	told := deadline()
+	g.tellKillAt(told, ttl)
 	go func() {
 		defer close(g.done)
 		const times = 10 // while the lease lasts
 		tick := time.NewTicker(max(ttl/times, time.Millisecond))
 		defer tick.Stop()
-		for told := (time.Time{}); ; {
-			if d := deadline(); !d.Equal(told) {
-				told = d
-				// Half of the margin is for us, who say why.
-				g.tell(guardKillAt, int64(monotonic()+time.Until(d)-killMargin(ttl)/2))
-			}
+		for {
 			select {
 			case <-tick.C:
 			case <-g.stop:
 				return
 			}
+			if d := deadline(); !d.Equal(told) {
+				told = d
+				g.tellKillAt(told, ttl)
+			}
 		}
 	}()
+}
+
+func (g *guard) tellKillAt(deadline time.Time, ttl time.Duration) {
+	// Half of the margin is for us, who say why.
+	g.tell(guardKillAt, int64(monotonic()+time.Until(deadline)-killMargin(ttl)/2))
+}
+
+// over tells the guard which group to kill.
+func (g *guard) over(group int) {
+	if g != nil {
+		g.tell(guardGroup, int64(group))
+	}
 }
 
 // tell sends a message. Without its guard the command is as safe as we are, so that errors do not matter.
@@ -142,6 +155,7 @@ func groupToKill(messages io.Reader) (group int) {
 			lines <- s.Text()
 		}
 	}()
+	overdue := false
 	due := time.NewTimer(time.Hour)
 	due.Stop()
 	defer due.Stop()
@@ -154,7 +168,11 @@ func groupToKill(messages io.Reader) (group int) {
 			select { // it may be us who did not run, and a message waits
 			case line, ok = <-lines:
 			default:
-				return group
+				if group > 0 {
+					return group
+				}
+				overdue = true
+				continue
 			}
 		}
 		if !ok {
@@ -165,8 +183,11 @@ func groupToKill(messages io.Reader) (group int) {
 		switch {
 		case err != nil:
 		case what == guardGroup:
-			group = int(n)
+			if group = int(n); overdue {
+				return group
+			}
 		case what == guardKillAt:
+			overdue = false
 			due.Reset(time.Duration(n) - monotonic())
 		case what == guardDone:
 			return 0

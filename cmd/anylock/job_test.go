@@ -20,6 +20,7 @@ type job struct {
 	out, err string // files with the output of the script and of anylock
 	done     chan struct{}
 	code     int // once done is closed
+	group    int // what it has printed first, 0 before pids
 }
 
 func startJob(t *testing.T, url, key, script string, flags ...string) *job {
@@ -46,6 +47,9 @@ func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 	t.Cleanup(func() {
 		j.cmd.Process.Kill()
 		<-j.done
+		if j.group > 1 && t.Failed() { // else it has been seen to end, and the number may be another's
+			syscall.Kill(-j.group, syscall.SIGKILL)
+		}
 		if t.Failed() {
 			t.Logf("anylock said:\n%s", j.said())
 		}
@@ -87,6 +91,7 @@ func (j *job) pids(n int) []int {
 		}
 		pids = append(pids, pid)
 	}
+	j.group = pids[0]
 	return pids
 }
 
