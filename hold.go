@@ -13,6 +13,9 @@ import (
 // handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
 const handoffTime = time.Second
 
+// keepPause is between attempts to set a minimum hold.
+const keepPause = 100 * time.Millisecond
+
 // A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
 type hold struct {
 	locker   *Locker
@@ -202,7 +205,11 @@ func (l *Locker) keep(ctx context.Context, g *gate, h *hold, d time.Duration) er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
 	l.renewals.remove(h)
-	err := h.lease.Renew(ctx, d)
+	var err error
+	for again := true; again; {
+		err = h.lease.Renew(ctx, d)
+		again = err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err) && backend.Sleep(ctx, keepPause) == nil
+	}
 	l.end(h)
 	l.leave(g)
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) {

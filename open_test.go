@@ -11,8 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
 	_ "github.com/anylock/lock/memory"
 )
 

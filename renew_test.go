@@ -217,6 +217,36 @@ func TestWithMinHold(t *testing.T) {
 	}, lock.WithTTL(ttl))
 }
 
+// One request that fails does not free the key before its minimum hold.
+func TestWithMinHoldOutlivesAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k", lock.WithMinHold(time.Minute))
+		failures := 1
+		f.set(func() {
+			f.renew = func(context.Context) error {
+				if failures--; failures >= 0 {
+					return errors.New("reset")
+				}
+				return nil
+			}
+		})
+		release(t, lease)
+		time.Sleep(time.Minute - time.Second)
+		busy(t, l, "k")
+
+		// A store that stays broken holds the release up for a bounded time.
+		lease = acquire(t, l, "other", lock.WithMinHold(time.Minute))
+		f.set(func() { failures = 1 << 30 })
+		start := time.Now()
+		release(t, lease)
+		if d := time.Since(start); d > 2*time.Second {
+			t.Errorf("release took %v", d)
+		}
+	})
+}
+
 // Ten thousand leases cost no goroutine each, and none is lost over three TTLs.
 func TestManyLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
