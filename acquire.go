@@ -12,10 +12,10 @@ import (
 // Acquire waits until key is granted, or ctx ends, or WithWait has passed. The lease renews itself until Release, which
 // the caller owes.
 //
-// Errors: ErrDeadlock if key is held under ctx already; ErrHeld after WithWait; the context's error, which leaves nothing
-// behind; ErrInvalid, ErrClosed. Any other error is the store's or the network's; what it may have left is cleaned up in
-// the background, at the latest by the TTL. A store that cannot be reached at first is an error at once; an outage while
-// waiting is outlived for a time.
+// Errors: ErrDeadlock if key is held under ctx already, without Reentrant; ErrHeld after WithWait; the context's error,
+// which leaves nothing behind; ErrInvalid, ErrClosed. Any other error is the store's or the network's; what it may have
+// left is cleaned up in the background, at the latest by the TTL. A store that cannot be reached at first is an error at
+// once; an outage while waiting is outlived for a time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.acquire(ctx, key, opts, true)
 	return lease, l.error("acquire", l.defaults.prefix+key, err)

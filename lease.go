@@ -104,7 +104,7 @@ func newLease(ctx context.Context, t *tenure) *Lease {
 // Key is the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.gate.key }
 
-// Owner is the unique name under which the store knows the holder.
+// Owner is the unique name under which the store knows the holder. Those that a lease is handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
 
 // Token is the fencing token: for one key it is higher than that of every earlier holder, within the scope that
@@ -115,7 +115,8 @@ func (l *Lease) Token() uint64 { return l.tenure.token }
 // Deadline is the instant until which the lease is exclusive unless it is renewed. Renewal moves it.
 func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
-// Lost is closed when the lease ends without being released, at its deadline at the latest; never after Release.
+// Lost is closed when the lease ends without being released, at its deadline at the latest; never after the last Release.
+// The key is then free for others, in this process too, whether this holder releases or not.
 func (l *Lease) Lost() <-chan struct{} { return l.tenure.lost }
 
 // Err is nil while the lease is exclusive, judged by the clock at this moment, so that it tells the truth right after a

@@ -77,7 +77,8 @@ func WithMaxHold(d time.Duration) AcquireOption {
 }
 
 // WithMinHold keeps the key taken for at least d after it was granted, even when it is released sooner, so that a job
-// shorter than the difference between two hosts' clocks does not run twice.
+// shorter than the difference between two hosts' clocks does not run twice. Release asks the store for what is left, for
+// up to a second; if the store does not answer, what the lease had left stands.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.minHold = d
@@ -87,7 +88,7 @@ func WithMinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithWait limits how long Acquire waits for the key. Then it is ErrHeld. Unlike a deadline on the context, it does not
+// WithWait limits how long Acquire waits for the key. Then it is ErrHeld, also when the store did not answer. Unlike a deadline on the context, it does not
 // end the lease's own Context. 0 does not wait at all, as TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
@@ -99,7 +100,7 @@ func WithWait(d time.Duration) AcquireOption {
 }
 
 // Reentrant lets a key that is held under the context of the call be acquired again: each acquisition counts, and the
-// last Release releases. Without it that is ErrDeadlock.
+// last Release releases. The first one's TTL, renewal, minimum and maximum hold stand. Without it that is ErrDeadlock.
 func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }
