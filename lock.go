@@ -98,6 +98,9 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 
 // New returns a Locker on a backend that the application has made. The Locker's Close closes it.
 func New(b backend.Backend, opts ...Option) (*Locker, error) {
+	if b == nil {
+		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no backend", ErrInvalid)}
+	}
 	// The type's package is the store's name: *redis.Backend.
 	name, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", b), "*"), ".")
 	return newLocker(b, name, opts)

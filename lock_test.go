@@ -346,6 +346,11 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
+func TestNewWithoutBackend(t *testing.T) {
+	_, err := lock.New(nil)
+	wantErr(t, err, lock.ErrInvalid)
+}
+
 func TestPrefixKeepsApplicationsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()

@@ -19,6 +19,8 @@ const (
 	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
 )
 
+var errUnanswered = errors.New("the store gave no answer for this lease")
+
 // A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
 // way.
 type renewer struct {
@@ -208,6 +210,9 @@ func (r *renewer) renew(due []*hold) {
 	var errs []error
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)
+		for len(errs) < len(renewals) { // a stranger's store that breaks the contract
+			errs = append(errs, errUnanswered)
+		}
 	} else {
 		errs = []error{renewals[0].Lease.Renew(ctx, renewals[0].TTL)}
 	}

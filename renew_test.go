@@ -400,3 +400,17 @@ func (s slowBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal)
 	}
 	return s.Backend.RenewBatch(ctx, renewals)
 }
+
+// A store that answers a batch with too few errors loses leases, and does no other harm.
+func TestShortBatchAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, mute{memory.New()}, lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		<-lease.Lost()
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+	})
+}
+
+type mute struct{ *memory.Backend }
+
+func (mute) RenewBatch(context.Context, []backend.Renewal) []error { return nil }
