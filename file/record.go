@@ -112,18 +112,11 @@ func (d *decoder) take(n int) []byte {
 func (d *decoder) boot() bootID  { return bootID(d.take(16)) }
 func (d *decoder) fixed() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	d.take(max(n, 0))
-	d.bad = d.bad || n <= 0
-	if d.bad {
-		return 0
-	}
-	return v
-}
+func (d *decoder) uvarint() uint64 { return number(d, binary.Uvarint) }
+func (d *decoder) varint() int64   { return number(d, binary.Varint) }
 
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
+func number[T int64 | uint64](d *decoder, read func([]byte) (T, int)) T {
+	v, n := read(d.b)
 	d.take(max(n, 0))
 	d.bad = d.bad || n <= 0
 	if d.bad {

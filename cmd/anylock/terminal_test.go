@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock/internal/servers"
 )
 
 // A console is an interactive shell at a terminal, with the test at the keyboard.
@@ -33,7 +35,7 @@ func newConsole(t *testing.T, env ...string) *console {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("no bash, whose job control is needed")
+		servers.Missing(t, "no bash, whose job control is needed")
 	}
 	keys, tty := openPTY(t)
 	c := &console{t: t, keys: keys}
@@ -61,7 +63,7 @@ func openPTY(t *testing.T) (keys, tty *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminal: %v", err)
+		servers.Missing(t, "no pseudo-terminal: %v", err)
 	}
 	keys = os.NewFile(uintptr(fd), "/dev/ptmx") // not blocking, so that Close ends a Read
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {

@@ -48,7 +48,7 @@ func redisSource(t testing.TB, count int) *redisGroup {
 	}
 	pod, err := newPod(t, image, count)
 	if err != nil {
-		missing(t, "no redis-server on this machine, and no container: %v", err)
+		Missing(t, "no redis-server on this machine, and no container: %v", err)
 	}
 	return &redisGroup{binary: "redis-server", pod: pod}
 }

@@ -112,8 +112,8 @@ func (s *Server) keep() *Server {
 	return s
 }
 
-// missing ends the test that cannot have its server.
-func missing(t testing.TB, format string, args ...any) {
+// Missing ends a test that lacks what it needs on this machine, with the reason: skipped, or failed if RequireEnv is 1.
+func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
 	if os.Getenv(RequireEnv) == "1" {
