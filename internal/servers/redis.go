@@ -27,7 +27,7 @@ func RedisURL(t testing.TB) string {
 // is taken from Server.Dir.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return redisSource(t, 1).start(t, redisSpec{
+	return redisKind.source(t, 1).startRedis(t, redisSpec{
 		ask:     resp{password: option(args, "--requirepass")},
 		options: args,
 	})

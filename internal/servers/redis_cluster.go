@@ -13,10 +13,10 @@ const redisSlots = 16384
 // every node sees all slots covered.
 func RedisCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
-	group := redisSource(t, masters)
+	group := redisKind.source(t, masters)
 	list := make([]*Server, masters)
 	for i := range list {
-		list[i] = group.start(t, redisSpec{options: []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		list[i] = group.startRedis(t, redisSpec{options: []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 			"--cluster-announce-ip", "127.0.0.1", "--cluster-node-timeout", "3000"}})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)

@@ -24,10 +24,10 @@ const (
 // failover is possible.
 func RedisSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	group := redisSource(t, 2+sentinelCount)
+	group := redisKind.source(t, 2+sentinelCount)
 	set := &Sentinel{Name: "anylock"}
-	set.Master = group.start(t, redisSpec{options: []string{"--repl-ping-replica-period", "1"}})
-	set.Replica = group.start(t, redisSpec{options: []string{"--repl-ping-replica-period", "1",
+	set.Master = group.startRedis(t, redisSpec{options: []string{"--repl-ping-replica-period", "1"}})
+	set.Replica = group.startRedis(t, redisSpec{options: []string{"--repl-ping-replica-period", "1",
 		"--replicaof", "127.0.0.1", port(set.Master.Addr)}})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func RedisSentinel(t testing.TB) *Sentinel {
 		t.Fatalf("servers: redis replica %s: %v", set.Replica.Addr, err)
 	}
 	for range sentinelCount {
-		set.Sentinels = append(set.Sentinels, group.start(t, redisSpec{sentinel: set.conf}))
+		set.Sentinels = append(set.Sentinels, group.startRedis(t, redisSpec{sentinel: set.conf}))
 	}
 	for _, s := range set.Sentinels {
 		err := until(ctx, s.node.exited(), func(ctx context.Context) error { return set.watched(ctx, s) })

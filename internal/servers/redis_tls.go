@@ -30,14 +30,14 @@ func (s *TLSServer) Config() *tls.Config {
 // RedisTLS starts a standalone Redis that listens with TLS only. args are more options of redis-server.
 func RedisTLS(t testing.TB, args ...string) *TLSServer {
 	t.Helper()
-	group := redisSource(t, 1)
+	group := redisKind.source(t, 1)
 	cert, key, err := selfSigned()
 	if err != nil {
 		t.Fatalf("servers: make a certificate: %v", err)
 	}
 	s := &TLSServer{CA: cert, CAs: x509.NewCertPool()}
 	s.CAs.AppendCertsFromPEM(cert)
-	s.Server = group.start(t, redisSpec{
+	s.Server = group.startRedis(t, redisSpec{
 		ask: resp{tls: s.Config(), password: option(args, "--requirepass")},
 		tls: true,
 		options: append([]string{"--tls-auth-clients", "no",

@@ -63,7 +63,7 @@ func TestTakenPortIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	g := redisSource(t, 1)
+	g := redisKind.source(t, 1)
 	if g.pod != nil {
 		t.Skip("containers publish their ports when they are made")
 	}
@@ -74,7 +74,7 @@ func TestTakenPortIsGivenUp(t *testing.T) {
 		}
 		return freePort(t)
 	}
-	s := g.start(t, redisSpec{})
+	s := g.startRedis(t, redisSpec{})
 	if s.Addr == taken.Addr().String() {
 		t.Error("started on a port that is taken")
 	}
@@ -98,11 +98,11 @@ func TestAnotherProcessIsNotReady(t *testing.T) {
 }
 
 func TestServerThatEndsIsReportedAtOnce(t *testing.T) {
-	g := redisSource(t, 1)
+	g := redisKind.source(t, 1)
 	if g.pod != nil {
 		t.Skip("a container's log is waited for instead")
 	}
-	s := g.server(t, redisSpec{options: []string{"--no-such-option", "1"}})
+	s := g.server(t, redisSpec{options: []string{"--no-such-option", "1"}}.launch())
 	start := time.Now()
 	err := s.startAndWait()
 	if err == nil || !strings.Contains(err.Error(), "ended") || time.Since(start) > startTimeout/2 {
@@ -124,7 +124,7 @@ func TestServesUntilKilled(t *testing.T) {
 }
 
 func TestKilledTestLeavesNoServer(t *testing.T) {
-	if redisSource(t, 1).pod != nil {
+	if redisKind.source(t, 1).pod != nil {
 		t.Skip("containers outlive their test by an hour at most")
 	}
 	if !diesWithParent {

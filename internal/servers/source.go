@@ -1,0 +1,128 @@
+package servers
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// ContainersEnv names the environment variable that, if it is 1, leaves the machine's own servers alone and runs
+// containers.
+const ContainersEnv = "ANYLOCK_TEST_CONTAINERS"
+
+// A kind of server says where to get it.
+type kind struct {
+	name     string
+	find     func(t testing.TB) (program string, ok bool) // on this machine
+	program  string                                       // in a container
+	image    string                                       // of the container
+	imageEnv string                                       // the environment variable with another image
+	taken    string                                       // what its log says of a port that is in use
+}
+
+// findProgram is kind.find for programs of which any will do: in PATH, or in one of places.
+func findProgram(names []string, places ...string) func(t testing.TB) (string, bool) {
+	return func(testing.TB) (string, bool) { return find(names, places...) }
+}
+
+// A group starts the servers of one test, which reach each other on 127.0.0.1: processes, or containers of a pod.
+type group struct {
+	kind   kind
+	binary string
+	port   func(t testing.TB) int // the next free one
+	pod    *pod                   // nil for processes
+}
+
+// source finds out how to run servers that listen on so many ports together, or ends the test.
+func (k kind) source(t testing.TB, ports int) *group {
+	t.Helper()
+	if os.Getenv(ContainersEnv) != "1" {
+		if binary, ok := k.find(t); ok {
+			return &group{kind: k, binary: binary, port: freePort}
+		}
+	}
+	image := k.image
+	if other := os.Getenv(k.imageEnv); other != "" {
+		image = other
+	}
+	pod, err := newPod(t, image, ports)
+	if err != nil {
+		Missing(t, "no %s on this machine, and no container: %v", k.name, err)
+	}
+	next := func(testing.TB) int {
+		port := pod.ports[0]
+		pod.ports = pod.ports[1:]
+		return port
+	}
+	return &group{kind: k, binary: k.program, port: next, pod: pod}
+}
+
+// A launch says how to run one server. It runs in a folder of its own, so that paths are relative to it.
+type launch struct {
+	ports    []int // to listen on, the clients' first; nil for one that the group chooses
+	command  func(at place) (args []string, files map[string]string)
+	ready    func(ctx context.Context, s *Server) error
+	readyLog string // what it writes, in a container, when it is about to answer
+}
+
+// A place is where a server runs.
+type place struct {
+	port  string // the clients'
+	ports []string
+	bind  string // the address to listen on
+}
+
+// start starts one server and waits for it. A port that turns out to be taken is given up for another.
+func (g *group) start(t testing.TB, l launch) *Server {
+	t.Helper()
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		s := g.server(t, l)
+		err := s.startAndWait()
+		if err == nil {
+			return s.keep()
+		}
+		log := s.node.log()
+		_ = s.node.kill()
+		_ = s.node.remove()
+		if g.pod != nil || l.ports != nil || attempt == attempts || !strings.Contains(log, g.kind.taken) {
+			t.Fatalf("servers: start %s %s: %v\n%s", g.kind.name, s.Addr, err, tail(log))
+		}
+	}
+}
+
+// server makes a server that is not started yet.
+func (g *group) server(t testing.TB, l launch) *Server {
+	t.Helper()
+	ports := l.ports
+	if ports == nil {
+		ports = []int{g.port(t)}
+	}
+	at := place{bind: "127.0.0.1"}
+	if g.pod != nil {
+		at.bind = "0.0.0.0" // published on 127.0.0.1 only
+	}
+	for _, port := range ports {
+		at.ports = append(at.ports, strconv.Itoa(port))
+	}
+	at.port = at.ports[0]
+	args, files := l.command(at)
+	s := &Server{Addr: loopback(ports[0]), t: t, kind: g.kind.name, ready: l.ready}
+	if g.pod == nil {
+		s.Dir = t.TempDir()
+		for name, text := range files {
+			writeFile(t, filepath.Join(s.Dir, name), []byte(text))
+		}
+		s.node = newProcess(g.binary, s.Dir, args...)
+		return s
+	}
+	node, err := g.pod.node(l.readyLog, files, append([]string{g.binary}, args...)...)
+	if err != nil {
+		t.Fatalf("servers: %s container: %v", g.kind.name, err)
+	}
+	s.node = node
+	return s
+}
