@@ -20,10 +20,17 @@ type Driver struct {
 	Params map[string]string
 	// Guarantees are what a store promises that is opened by the first example.
 	Guarantees Guarantees
+	// RoundTrips are the requests of one that nobody else contends with, as a test counts them on the wire.
+	RoundTrips RoundTrips
 	// Open gets the raw URL, less the parameters that package lock has taken. It reaches the store once, so that a wrong
 	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password
 	// (see CleanError). The backend it returns owns its client and closes it.
 	Open func(ctx context.Context, rawURL string) (Backend, error)
+}
+
+// RoundTrips are how many requests, one after the other, an uncontended operation costs: "1", or "1-2" where that depends.
+type RoundTrips struct {
+	Acquire, Renew, Release string
 }
 
 // A Mux maps schemes to drivers. The zero Mux is empty and ready. It may be used by many goroutines at once.

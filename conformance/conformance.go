@@ -58,6 +58,14 @@ type Harness struct {
 	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted.
 	Cut func(client backend.Backend)
 
+	// Members are the servers of a cluster, any one of which may fail while the others serve. Each in turn is stopped,
+	// frozen and emptied by the checks.
+	Members []Member
+
+	// Outage is how long the store may be without service after one of Members has failed, at most: an election, a
+	// client's change to another server. Default 10 s.
+	Outage time.Duration
+
 	// Settle is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
 	// waiters. Default 200 ms.
 	Settle time.Duration
@@ -67,7 +75,23 @@ type Harness struct {
 	Many int
 }
 
+// A Member is one server of a cluster. Each hook returns when it is done; Start and StartEmpty when the member serves
+// again. Freeze and Thaw go together, Stop and Start too; StartEmpty may be nil.
+type Member struct {
+	Freeze func() // stop it from running, connections staying open, as SIGSTOP does
+	Thaw   func()
+	Stop   func() // kill it
+	Start  func() // start a stopped one, with what it keeps over a restart
+
+	// StartEmpty starts a stopped one without its data, as when its disk was lost, by the steps that the store's manual
+	// gives for that.
+	StartEmpty func()
+}
+
 func (h Harness) withDefaults() Harness {
+	if h.Outage <= 0 {
+		h.Outage = 10 * time.Second
+	}
 	if h.Settle <= 0 {
 		h.Settle = 200 * time.Millisecond
 	}
@@ -111,6 +135,8 @@ var (
 		func(_ backend.Guarantees, h Harness) bool { return h.Freeze != nil && h.Thaw != nil }}
 	needsRestart = Need{"the harness has no Restart hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
+	needsMembers = Need{"the harness has no Members (a cluster whose servers can fail one by one)",
+		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
 	needsCut = Need{"the harness has no Cut hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
 )
