@@ -28,6 +28,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -137,6 +138,10 @@ var (
 		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
 	needsMembers = Need{"the harness has no Members (a cluster whose servers can fail one by one)",
 		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
+	needsEmptying = Need{"no member of the cluster can be emptied (Member.StartEmpty)",
+		func(_ backend.Guarantees, h Harness) bool {
+			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.StartEmpty == nil })
+		}}
 	needsCut = Need{"the harness has no Cut hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
 )
@@ -157,7 +162,7 @@ func Checks() []Check {
 	for _, topic := range [][]Check{
 		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks,
 		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
-		evictChecks, faultChecks,
+		evictChecks, faultChecks, memberChecks,
 	} {
 		all = append(all, topic...)
 	}

@@ -99,7 +99,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
 	}
 	if s.timeout <= 0 {
-		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate)
+		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
 	if err := b.Close(); err != nil {
 		return nil, fmt.Errorf("conformance: close: %w", err)

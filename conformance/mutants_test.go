@@ -155,4 +155,12 @@ var mutants = []mutant{
 	{"restart parks waiters", "RestartKeepsWaiters"},
 	{"restart drops leases", "RestartKeepsLeases"},
 	{"Lost closes 3 seconds late", "FrozenStoreKeepsOrder"},
+
+	// members of a cluster
+	{"a member's end takes its leases along", "StoppedMemberLosesNothing"},
+	{"a member's end takes its waiters along", "StoppedMemberLosesNothing"},
+	{"one frozen member stops the service", "FrozenMemberLosesNothing"},
+	{"a member that goes on frees what it was asked for long ago", "FrozenMemberLosesNothing"},
+	{"an empty member votes at once", "EmptiedMemberLosesNothing"},
+	{"an empty member counts tokens anew", "EmptiedMemberLosesNothing"},
 }

@@ -76,6 +76,8 @@ func (s *server) harness() conformance.Harness {
 		Thaw:    s.gate.Unlock,
 		Restart: s.restart,
 		Cut:     func(b backend.Backend) { b.(*client).cutOff() },
+		Members: []conformance.Member{s.member(), s.member(), s.member()},
+		Outage:  time.Second,
 	}
 }
 

@@ -190,6 +190,13 @@ func (t *trial) fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// notef records what was measured, for people; it is no failure.
+func (t *trial) notef(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(&t.output, format+"\n", args...)
+}
+
 // tooLate ends the goroutine it is called on: the machine was too slow for this trial to prove anything.
 func (t *trial) tooLate(format string, args ...any) {
 	t.mu.Lock()

@@ -1,0 +1,73 @@
+package conformance_test
+
+import (
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on.
+func (s *server) member() conformance.Member {
+	const election = 50 * time.Millisecond
+	thaw := func() {}
+	away := func() {
+		s.gate.Lock()
+		time.Sleep(election)
+		s.gate.Unlock()
+	}
+	return conformance.Member{
+		Freeze: func() {
+			if s.is("one frozen member stops the service") {
+				s.gate.Lock()
+				thaw = sync.OnceFunc(s.gate.Unlock)
+				return
+			}
+			away()
+		},
+		Thaw: func() {
+			thaw()
+			if s.is("a member that goes on frees what it was asked for long ago") {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for key, e := range s.keys {
+					s.endLocked(key, e)
+				}
+			}
+		},
+		Stop: func() {
+			away()
+			switch {
+			case s.is("a member's end takes its waiters along"):
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for _, e := range s.keys {
+					e.queue = nil
+				}
+			case s.is("a member's end takes its leases along"):
+				s.restartWithout(func() { clear(s.keys) })
+			}
+		},
+		Start: func() {},
+		StartEmpty: func() {
+			if s.is("an empty member counts tokens anew") {
+				s.restartWithout(func() { clear(s.tokens) })
+			}
+			if s.is("an empty member votes at once") {
+				s.restartWithout(func() {
+					for _, e := range s.keys {
+						e.owner = ""
+					}
+				})
+			}
+		},
+	}
+}
+
+func (s *server) restartWithout(lose func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lose()
+	close(s.kick)
+	s.kick = make(chan struct{})
+}
