@@ -14,6 +14,14 @@ type Record struct {
 	Examples   []string          `json:"examples"`
 	Params     map[string]string `json:"params,omitempty"`
 	Guarantees Guarantees        `json:"guarantees"`
+	RoundTrips RoundTrips        `json:"round_trips"`
+}
+
+// RoundTrips is the JSON form of backend.RoundTrips.
+type RoundTrips struct {
+	Acquire string `json:"acquire"`
+	Renew   string `json:"renew"`
+	Release string `json:"release"`
 }
 
 // Guarantees is the JSON form of backend.Guarantees.
@@ -42,6 +50,7 @@ func Records(drivers []backend.Driver) []Record {
 				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(),
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 			},
+			RoundTrips: RoundTrips(d.RoundTrips),
 		})
 	}
 	return records

@@ -26,6 +26,9 @@ var rows = []row{
 	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},
 	{"fencing tokens grow across", func(d backend.Driver) string { return fencing(d.Guarantees.Fencing) }},
+	{"requests of an acquire, renewal, release", func(d backend.Driver) string {
+		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release
+	}},
 }
 
 // Text writes a paragraph for each driver.
@@ -72,6 +75,18 @@ func Markdown(w io.Writer, drivers []backend.Driver) error {
 			fmt.Fprintf(&b, " %s |", cell(r.of(d)))
 		}
 		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// RequestsMarkdown writes a table of what an uncontended operation costs, with a row for each driver.
+func RequestsMarkdown(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| store | acquire | renew | release |\n|---|---|---|---|\n")
+	for _, d := range drivers {
+		t := d.RoundTrips
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Name), cell(t.Acquire), cell(t.Renew), cell(t.Release))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

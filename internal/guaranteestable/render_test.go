@@ -19,10 +19,12 @@ var drivers = []backend.Driver{
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 			Reach: backend.ReachNetwork,
 		},
+		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1 per node"},
 	},
 	{
 		Name: "weak", Schemes: []string{"weak"}, Examples: []string{"weak:a|b"},
 		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>", EnforcedBy: "hope"},
+		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 	},
 }
 
@@ -43,7 +45,23 @@ func TestMarkdown(t *testing.T) {
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
-		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n"
+		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
+		"| requests of an acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestRequestsMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := RequestsMarkdown(&b, drivers); err != nil {
+		t.Fatal(err)
+	}
+	const want = "" +
+		"| store | acquire | renew | release |\n" +
+		"|---|---|---|---|\n" +
+		"| strong | 1-2 | 1 | 1 per node |\n" +
+		"| weak | 0 | 0 | 0 |\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

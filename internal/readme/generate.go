@@ -22,7 +22,13 @@ type part struct {
 	make func() (string, error)
 }
 
-var parts = []part{{"guarantees", guaranteesTable}}
+var parts = []part{{"guarantees", guaranteesTable}, {"requests", requestsTable}}
+
+func requestsTable() (string, error) {
+	var b bytes.Buffer
+	err := guaranteestable.RequestsMarkdown(&b, backend.DefaultMux.Drivers())
+	return b.String(), err
+}
 
 func guaranteesTable() (string, error) {
 	var b bytes.Buffer
