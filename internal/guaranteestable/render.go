@@ -53,28 +53,51 @@ func Text(w io.Writer, drivers []backend.Driver) error {
 	return err
 }
 
-// Markdown writes a table with a column for each driver, as the README shows it.
+// Markdown writes a table with a column for each driver, as the README shows it, and below it what is too long for a cell.
 func Markdown(w io.Writer, drivers []backend.Driver) error {
-	var b strings.Builder
+	var b, notes strings.Builder
 	b.WriteString("| |")
 	for _, d := range drivers {
 		fmt.Fprintf(&b, " %s |", cell(d.Name))
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(drivers)) + "\n| URL |")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(drivers)) + "\n")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s |", r.name)
+		first := true
+		for _, d := range drivers {
+			text := r.of(d)
+			if len(text) <= longestCell {
+				fmt.Fprintf(&b, " %s |", cell(text))
+				continue
+			}
+			b.WriteString(" see below |")
+			if first {
+				fmt.Fprintf(&notes, "\n%s:\n\n", capital(r.name))
+				first = false
+			}
+			fmt.Fprintf(&notes, "- %s: %s\n", cell(d.Name), cell(text))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String()+notes.String())
+	return err
+}
+
+// longestCell is how many bytes a cell of a table may hold before it makes the table hard to read.
+const longestCell = 60
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// URLsMarkdown writes a table of the URLs that drivers take, with a row for each example.
+func URLsMarkdown(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| store | URL |\n|---|---|\n")
 	for _, d := range drivers {
 		urls := make([]string, 0, len(d.Examples))
 		for _, example := range d.Examples {
 			urls = append(urls, "`"+strings.ReplaceAll(example, "|", "%7C")+"`")
 		}
-		fmt.Fprintf(&b, " %s |", strings.Join(urls, "<br>"))
-	}
-	b.WriteByte('\n')
-	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s |", r.name)
-		for _, d := range drivers {
-			fmt.Fprintf(&b, " %s |", cell(r.of(d)))
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "| %s | %s |\n", cell(d.Name), strings.Join(urls, "<br>"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

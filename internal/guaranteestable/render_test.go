@@ -23,7 +23,7 @@ var drivers = []backend.Driver{
 	},
 	{
 		Name: "weak", Schemes: []string{"weak"}, Examples: []string{"weak:a|b"},
-		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>", EnforcedBy: "hope"},
+		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>; a text that is longer than a table can bear in one of its cells", EnforcedBy: "hope"},
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 	},
 }
@@ -36,17 +36,33 @@ func TestMarkdown(t *testing.T) {
 	const want = "" +
 		"| | strong | weak |\n" +
 		"|---|---|---|\n" +
-		"| URL | `strong://host`<br>`strongs://host` | `weak:a%7Cb` |\n" +
 		"| excludes within | all hosts that share the store | one process |\n" +
 		"| exclusion | linearizable | best effort |\n" +
-		"| a live lease may be dropped | never | eviction \\| restart &lt;any> |\n" +
+		"| a live lease may be dropped | never | see below |\n" +
 		"| expiry is kept by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
 		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
-		"| requests of an acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n"
+		"| requests of an acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n" +
+		"\nA live lease may be dropped:\n\n" +
+		"- weak: eviction \\| restart &lt;any>; a text that is longer than a table can bear in one of its cells\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestURLsMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := URLsMarkdown(&b, drivers); err != nil {
+		t.Fatal(err)
+	}
+	const want = "" +
+		"| store | URL |\n" +
+		"|---|---|\n" +
+		"| strong | `strong://host`<br>`strongs://host` |\n" +
+		"| weak | `weak:a%7Cb` |\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,18 +23,19 @@ type part struct {
 	make func() (string, error)
 }
 
-var parts = []part{{"guarantees", guaranteesTable}, {"requests", requestsTable}}
-
-func requestsTable() (string, error) {
-	var b bytes.Buffer
-	err := guaranteestable.RequestsMarkdown(&b, backend.DefaultMux.Drivers())
-	return b.String(), err
+var parts = []part{
+	table("guarantees", guaranteestable.Markdown),
+	table("requests", guaranteestable.RequestsMarkdown),
+	table("urls", guaranteestable.URLsMarkdown),
 }
 
-func guaranteesTable() (string, error) {
-	var b bytes.Buffer
-	err := guaranteestable.Markdown(&b, backend.DefaultMux.Drivers())
-	return b.String(), err
+// table is a part that shows all stores.
+func table(name string, write func(io.Writer, []backend.Driver) error) part {
+	return part{name, func() (string, error) {
+		var b bytes.Buffer
+		err := write(&b, backend.DefaultMux.Drivers())
+		return b.String(), err
+	}}
 }
 
 // root finds the folder of go.mod, upwards from the current one.
