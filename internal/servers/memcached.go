@@ -1,0 +1,97 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	// MemcachedEnv names the environment variable with the URL of a memcached that tests may use.
+	MemcachedEnv = "ANYLOCK_TEST_MEMCACHED_URL"
+	// MemcachedImageEnv names the environment variable with its container image, if it is not to be memcached:1.6.
+	MemcachedImageEnv = "ANYLOCK_TEST_MEMCACHED_IMAGE"
+)
+
+var memcachedKind = kind{
+	name:     "memcached",
+	find:     findProgram([]string{"memcached"}, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/memcached*/bin"),
+	program:  "memcached",
+	image:    "memcached:1.6",
+	imageEnv: MemcachedImageEnv,
+	taken:    "Address already in use",
+}
+
+// MemcachedURL returns the URL of a memcached for tests that do not break their server: $ANYLOCK_TEST_MEMCACHED_URL,
+// else that of a new server as by [Memcached].
+func MemcachedURL(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv(MemcachedEnv); url != "" {
+		return url
+	}
+	return "memcached://" + Memcached(t).Addr
+}
+
+// Memcached starts a memcached of the test's own. args are more options, which win over ours. A server that is killed and
+// started again is empty.
+func Memcached(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return memcachedKind.source(t, 1).start(t, launch{
+		command: func(at place) ([]string, map[string]string) {
+			// The user matters only to root, which it refuses to run as.
+			own := []string{"-p", at.port, "-U", "0", "-l", at.bind, "-u", "nobody"}
+			if at.bind != "127.0.0.1" { // in a container, where readyLog is waited for; it logs every request too
+				own = append(own, "-vv")
+			}
+			return append(own, args...), nil
+		},
+		ready:    memcachedReady,
+		readyLog: "server listening",
+	})
+}
+
+// memcachedReady asks the server for its process id, so that nobody else's server on the same port is taken for ours.
+func memcachedReady(ctx context.Context, s *Server) error {
+	stats, err := MemcachedStats(ctx, s.Addr)
+	if err != nil {
+		return err
+	}
+	if pid := s.node.pid(); pid != 0 && stats["pid"] != strconv.Itoa(pid) {
+		return fmt.Errorf("process %s answers on %s, not %d", stats["pid"], s.Addr, pid)
+	}
+	if stats["pid"] == "" {
+		return fmt.Errorf("it does not tell its process id")
+	}
+	return nil
+}
+
+// MemcachedStats asks a memcached for its general statistics, on a connection of its own.
+func MemcachedStats(ctx context.Context, addr string) (map[string]string, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := conn.Write([]byte("stats\r\n")); err != nil {
+		return nil, err
+	}
+	stats := make(map[string]string)
+	for in := bufio.NewScanner(conn); in.Scan(); {
+		if in.Text() == "END" {
+			return stats, nil
+		}
+		name, value, _ := strings.Cut(strings.TrimPrefix(in.Text(), "STAT "), " ")
+		stats[name] = value
+	}
+	return nil, fmt.Errorf("its statistics end in the middle")
+}
