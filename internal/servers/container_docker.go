@@ -1,0 +1,84 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	tclog "github.com/testcontainers/testcontainers-go/log"
+)
+
+const (
+	dockerAnswers = 5 * time.Second // for Docker to show that it is there
+	dockerPulls   = 5 * time.Minute // for an image to be downloaded
+	dockerRequest = time.Minute     // for any other request
+)
+
+// docker is the connection to Docker, made at first use.
+var docker = sync.OnceValues(func() (provider *testcontainers.DockerProvider, err error) {
+	defer func() { // testcontainers panics where it finds no Docker host
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	// Its reaper would hold a connection and a goroutine for as long as the process lives, which leak checks find.
+	const reaper = "TESTCONTAINERS_RYUK_DISABLED"
+	if _, set := os.LookupEnv(reaper); !set {
+		os.Setenv(reaper, "true")
+	}
+	tclog.SetDefault(tclog.NewNoopLogger())
+	provider, err = testcontainers.NewDockerProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dockerAnswers)
+	defer cancel()
+	if err := provider.Health(ctx); err != nil {
+		return nil, err
+	}
+	host, err := provider.DaemonHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if host != "localhost" && host != "127.0.0.1" {
+		return nil, fmt.Errorf("it publishes ports on %s, not on 127.0.0.1 (see TESTCONTAINERS_HOST_OVERRIDE)", host)
+	}
+	sweep(ctx, provider)
+	return provider, nil
+})
+
+// sweep removes what tests have left that were killed: containers of pods that have ended by themselves.
+func sweep(ctx context.Context, provider *testcontainers.DockerProvider) {
+	defer provider.Close()
+	list, err := provider.Client().ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", podLabel),
+	})
+	if err != nil {
+		return // to tidy up is not the test's business
+	}
+	for _, c := range list.Items {
+		if time.Since(time.Unix(c.Created, 0)) > podLives+startTimeout {
+			_, _ = provider.Client().ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true})
+		}
+	}
+}
+
+var pulled sync.Map // image → func() error, which downloads it once
+
+// pull makes sure that image is on this machine.
+func pull(provider *testcontainers.DockerProvider, image string) error {
+	once, _ := pulled.LoadOrStore(image, sync.OnceValue(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), dockerPulls)
+		defer cancel()
+		defer provider.Close()
+		if _, err := provider.Client().ImageInspect(ctx, image); err == nil {
+			return nil
+		}
+		return provider.PullImage(ctx, image)
+	}))
+	return once.(func() error)()
+}
