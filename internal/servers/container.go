@@ -15,14 +15,13 @@ import (
 
 const containerDir = "/anylock" // where a server runs, with its files
 
-// node makes a node that runs command in the pod. Its log holds a line with readyLog before the server answers.
+// node makes a node that runs command in the pod. Its log holds a line with readyLog, if any, before the server answers.
 func (p *pod) node(readyLog string, files map[string]string, command ...string) (node, error) {
 	req := testcontainers.ContainerRequest{
 		Image:      p.image,
 		Labels:     map[string]string{podLabel: "true"},
 		Entrypoint: command[:1],
 		Cmd:        command[1:],
-		WaitingFor: wait.ForLog(readyLog).WithStartupTimeout(startTimeout),
 		ConfigModifier: func(c *container.Config) {
 			c.WorkingDir = containerDir
 			c.User = "0" // the folder is root's
@@ -31,6 +30,9 @@ func (p *pod) node(readyLog string, files map[string]string, command ...string) 
 			c.NetworkMode = container.NetworkMode("container:" + p.holder.GetContainerID())
 			c.PidMode = container.PidMode("container:" + p.holder.GetContainerID()) // ends with the pod
 		},
+	}
+	if readyLog != "" {
+		req.WaitingFor = wait.ForLog(readyLog).WithStartupTimeout(startTimeout)
 	}
 	for name, text := range files {
 		req.Files = append(req.Files, testcontainers.ContainerFile{

@@ -45,13 +45,9 @@ func Memcached(t testing.TB, args ...string) *Server {
 		command: func(at place) ([]string, map[string]string) {
 			// The user matters only to root, which it refuses to run as.
 			own := []string{"-p", at.port, "-U", "0", "-l", at.bind, "-u", "nobody"}
-			if at.bind != "127.0.0.1" { // in a container, where readyLog is waited for; it logs every request too
-				own = append(own, "-vv")
-			}
 			return append(own, args...), nil
 		},
-		ready:    memcachedReady,
-		readyLog: "server listening",
+		ready: memcachedReady,
 	})
 }
 
