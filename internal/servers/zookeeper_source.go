@@ -1,0 +1,103 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+)
+
+// zooKeeper says how to run one server, with more lines of configuration and its number in an ensemble, if any.
+func (g *group) zooKeeper(lines []string, id string) launch {
+	const conf = "zoo.cfg"
+	return launch{
+		command: func(at place) (args []string, files map[string]string) {
+			own := []string{
+				"tickTime=" + ZooKeeperTick, "initLimit=20", "syncLimit=4",
+				"dataDir=./.", "clientPort=" + at.port, "clientPortAddress=" + at.bind,
+				"admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0",
+				"forceSync=no", "preAllocSize=1024",
+			}
+			files = map[string]string{conf: strings.Join(append(own, lines...), "\n") + "\n"}
+			if id != "" {
+				files["myid"] = id
+			}
+			jvm := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+			if g.pod != nil {
+				return []string{
+					"SERVER_JVMFLAGS=" + strings.Join(jvm[1:], " "), "ZK_SERVER_HEAP=128",
+					"zkServer.sh", "start-foreground", containerDir + "/" + conf,
+				}, files
+			}
+			return append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", zooKeeperClasses(),
+				"org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
+		},
+		ready:    zooKeeperReady,
+		readyLog: "binding to port",
+	}
+}
+
+// zooKeeperReady asks the server for its folder, so that nobody else's server on the same port is taken for ours, and
+// whether it serves.
+func zooKeeperReady(ctx context.Context, s *Server) error {
+	if s.Dir != "" {
+		text, err := ZooKeeperAsk(ctx, s.Addr, "envi")
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.EvalSymlinks(s.Dir)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(text, "\nuser.dir="+dir+"\n") && !strings.Contains(text, "\nuser.dir="+s.Dir+"\n") {
+			return fmt.Errorf("a server of another folder answers on %s", s.Addr)
+		}
+	}
+	mode, err := ZooKeeperMode(ctx, s.Addr)
+	if err == nil && mode == "" {
+		err = fmt.Errorf("it does not serve yet")
+	}
+	return err
+}
+
+// ZooKeeperMode asks a server what it is: "leader", "follower", "standalone"; empty while it does not serve.
+func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
+	text, err := ZooKeeperAsk(ctx, addr, "srvr")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	return "", nil
+}
+
+// ZooKeeperAsk sends one of the four-letter words to a server, on a connection of its own, and returns the answer.
+func ZooKeeperAsk(ctx context.Context, addr, word string) (string, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(bufio.NewReader(conn))
+	if err != nil {
+		return "", err
+	}
+	if len(b) == 0 {
+		return "", fmt.Errorf("%s: no answer", word)
+	}
+	return string(b), nil
+}

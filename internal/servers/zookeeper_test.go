@@ -1,0 +1,74 @@
+package servers
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func modeOf(t *testing.T, s *Server) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	mode, err := ZooKeeperMode(ctx, s.Addr)
+	if err != nil {
+		t.Fatalf("mode of %s: %v", s.Addr, err)
+	}
+	return mode
+}
+
+func TestZooKeeper(t *testing.T) {
+	s := ZooKeeper(t)
+	if mode := modeOf(t, s); mode != "standalone" {
+		t.Errorf("mode %q", mode)
+	}
+	s.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if mode, err := ZooKeeperMode(ctx, s.Addr); err == nil {
+		t.Errorf("a frozen server answers %q", mode)
+	}
+	s.Thaw()
+	modeOf(t, s)
+	s.Kill()
+	s.Start()
+	modeOf(t, s)
+}
+
+func TestZooKeeperEnsemble(t *testing.T) {
+	list := ZooKeeperEnsemble(t, 3)
+	leader := -1
+	for i, s := range list {
+		switch mode := modeOf(t, s); mode {
+		case "leader":
+			leader = i
+		case "follower":
+		default:
+			t.Errorf("%s is %q", s.Addr, mode)
+		}
+	}
+	if leader < 0 {
+		t.Fatal("no leader")
+	}
+	old := list[leader]
+	old.Kill()
+	begun := time.Now()
+	other := list[(leader+1)%len(list)]
+	err := until(t.Context(), nil, func(ctx context.Context) error { return other.ready(ctx, other) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("serves again after %v", time.Since(begun))
+	if CanEmptyZooKeeper(old) {
+		EmptyZooKeeper(t, old)
+		if _, err := os.Stat(filepath.Join(old.Dir, "version-2")); err == nil {
+			t.Error("its data is still there")
+		}
+	}
+	old.Start()
+	if mode := modeOf(t, old); mode != "follower" {
+		t.Errorf("an emptied member is %q", mode)
+	}
+}
