@@ -13,6 +13,7 @@ type process struct {
 	path string
 	args []string
 	dir  string
+	user *identity // to run as; nil for the test's own
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended and was waited for
@@ -31,6 +32,7 @@ func (p *process) start() error {
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	dieWithParent(cmd)
+	p.user.apply(cmd)
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		// Linux sends the parent-death signal when the thread ends that started the child, so that thread is kept.

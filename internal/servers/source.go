@@ -66,6 +66,9 @@ type launch struct {
 	command  func(at place) (args []string, files map[string]string)
 	ready    func(ctx context.Context, s *Server) error
 	readyLog string // what it writes, in a container, when it is about to answer
+
+	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the others.
+	process func(t testing.TB, s *Server, args []string, files map[string]string) node
 }
 
 // A place is where a server runs.
@@ -111,6 +114,10 @@ func (g *group) server(t testing.TB, l launch) *Server {
 	at.port = at.ports[0]
 	args, files := l.command(at)
 	s := &Server{Addr: loopback(ports[0]), t: t, kind: g.kind.name, ready: l.ready}
+	if g.pod == nil && l.process != nil {
+		s.node = l.process(t, s, args, files)
+		return s
+	}
 	if g.pod == nil {
 		s.Dir = t.TempDir()
 		for name, text := range files {

@@ -1,0 +1,62 @@
+package servers
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PgBouncer starts a PgBouncer before pg, with a pool mode of session, transaction or statement. Settings are more of its
+// configuration, as name=value. It runs on this machine only.
+func PgBouncer(t testing.TB, pg *Server, mode string, settings ...string) *Server {
+	t.Helper()
+	program, ok := find([]string{"pgbouncer"}, "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin")
+	if !ok {
+		Missing(t, "no pgbouncer on this machine")
+	}
+	g := &group{kind: kind{name: "pgbouncer", taken: "cannot listen"}, binary: program, port: freePort}
+	return g.start(t, launch{
+		command: func(at place) ([]string, map[string]string) {
+			return []string{pgbouncerFile}, map[string]string{pgbouncerFile: pgbouncerConf(pg, at, mode, settings)}
+		},
+		ready: postgresProxyReady,
+		process: func(t testing.TB, s *Server, args []string, files map[string]string) node {
+			return newFamily(t, s, program, unprivileged(postgresUser, "nobody"), args, files)
+		},
+	})
+}
+
+const pgbouncerFile = "pgbouncer.ini"
+
+func pgbouncerConf(pg *Server, at place, mode string, settings []string) string {
+	host, port, _ := net.SplitHostPort(pg.Addr)
+	return "[databases]\n* = host=" + host + " port=" + port + " user=" + postgresUser + `
+[pgbouncer]
+listen_addr = ` + at.bind + `
+listen_port = ` + at.port + `
+unix_socket_dir =
+auth_type = any
+pool_mode = ` + mode + `
+max_client_conn = 500
+default_pool_size = 100
+server_tls_sslmode = disable
+` + strings.Join(settings, "\n") + "\n"
+}
+
+// postgresProxyReady asks for a query's answer through a proxy.
+func postgresProxyReady(ctx context.Context, s *Server) error {
+	config, err := pgx.ParseConfig(s.PostgresURL())
+	if err != nil {
+		return err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	return c.Ping(ctx)
+}

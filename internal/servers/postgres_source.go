@@ -1,0 +1,177 @@
+package servers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PostgresImageEnv names the environment variable with the container image of Postgres, if it is not to be postgres:17.
+const PostgresImageEnv = "ANYLOCK_TEST_POSTGRES_IMAGE"
+
+// postgresImage has its programs in PATH for root, and gosu to become the user postgres.
+const postgresImage = "postgres:17"
+
+var postgresKind = kind{
+	name: "postgres",
+	find: findProgram([]string{"postgres"}, // initdb and pg_basebackup are next to it
+		"/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/bin"),
+	program:  "sh",
+	image:    postgresImage,
+	imageEnv: PostgresImageEnv,
+	taken:    "Address already in use",
+}
+
+// A postgresSpec says how to run one Postgres.
+type postgresSpec struct {
+	settings []string // name=value, which win over ours
+	primary  *Server  // nil, or what it is a standby of
+}
+
+// hba lets everybody in, but the user "guarded" only with a password.
+const hba = `host all guarded 0.0.0.0/0 scram-sha-256
+local all all trust
+host all all 0.0.0.0/0 trust
+host replication all 0.0.0.0/0 trust
+`
+
+const (
+	dataDir      = "data"
+	hbaFile      = "hba.conf"
+	postgresUser = "postgres"
+)
+
+func (spec postgresSpec) launch(g *group) launch {
+	return launch{
+		command:  func(at place) ([]string, map[string]string) { return spec.command(g, at) },
+		ready:    postgresReady,
+		readyLog: "database system is ready to accept",
+		process: func(t testing.TB, s *Server, args []string, files map[string]string) node {
+			return spec.process(t, g.binary, s, args, files)
+		},
+	}
+}
+
+func (spec postgresSpec) command(g *group, at place) (args []string, files map[string]string) {
+	settings := append([]string{
+		"listen_addresses=" + at.bind, "port=" + at.port, "unix_socket_directories=.", "hba_file=" + hbaFile,
+		"max_connections=300", "fsync=off", "shared_buffers=16MB", "max_wal_size=64MB", "wal_level=replica",
+		"autovacuum=off", "logging_collector=off", "log_line_prefix=%m [%p] ",
+	}, spec.settings...)
+	args = []string{"-D", dataDir}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	files = map[string]string{hbaFile: hba}
+	if g.pod == nil {
+		return args, files
+	}
+	// The folder is root's: what Postgres reads and writes goes to one of its own, made on the first start.
+	const script = `set -e; d=/var/tmp/anylock; export PATH="$PATH:$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)"
+become() { if command -v gosu >/dev/null; then exec gosu postgres "$@"; else exec setpriv --reuid postgres --regid postgres --clear-groups "$@"; fi; }
+if [ ! -e $d ]; then
+  mkdir $d; cp hba.conf $d; chown -R postgres $d; cd $d
+  if [ -n "$PRIMARY" ]; then (become pg_basebackup -D data -R -d "$PRIMARY"); else (become initdb -D data -N -U postgres --auth=trust); fi
+fi
+cd $d; become postgres "$@"`
+	primary := ""
+	if spec.primary != nil {
+		primary = spec.primary.postgresConn()
+	}
+	return append([]string{"-c", "PRIMARY='" + primary + "'\n" + script, "postgres"}, args...), files
+}
+
+// process makes the data folder and a node for it.
+func (spec postgresSpec) process(t testing.TB, binary string, s *Server, args []string, files map[string]string) node {
+	t.Helper()
+	user := unprivileged(postgresUser, "nobody")
+	f := newFamily(t, s, binary, user, args, files)
+	var err error
+	if spec.primary != nil {
+		err = runAs(user, s.Dir, sibling(binary, "pg_basebackup"), "-D", dataDir, "-R", "-c", "fast", "-d", spec.primary.postgresConn())
+	} else {
+		err = initdb(user, sibling(binary, "initdb"), s.Dir)
+	}
+	if err != nil {
+		_ = f.remove()
+		t.Fatalf("servers: %v", err)
+	}
+	return f
+}
+
+// postgresConn is what libpq's programs connect by.
+func (s *Server) postgresConn() string {
+	host, port, _ := net.SplitHostPort(s.Addr)
+	return fmt.Sprintf("host=%s port=%s user=%s", host, port, postgresUser)
+}
+
+// initdb makes a data folder in dir. One that is new takes a second to make, so it is kept and copied from then on.
+func initdb(user *identity, program, dir string) error {
+	info, err := os.Stat(program)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %v %v", program, info.Size(), info.ModTime(), user))
+	kept := filepath.Join(os.TempDir(), "anylock-initdb-"+hex.EncodeToString(sum[:8]))
+	if !ownedBy(user, kept) {
+		making, err := os.MkdirTemp("", "anylock-initdb-making-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(making)
+		if err := errors.Join(user.own(making), runAs(user, making, program,
+			"-D", dataDir, "-N", "-U", postgresUser, "--auth=trust", "-E", "UTF8", "--locale=C", "--wal-segsize=1")); err != nil {
+			return err
+		}
+		if err := os.Rename(making, kept); err != nil && !ownedBy(user, kept) { // another process may have been first
+			return err
+		}
+	}
+	return runAs(user, dir, "cp", "-R", "-p", filepath.Join(kept, dataDir), dataDir)
+}
+
+// runAs runs a program to its end.
+func runAs(user *identity, dir, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	dieWithParent(cmd)
+	user.apply(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func sibling(program, name string) string {
+	if path, err := filepath.EvalSymlinks(program); err == nil {
+		program = path
+	}
+	return filepath.Join(filepath.Dir(program), name)
+}
+
+// postgresReady asks the server for its folder, so that nobody else's on the same port is taken for ours.
+func postgresReady(ctx context.Context, s *Server) error {
+	c, err := pgx.Connect(ctx, "postgres://"+postgresUser+"@"+s.Addr+"/postgres?sslmode=disable")
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	var dir string
+	if err := c.QueryRow(ctx, "SHOW data_directory").Scan(&dir); err != nil {
+		return err
+	}
+	if want := filepath.Join(s.Dir, dataDir); s.Dir != "" && dir != want && dir != dataDir {
+		return fmt.Errorf("a server of %s answers on %s, not of %s", dir, s.Addr, want)
+	}
+	return nil
+}
