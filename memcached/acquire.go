@@ -1,0 +1,162 @@
+package memcached
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// slow is how long a request may take before its lease is looked after again. A server that did not run (a frozen
+	// machine) serves what has arrived in the meantime by the clock of before, and so cuts a TTL short.
+	slow = 250 * time.Millisecond
+
+	// leastPatience is the shortest time for which a waiter outlives an outage.
+	leastPatience = 10 * time.Second
+)
+
+// waitPause spreads the requests of waiters: memcached tells nobody that a key is free.
+var waitPause = backend.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
+
+// held is a lease's Data.
+type held struct {
+	ttl time.Duration // of the grant
+	// An earlier request for this lease went unanswered and may still arrive after the release.
+	echo bool
+}
+
+// An attempt is one Acquire, from its first request to its grant or end.
+type attempt struct {
+	b     *Backend
+	r     backend.Request
+	name  string
+	ttl   time.Duration // as it will be granted
+	asked bool          // the key was asked for before
+
+	unanswered bool        // a request that stores the lock went unanswered, and may still arrive
+	mine       bool        // the server may hold the key for this owner
+	over       atomic.Bool // it has ended without a lease
+	spent      error       // why no further try makes sense
+}
+
+// An answer is what a try has found out.
+type answer struct {
+	stored bool      // the server held the key for this owner
+	own    bool      // by an earlier request
+	sent   time.Time // before the request that stored it
+	token  uint64
+	took   time.Duration // from sent to the token
+	holder *record       // another owner's, if it was looked at
+}
+
+// run makes the attempt.
+func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
+	var l backend.Lease
+	var err error
+	if a.r.Wait {
+		l, err = backend.Poll(ctx, waitPause, max(a.ttl, leastPatience), a.try)
+	} else {
+		l, err = a.try(ctx)
+	}
+	if err == nil && a.spent != nil {
+		return nil, a.spent
+	}
+	return l, err
+}
+
+// try asks for the key once. It returns neither a lease nor an error when the owner is spent.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	ans, unanswered, err := ask(ctx, a.b, step{late: a.late}, a.ask)
+	a.asked = true
+	a.unanswered = a.unanswered || unanswered
+	a.mine = a.mine || unanswered || ans.stored
+	if errors.Is(err, backend.ErrHeld) && ans.holder != nil {
+		return nil, &backend.HeldError{Holder: ans.holder.describe()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ans.own || ans.took > slow {
+		// That the lock is still there proves that nobody had it in between, so that the tokens' order is the grants'. And
+		// its TTL is counted anew.
+		ans.sent = time.Now()
+		err := a.b.prolong(ctx, a.name, record{owner: a.r.Owner, key: a.r.Key, token: ans.token}, a.ttl, a.b.options.Timeout)
+		if errors.Is(err, backend.ErrLost) {
+			a.spent = fmt.Errorf("%w: the server dropped it while it was being granted", err)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
+		Token: ans.token, Sent: ans.sent, TTL: a.ttl, Data: &held{ttl: a.ttl, echo: a.unanswered},
+	})
+	if err != nil {
+		a.spent = err
+		return nil, nil
+	}
+	return l, nil
+}
+
+// ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants.
+func (a *attempt) ask(c *memcache.Client, unanswered bool) (ans answer, err error) {
+	if a.asked && isDate(a.ttl) { // a waiter does not ask for the time every time
+		if ans.holder, err = read(c, a.name, a.r.Key); err != nil || ans.holder != nil && ans.holder.owner != a.r.Owner {
+			return ans, cmp.Or(err, backend.ErrHeld)
+		}
+	}
+	ans.sent = time.Now()
+	var now int64
+	expiration, err := a.b.expiration(c, a.ttl, &now)
+	if err != nil {
+		return ans, err
+	}
+	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
+	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration})
+	if errors.Is(err, memcache.ErrNotStored) {
+		if a.r.Wait && !a.mine && !unanswered { // a waiter has no use for the holder
+			return ans, backend.ErrHeld
+		}
+		if ans.holder, err = read(c, a.name, a.r.Key); err != nil {
+			return ans, laterError{err}
+		}
+		if ans.holder == nil || ans.holder.owner != a.r.Owner {
+			return ans, backend.ErrHeld
+		}
+		ans.own, err = true, nil
+	}
+	if err != nil {
+		return ans, err
+	}
+	ans.stored = true
+	if ans.token, err = a.b.nextToken(c); err != nil {
+		return ans, laterError{err}
+	}
+	ans.took = time.Since(ans.sent)
+	return ans, nil
+}
+
+// end removes, in the background, what the server may keep of an attempt that got no lease.
+func (a *attempt) end() {
+	a.over.Store(true)
+	if a.mine {
+		a.abandon()
+	}
+}
+
+// late is run by a step that nobody waits for any more, when it has ended.
+func (a *attempt) late() {
+	if a.over.Load() {
+		a.abandon() // what end has removed before may be there again
+	}
+}
+
+func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }

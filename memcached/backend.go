@@ -1,0 +1,106 @@
+package memcached
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend keeps locks in one memcached. It implements [backend.Backend] and [backend.BatchRenewer].
+type Backend struct {
+	transport  transport
+	options    Options
+	naming     naming
+	guarantees backend.Guarantees
+	leases     *backend.Leases
+	calls      calls
+	seen       atomic.Uint64    // the greatest token
+	now        func() time.Time // the wall clock
+
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+}
+
+var (
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.BatchRenewer = (*Backend)(nil)
+)
+
+func newBackend(t transport, o Options) *Backend {
+	b := &Backend{transport: t, options: o, naming: naming{o.Namespace}, guarantees: guarantees(), now: time.Now}
+	b.closing, b.close = context.WithCancel(context.Background())
+	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	return b
+}
+
+// Acquire implements [backend.Backend].
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if !b.calls.begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.calls.end()
+	call := ctx
+	if r.Wait {
+		wait, cancel := context.WithCancelCause(ctx)
+		defer context.AfterFunc(b.closing, func() { cancel(backend.ErrClosed) })()
+		defer cancel(nil)
+		ctx = wait
+	}
+	a := &attempt{b: b, r: r, name: b.naming.lock(r.Key), ttl: b.guarantees.Round(r.TTL)}
+	l, err := a.run(ctx)
+	if err != nil {
+		a.end()
+		if call.Err() == nil && ctx.Err() != nil {
+			err = backend.ErrClosed
+		}
+		return nil, err
+	}
+	return l, nil
+}
+
+// Inspect implements [backend.Backend]. It cannot tell the TTL, nor the token of a lease that was never renewed.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return backend.Holder{}, err
+	}
+	if !b.calls.begin() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	defer b.calls.end()
+	r, _, err := ask(ctx, b, step{}, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
+	if err != nil || r == nil {
+		return backend.Holder{}, err
+	}
+	return r.describe(), nil
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// closeGrace is how long Close waits for requests under way.
+const closeGrace = time.Second
+
+// Close implements [backend.Backend]. A client given to New stays open.
+func (b *Backend) Close() error {
+	if !b.calls.seal() {
+		return nil
+	}
+	b.close()
+	b.calls.drain(closeGrace)
+	b.leases.Close()
+	b.transport.close()
+	return nil
+}

@@ -1,0 +1,59 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestConformance(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "memcached://"+p.Addr) },
+			Evict:   func(_ context.Context, key string) error { return evict(s.Addr, key) },
+			Freeze:  s.Freeze,
+			Thaw:    s.Thaw,
+			Restart: func() { s.Kill(); s.Start() },
+			Cut:     func(backend.Backend) { p.cut() },
+		}
+	})
+}
+
+// A caller's client knows no deadlines, keeps two connections, and uses any of them for any request.
+func TestConformanceCallersClient(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(context.Context) (backend.Backend, error) {
+				c := memcache.New(p.Addr)
+				t.Cleanup(func() { _ = c.Close() })
+				return New(c, nil)
+			},
+			Evict:   func(_ context.Context, key string) error { return evict(s.Addr, key) },
+			Freeze:  s.Freeze,
+			Thaw:    s.Thaw,
+			Restart: func() { s.Kill(); s.Start() },
+			Cut:     func(backend.Backend) { p.cut() },
+		}
+	})
+}
+
+// evict drops a lock, and the counter that tokens come from, as a cache may.
+func evict(addr, key string) error {
+	c := memcache.New(addr)
+	defer c.Close()
+	n := naming{defaultNamespace}
+	if err := c.Delete(n.counter()); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
+		return err
+	}
+	return c.Delete(n.lock(key))
+}

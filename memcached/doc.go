@@ -1,0 +1,2 @@
+// Package memcached keeps locks in one memcached.
+package memcached

@@ -1,0 +1,67 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+)
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:     "memcached",
+		Schemes:  []string{"memcached"},
+		Examples: []string{"memcached://localhost:11211?timeout=500ms"},
+		Params: map[string]string{
+			paramNamespace: "begins the name of every item; default anylock",
+		},
+		Guarantees: guarantees(),
+		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
+		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+	})
+}
+
+// openTimeout bounds the look at the server on opening.
+const openTimeout = 5 * time.Second
+
+func open(ctx context.Context, rawURL string) (*Backend, error) {
+	t, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	b := newBackend(newLanes(t.addr, t.conns, t.options.Timeout), t.options)
+	if err := b.look(ctx); err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// look makes sure that a memcached answers which can keep locks: it stores an item and compares and swaps it away.
+func (b *Backend) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	_, _, err := ask(ctx, b, step{limit: openTimeout}, func(c *memcache.Client, _ bool) (none struct{}, err error) {
+		item := &memcache.Item{Key: b.naming.scratch(backend.NewOwner()[:32]), Value: []byte("?"), Expiration: 10}
+		if err := c.Add(item); err != nil {
+			return none, err
+		}
+		got, err := c.Get(item.Key)
+		if errors.Is(err, memcache.ErrCacheMiss) {
+			return none, fmt.Errorf("%w: the server does not keep an item", backend.ErrUnsupported)
+		}
+		if err != nil {
+			return none, err
+		}
+		if err := checkCAS(got); err != nil {
+			return none, err
+		}
+		got.Expiration = gone
+		return none, c.CompareAndSwap(got)
+	})
+	return err
+}

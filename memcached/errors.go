@@ -1,0 +1,103 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+)
+
+// ErrOutOfMemory means that the server has no room for an item: it is full and was told not to evict (-M), or its memory is
+// bound to items of other sizes. Nothing was changed. A renewal and a release need room for a moment, too.
+var ErrOutOfMemory = errors.New("memcached is out of memory")
+
+var (
+	errNoAnswer  = errors.New("no answer from memcached in time")
+	errBusy      = errors.New("no free connection to memcached in time")
+	errNoCAS     = fmt.Errorf("%w: the server runs without compare-and-swap (-C)", backend.ErrUnsupported)
+	errContended = errors.New("the item changes all the time")
+)
+
+// A laterError is of a request that was not the first of its step: what the earlier ones did has been done.
+type laterError struct{ error }
+
+func (e laterError) Unwrap() error { return e.error }
+
+// checkCAS refuses an item of a server that would swap without comparing.
+func checkCAS(item *memcache.Item) error {
+	if item.CasID == 0 {
+		return errNoCAS
+	}
+	return nil
+}
+
+// explain turns errors that the library only describes into ours.
+func explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case isServerError(err):
+		return explainAnswer(err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%w: %w", errNoAnswer, err)
+	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		return errDialTimeout // a context's error would be mistaken for the caller's
+	}
+	return err
+}
+
+// explainAnswer is explain for what the server answered.
+func explainAnswer(err error) error {
+	if err != nil && isServerError(err) && strings.Contains(err.Error(), "out of memory") {
+		return fmt.Errorf("%w (%w)", ErrOutOfMemory, err)
+	}
+	return err
+}
+
+var errDialTimeout error = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no connection to memcached in time")}
+
+// isServerError reports whether err is an answer of the server that the library does not know.
+func isServerError(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "SERVER_ERROR") || strings.Contains(s, "memcache: client error") ||
+		strings.Contains(s, "memcache: unexpected response line") && strings.Contains(s, "ERROR")
+}
+
+// isAnswer reports whether err is what the server answered, so that the outcome is known.
+func isAnswer(err error) bool {
+	for _, answer := range []error{
+		memcache.ErrCacheMiss, memcache.ErrCASConflict, memcache.ErrNotStored, memcache.ErrMalformedKey,
+		backend.ErrLost, backend.ErrHeld, errForeign, errContended,
+	} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return isServerError(err)
+}
+
+// unsent reports whether nothing can have reached the server in a step that ended with err in its first request.
+func unsent(err error) bool {
+	var op *net.OpError
+	var timeout *memcache.ConnectTimeoutError
+	var later laterError
+	if errors.As(err, &later) {
+		return false
+	}
+	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &timeout) || errors.Is(err, errBusy) ||
+		errors.Is(err, memcache.ErrNoServers) || backend.Definite(err)
+}
+
+// broken reports whether a connection is of no use after err.
+func broken(err error) bool {
+	return err != nil && !isAnswer(err) && !backend.Definite(err) && !errors.Is(err, errBusy)
+}
+
+// passing reports whether the same step may succeed on a new connection.
+func passing(err error) bool { return broken(err) && !errors.Is(err, errNoAnswer) }

@@ -1,0 +1,223 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+)
+
+// lanes are connections of our own to one server. A lane is a client of the library that one caller uses at a time, so that
+// it has one connection and all requests of a step go over it. That is what makes compare-and-swap safe: its numbers
+// start anew when the server restarts, and a number read before could be another owner's after; but no connection
+// outlives a restart, and a lane does not connect again in the middle of a step whose first request was answered.
+//
+// The library knows no contexts. A lane knows its connection, and bounds by itself how long it is waited for.
+type lanes struct {
+	addr    string
+	timeout time.Duration
+	slots   chan struct{} // as many as there may be lanes in use
+
+	mu     sync.Mutex
+	idle   []*lane
+	closed bool
+}
+
+func newLanes(addr string, most int, timeout time.Duration) *lanes {
+	return &lanes{addr: addr, timeout: timeout, slots: make(chan struct{}, most)}
+}
+
+// A lane is one connection.
+type lane struct {
+	client *memcache.Client
+	ctx    context.Context // of the step under way
+
+	mu    sync.Mutex
+	limit time.Time // of the step under way
+	conn  net.Conn  // the last that was dialled
+}
+
+// do implements transport.
+func (p *lanes) do(ctx context.Context, end time.Time, _ func(), f func(c *memcache.Client) error) error {
+	if err := p.enter(ctx, end); err != nil {
+		return err
+	}
+	defer func() { <-p.slots }()
+	l, err := p.take()
+	if err != nil {
+		return err
+	}
+	l.ctx, l.limit = ctx, end
+	stop := context.AfterFunc(ctx, l.hurry)
+	err = f(l.client)
+	switch {
+	case !stop(), broken(err):
+		_ = l.client.Close()
+		if broken(err) && ctx.Err() == nil {
+			p.drop() // the other idle ones will be of no use either
+		}
+	default:
+		p.give(l)
+	}
+	return err
+}
+
+// enter waits for a slot.
+func (p *lanes) enter(ctx context.Context, end time.Time) error {
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	case <-t.C:
+		return errBusy
+	case <-ctx.Done():
+		return errBusy // the caller tells of the context
+	}
+}
+
+func (p *lanes) take() (*lane, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, backend.ErrClosed
+	}
+	if n := len(p.idle); n > 0 {
+		l := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return l, nil
+	}
+	l := &lane{client: memcache.NewFromSelector(server(p.addr))}
+	l.client.Timeout = p.timeout + time.Minute // ours, and shorter, is the lane's limit
+	l.client.MaxIdleConns = 1
+	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) { return l.dial(network, addr) }
+	return l, nil
+}
+
+func (p *lanes) give(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = l.client.Close()
+		return
+	}
+	p.idle = append(p.idle, l)
+}
+
+// drop closes the idle lanes.
+func (p *lanes) drop() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, l := range idle {
+		_ = l.client.Close()
+	}
+}
+
+// close implements transport.
+func (p *lanes) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.drop()
+}
+
+// dial connects within the step's limit.
+func (l *lane) dial(network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	limit := l.limit
+	l.mu.Unlock()
+	ctx, cancel := context.WithDeadline(l.ctx, limit)
+	defer cancel()
+	if err := oneServer(ctx, addr); err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conn = conn
+	return &boundConn{conn, l}, nil
+}
+
+// oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
+// own.
+func oneServer(ctx context.Context, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	return oneOfEach(host, list)
+}
+
+func oneOfEach(host string, list []netip.Addr) error {
+	seen := make(map[bool]netip.Addr)
+	for _, a := range list {
+		a = a.Unmap()
+		if other, ok := seen[a.Is4()]; ok && other != a {
+			return fmt.Errorf("%w: host %s has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
+		}
+		seen[a.Is4()] = a
+	}
+	return nil
+}
+
+// hurry leaves a request that is under way only a little time, because its context has ended: the answer nearly always
+// comes in that time, and an outcome that is known needs no cleaning up.
+func (l *lane) hurry() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if soon := time.Now().Add(answerGrace); soon.Before(l.limit) {
+		l.limit = soon
+	}
+	if l.conn != nil {
+		_ = l.conn.SetDeadline(l.limit)
+	}
+}
+
+// A boundConn is a connection whose deadlines the library sets, and the lane bounds.
+type boundConn struct {
+	net.Conn
+	lane *lane
+}
+
+func (c *boundConn) SetDeadline(t time.Time) error {
+	c.lane.mu.Lock()
+	defer c.lane.mu.Unlock()
+	if c.lane.limit.Before(t) {
+		t = c.lane.limit
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// server is the library's selector of the one server at an address, whose name is resolved anew for each connection.
+type server string
+
+func (s server) PickServer(string) (net.Addr, error)    { return serverAddr(s), nil }
+func (s server) Each(f func(addr net.Addr) error) error { return f(serverAddr(s)) }
+
+type serverAddr string
+
+func (serverAddr) Network() string  { return "tcp" }
+func (a serverAddr) String() string { return string(a) }

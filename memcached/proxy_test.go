@@ -1,0 +1,210 @@
+package memcached
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A proxy stands between clients and a server, counts requests and makes faults.
+type proxy struct {
+	Addr string
+
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	counts map[string]int // requests by their verb
+	closed bool
+	fault  func(verb string) action // asked for each request; nil passes it
+}
+
+// An action is what a proxy does with a request.
+type action int
+
+const (
+	pass      action = iota
+	loseReply        // the server carries it out, and the connection breaks before the reply
+	refuse           // the connection breaks before the server sees it
+)
+
+func newProxy(t testing.TB, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{
+		Addr: l.Addr().String(), listener: l, target: target,
+		conns: make(map[net.Conn]struct{}), counts: make(map[string]int),
+	}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		_ = l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			_ = client.Close()
+			_ = server.Close()
+			return
+		}
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		p.wg.Go(func() { p.serve(client, server) })
+	}
+}
+
+// serve passes requests on one by one, and the reply of each.
+func (p *proxy) serve(client, server net.Conn) {
+	defer func() {
+		_ = client.Close()
+		_ = server.Close()
+		p.mu.Lock()
+		delete(p.conns, client)
+		delete(p.conns, server)
+		p.mu.Unlock()
+	}()
+	requests, replies := bufio.NewReader(client), bufio.NewReader(server)
+	for {
+		verb, request, err := readRequest(requests)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.counts[verb]++
+		fault := p.fault
+		p.mu.Unlock()
+		what := pass
+		if fault != nil {
+			what = fault(verb)
+		}
+		if what == refuse {
+			return
+		}
+		if _, err := server.Write(request); err != nil {
+			return
+		}
+		reply, err := readReply(verb, replies)
+		if err != nil || what == loseReply {
+			return
+		}
+		if _, err := client.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+func readRequest(in *bufio.Reader) (verb string, request []byte, err error) {
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return "", nil, err
+	}
+	words := strings.Fields(string(line))
+	if len(words) == 0 {
+		return "", nil, fmt.Errorf("empty request")
+	}
+	if verb = words[0]; verb != "add" && verb != "set" && verb != "cas" {
+		return verb, line, nil
+	}
+	n, err := strconv.Atoi(words[4])
+	if err != nil {
+		return "", nil, err
+	}
+	data := make([]byte, n+2)
+	_, err = io.ReadFull(in, data)
+	return verb, append(line, data...), err
+}
+
+func readReply(verb string, in *bufio.Reader) (reply []byte, err error) {
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return nil, err
+		}
+		reply = append(reply, line...)
+		if words := strings.Fields(string(line)); verb == "gets" && words[0] == "VALUE" {
+			n, err := strconv.Atoi(words[3])
+			if err != nil {
+				return nil, err
+			}
+			data := make([]byte, n+2)
+			if _, err := io.ReadFull(in, data); err != nil {
+				return nil, err
+			}
+			reply = append(reply, data...)
+			continue
+		}
+		return reply, nil
+	}
+}
+
+// cut breaks every connection.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// set makes faults from now on.
+func (p *proxy) set(fault func(verb string) action) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fault
+}
+
+// once does what to the next request of verb. done is closed when that has come.
+func (p *proxy) once(verb string, what action) (done <-chan struct{}) {
+	came := make(chan struct{})
+	var once sync.Once
+	p.set(func(v string) (do action) {
+		if v == verb {
+			once.Do(func() {
+				close(came)
+				do = what
+			})
+		}
+		return do
+	})
+	return came
+}
+
+// count returns and forgets the requests by their verb.
+func (p *proxy) count() (counts map[string]int, sum int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	counts = p.counts
+	p.counts = make(map[string]int)
+	for _, n := range counts {
+		sum += n
+	}
+	return counts, sum
+}
