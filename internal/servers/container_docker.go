@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -31,7 +32,9 @@ var docker = sync.OnceValues(func() (provider *testcontainers.DockerProvider, er
 		os.Setenv(reaper, "true")
 	}
 	tclog.SetDefault(tclog.NewNoopLogger())
-	provider, err = testcontainers.NewDockerProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
+	// Without the name of Docker's own network it makes another one, and leaves it.
+	provider, err = testcontainers.NewDockerProvider(testcontainers.WithLogger(tclog.NewNoopLogger()),
+		testcontainers.WithDefaultBridgeNetwork(testcontainers.Bridge))
 	if err != nil {
 		return nil, err
 	}
@@ -47,24 +50,29 @@ var docker = sync.OnceValues(func() (provider *testcontainers.DockerProvider, er
 	if host != "localhost" && host != "127.0.0.1" {
 		return nil, fmt.Errorf("it publishes ports on %s, not on 127.0.0.1 (see TESTCONTAINERS_HOST_OVERRIDE)", host)
 	}
-	sweep(ctx, provider)
+	_ = sweep(ctx, provider, podLabel, podLives+startTimeout) // to tidy up is not the test's business
 	return provider, nil
 })
 
-// sweep removes what tests have left that were killed: containers of pods that have ended by themselves.
-func sweep(ctx context.Context, provider *testcontainers.DockerProvider) {
+// sweep removes what tests have left that were killed: containers with label that were made so long ago that their pods
+// have ended by themselves.
+func sweep(ctx context.Context, provider *testcontainers.DockerProvider, label string, age time.Duration) error {
 	defer provider.Close()
 	list, err := provider.Client().ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: client.Filters{}.Add("label", podLabel),
+		All: true, Filters: client.Filters{}.Add("label", label),
 	})
 	if err != nil {
-		return // to tidy up is not the test's business
+		return err
 	}
+	var errs []error
 	for _, c := range list.Items {
-		if time.Since(time.Unix(c.Created, 0)) > podLives+startTimeout {
-			_, _ = provider.Client().ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true})
+		if time.Since(time.Unix(c.Created, 0)) < age {
+			continue
 		}
+		_, err := provider.Client().ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true})
+		errs = append(errs, err)
 	}
+	return errors.Join(errs...)
 }
 
 var pulled sync.Map // image → func() error, which downloads it once
