@@ -73,7 +73,10 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 
 // try asks for the key once. It returns neither a lease nor an error when the owner is spent.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	ans, unanswered, err := ask(ctx, a.b, step{late: a.late}, a.ask)
+	asked, mine := a.asked, a.mine // a step that was given up may run on
+	ans, unanswered, err := ask(ctx, a.b, step{late: a.late}, func(c *memcache.Client, unanswered bool) (answer, error) {
+		return a.ask(c, asked, mine || unanswered)
+	})
 	a.asked = true
 	a.unanswered = a.unanswered || unanswered
 	a.mine = a.mine || unanswered || ans.stored
@@ -106,9 +109,10 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	return l, nil
 }
 
-// ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants.
-func (a *attempt) ask(c *memcache.Client, unanswered bool) (ans answer, err error) {
-	if a.asked && isDate(a.ttl) { // a waiter does not ask for the time every time
+// ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants. mine tells that the
+// lock may have been stored before.
+func (a *attempt) ask(c *memcache.Client, asked, mine bool) (ans answer, err error) {
+	if asked && isDate(a.ttl) { // a waiter does not ask for the time every time
 		if ans.holder, err = read(c, a.name, a.r.Key); err != nil || ans.holder != nil && ans.holder.owner != a.r.Owner {
 			return ans, cmp.Or(err, backend.ErrHeld)
 		}
@@ -122,7 +126,7 @@ func (a *attempt) ask(c *memcache.Client, unanswered bool) (ans answer, err erro
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
 	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration})
 	if errors.Is(err, memcache.ErrNotStored) {
-		if a.r.Wait && !a.mine && !unanswered { // a waiter has no use for the holder
+		if a.r.Wait && !mine { // a waiter has no use for the holder
 			return ans, backend.ErrHeld
 		}
 		if ans.holder, err = read(c, a.name, a.r.Key); err != nil {

