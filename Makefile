@@ -16,9 +16,9 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick; FUZZTIME=10s and BENCHTIME=1s set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick, PKG test-docker too; FUZZTIME=10s and BENCHTIME=1s set how long"
 
 .PHONY: test
 test: ## Install missing servers, then run every test with the race detector; no server may be missing
@@ -28,6 +28,10 @@ test: ## Install missing servers, then run every test with the race detector; no
 .PHONY: quick
 quick: ## Run the tests with the servers that happen to be there
 	$(GO) test $(ARGS) $(PKG)
+
+.PHONY: test-docker
+test-docker: ## Run the conformance tests with every server in a container; without Docker, install and start one
+	GO="$(GO)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
 
 .PHONY: lint
 lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and staticcheck
