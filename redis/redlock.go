@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Redlock keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
+// [backend.Backend] and [backend.BatchRenewer].
+//
+// A key is granted when a quorum of the nodes, more than half, has granted it. docs/redlock.md says why two owners cannot
+// both have a quorum, under which assumptions, and what breaks them.
+//
+// Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many nodes
+// that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks do not.
+type Redlock struct {
+	nodes      []*node
+	options    RedlockOptions
+	naming     redlockNaming
+	guarantees backend.Guarantees
+	ban        time.Duration // for which a node has no vote that has forgotten leases
+	leases     *backend.Leases
+	calls      calls
+	closing    chan struct{} // closed when Close begins
+	waits      context.Context
+	endWaits   context.CancelFunc
+	owned      []io.Closer // clients that this Redlock opened
+}
+
+var (
+	_ backend.Backend      = (*Redlock)(nil)
+	_ backend.BatchRenewer = (*Redlock)(nil)
+)
+
+func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
+	r := &Redlock{
+		options: o, naming: newRedlockNaming(o.Namespace), guarantees: redlockGuarantees(),
+		ban:     o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
+		closing: make(chan struct{}),
+	}
+	for _, c := range clients {
+		r.nodes = append(r.nodes, newNode(c))
+	}
+	r.leases = backend.NewLeases(redlockRequests{r}, o.Timeout)
+	r.waits, r.endWaits = context.WithCancel(context.Background())
+	return r
+}
+
+// Guarantees implements [backend.Backend].
+func (r *Redlock) Guarantees() backend.Guarantees { return r.guarantees }
+
+// round returns the TTL to grant, ErrInvalid for one that is longer than the fleet allows.
+func (r *Redlock) round(ttl time.Duration) (time.Duration, error) {
+	if ttl > r.options.MaxTTL {
+		return 0, fmt.Errorf("%w: ttl %v is longer than %s, %v", backend.ErrInvalid, ttl, paramMaxTTL, r.options.MaxTTL)
+	}
+	return r.guarantees.Round(ttl), nil
+}
+
+func (r *Redlock) isClosing() bool {
+	select {
+	case <-r.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// enter counts a call in and is ErrClosed after Close. The caller leaves by r.calls.end.
+func (r *Redlock) enter() error {
+	if !r.calls.begin() {
+		return backend.ErrClosed
+	}
+	if r.isClosing() {
+		r.calls.end()
+		return backend.ErrClosed
+	}
+	return nil
+}
+
+// Close implements [backend.Backend]. Clients given to NewRedlock stay open.
+func (r *Redlock) Close() error {
+	if !r.calls.close(r.closing) {
+		return nil
+	}
+	r.endWaits()
+	r.leases.Close()
+	r.calls.drain(closeGrace)
+	r.calls.seal()
+	var err error
+	for _, c := range r.owned {
+		if cerr := c.Close(); err == nil {
+			err = cerr
+		}
+	}
+	r.calls.drain(closeGrace) // requests that the closing of their connections has ended
+	return err
+}

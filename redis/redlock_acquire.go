@@ -1,0 +1,115 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A waiter asks again after pauses that grow, at random, from redlockPause to redlockPauses. Elections that tie, because
+// several owners got a part of the nodes each, are told apart by chance.
+const (
+	redlockPause  = 2 * time.Millisecond
+	redlockPauses = 150 * time.Millisecond
+)
+
+// Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
+// their vote.
+func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	ttl, err := r.round(q.TTL)
+	if err != nil {
+		return nil, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
+	defer r.calls.end()
+	c := r.newClaim(q, ttl)
+	if !q.Wait {
+		return r.elect(ctx, q, c, true)
+	}
+	return r.wait(ctx, q, c)
+}
+
+// wait makes attempts until one succeeds.
+func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.waits, cancel)()
+	pause := backend.Pause{Min: redlockPause, Max: redlockPauses}
+	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), func(wctx context.Context) (backend.Lease, error) {
+		for {
+			l, err := r.elect(wctx, q, c, false)
+			var q *noQuorumError
+			if !errors.As(err, &q) || q.left <= 0 {
+				return l, err
+			}
+			const most = time.Second // another node may come back sooner
+			if err := backend.Sleep(wctx, min(q.left, most)+rand.N(redlockPauses)); err != nil {
+				return nil, err
+			}
+		}
+	})
+	if err == nil {
+		return l, nil
+	}
+	r.abandon(c)
+	switch {
+	case ctx.Err() != nil:
+		return nil, err
+	case r.isClosing():
+		return nil, backend.ErrClosed
+	}
+	return nil, err
+}
+
+// elect makes one attempt. If it fails, what it has left is removed in the background; last tells that no other follows.
+func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim, last bool) (backend.Lease, error) {
+	e := r.newElection(c)
+	r.ask(ctx, e.t, e.window, e.ask)
+	err := backend.ContextError(ctx, nil)
+	if err == nil {
+		err = e.outcome()
+	}
+	if err == nil {
+		c.token, err = e.agree(ctx)
+	}
+	if err == nil {
+		l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
+		if err != nil {
+			return nil, err // Leases gives it back
+		}
+		return l, nil
+	}
+	switch {
+	case last:
+		r.abandon(c)
+	default:
+		r.withdraw(c, e.number)
+	}
+	return nil, err
+}
+
+// abandon removes, in the background, whatever the claim has or may yet get.
+func (r *Redlock) abandon(c *claim) {
+	c.finish()
+	r.withdraw(c, lastNumber)
+}
+
+// withdraw removes, in the background, what requests up to number have left.
+func (r *Redlock) withdraw(c *claim, number uint64) {
+	for i := range r.nodes {
+		if c.maybeAt(i) {
+			r.calls.background(func() { _, _ = c.remove(r, i, number, nodeTimeout(c.ttl)) })
+		}
+	}
+}

@@ -1,0 +1,30 @@
+-- Grants a key to an owner at this node with a number for the fencing token, in one request; or refuses.
+--
+-- KEYS: lock, fence, birth. ARGV: owner, time to keep it in ms, number of the request, proposed token, longest TTL in ms.
+-- Returns {what, incarnation, time in µs, …}:
+--   granted, token, ms until the node has a vote (0: this is one)
+--   held, token, owner, ms left
+--   late                  overtaken by a later request of the same owner
+--   stranger              the node must be met first: see meet.lua
+--   differs, longest TTL  the fleet's longest TTL is another one
+
+local lock, fence, birth = KEYS[1], KEYS[2], KEYS[3]
+local me, keep, number, proposal, max = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local SLACK = 500000 -- µs by which a client's clock may differ from the node's before its proposal is corrected
+
+local now, run = clock(), server()
+local function answer(what, ...) return {what, run, whole(now), ...} end
+
+local token, last, owner = parse(redis.call('GET', lock))
+if owner and owner ~= me then return answer('held', token, owner, redis.call('PTTL', lock)) end
+local born, longest, _, incarnation = parse_birth(redis.call('GET', birth))
+if incarnation ~= run then return answer('stranger') end
+if longest ~= max then return answer('differs', longest) end
+if owner and last >= number then return answer('late') end
+
+local counter = tonumber(redis.call('GET', fence) or 0) or 0
+local minted = whole(math.max(counter + 1, math.min(math.max(proposal, now - SLACK), now + SLACK)))
+redis.call('SET', fence, minted)
+redis.call('SET', lock, minted .. ':' .. ARGV[3] .. ':' .. me, 'PX', keep)
+local age = math.floor(now / 1000) - tonumber(born)
+return answer('granted', minted, math.max(minority(tonumber(max)) - age, 0))

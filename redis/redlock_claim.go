@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// lastNumber is higher than that of any request that gives a key to its owner. Lua's numbers are exact up to it.
+const lastNumber = 1<<53 - 1
+
+// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
+//
+// Requests of one owner to one node that write or remove its key are sent one after the other, in lanes: connections of a
+// pool do not keep order. What was given up and arrives late nevertheless is told by its number.
+type claim struct {
+	key, owner string
+	ttl        time.Duration // as granted
+	token      uint64        // set at the grant
+	number     atomic.Uint64 // of the last request
+	lanes      []chan struct{}
+
+	mu    sync.Mutex
+	over  bool   // nothing of it shall be written any more
+	there []bool // the node may have the key
+	doubt []bool // a request went unanswered that may yet write the key
+}
+
+func (r *Redlock) newClaim(q backend.Request, ttl time.Duration) *claim {
+	n := len(r.nodes)
+	c := &claim{key: q.Key, owner: q.Owner, ttl: ttl, lanes: make([]chan struct{}, n), there: make([]bool, n), doubt: make([]bool, n)}
+	for i := range c.lanes {
+		c.lanes[i] = make(chan struct{}, 1)
+	}
+	return c
+}
+
+var errLane = errors.New("an earlier request of this owner is still under way")
+
+// enter waits for the requests to node i that are under way, and keeps others out until leave.
+func (c *claim) enter(i int, limit time.Duration) error {
+	select {
+	case c.lanes[i] <- struct{}{}:
+		return nil
+	default:
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case c.lanes[i] <- struct{}{}:
+		return nil
+	case <-t.C:
+		return errLane
+	}
+}
+
+func (c *claim) leave(i int) { <-c.lanes[i] }
+
+// busy reports whether a request to node i is under way.
+func (c *claim) busy(i int) bool { return len(c.lanes[i]) > 0 }
+
+// write runs send, which may write the key at node i, unless the claim is over. wrote tells whether send did, according
+// to the node.
+func (c *claim) write(n *node, i int, limit time.Duration, send func() (wrote bool, err error)) error {
+	if err := c.enter(i, limit); err != nil {
+		return err
+	}
+	defer c.leave(i)
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return backend.ErrLost
+	}
+	had := c.there[i]
+	c.there[i] = true // whoever ends the claim meanwhile must know
+	c.mu.Unlock()
+	wrote, err := send()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		c.there[i] = wrote || had && c.doubt[i]
+	case n.harmless(err):
+		c.there[i] = had
+	default:
+		c.doubt[i] = true
+	}
+	return err
+}
+
+// finish lets nothing be written any more.
+func (c *claim) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+func (c *claim) maybeAt(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.there[i]
+}
+
+func (c *claim) doubtful(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doubt[i]
+}
+
+// remove removes the key from node i as far as requests up to number have written it. What cannot be removed now, or may
+// come back, is left to the node's debts.
+func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (verdict, error) {
+	if !c.maybeAt(i) {
+		return no, nil
+	}
+	n := r.nodes[i]
+	if err := c.enter(i, limit); err != nil {
+		r.owe(i, c, number)
+		return none, err
+	}
+	v, err := n.eval(redlockRelease, []string{r.naming.lock(c.key)}, c.owner, number)
+	c.leave(i)
+	removed, ok := v.(int64)
+	if err == nil && !ok {
+		err = errReply(v)
+	}
+	c.mu.Lock()
+	doubt := c.doubt[i]
+	if err == nil && !doubt {
+		c.there[i] = false
+	}
+	c.mu.Unlock()
+	if err != nil || doubt {
+		r.owe(i, c, number)
+	}
+	switch {
+	case err != nil:
+		return none, err
+	case removed > 0:
+		return yes, nil
+	}
+	return no, nil
+}
+
+// keep is until when a node may have a key that was asked for before now.
+func (c *claim) keep(now time.Time) time.Time {
+	if c.ttl > math.MaxInt64/2 {
+		return now
+	}
+	return now.Add(c.ttl + keepPad + requestLimit)
+}

@@ -1,0 +1,140 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A debt is a key that must be removed from one node on which it may be, or may yet appear, because a request was not
+// answered. It is paid when the node has answered a removal, or two if something may still be on its way; it lapses when
+// the key would have expired. One goroutine for each node that does not answer sees to all of its debts, however many
+// owners they come from.
+type debt struct {
+	claim  *claim
+	number uint64
+	until  time.Time
+	absent time.Time // when the node first answered
+}
+
+const (
+	debtFirst  = 20 * time.Millisecond // the first pause between attempts; it doubles
+	debtMost   = time.Second           // the longest pause
+	debtSettle = 200 * time.Millisecond
+	debtBatch  = 256
+	debtsMost  = 1 << 16 // of one node; what is more is left to its TTL
+)
+
+// owe makes sure that node i has nothing of c in the end that requests up to number have written.
+func (r *Redlock) owe(i int, c *claim, number uint64) {
+	n := r.nodes[i]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d := n.debts[c.owner]
+	switch {
+	case d != nil:
+		d.number = max(d.number, number)
+		d.absent = time.Time{}
+	case len(n.debts) >= debtsMost:
+		return
+	default:
+		n.debts[c.owner] = &debt{claim: c, number: number, until: c.keep(time.Now())}
+	}
+	if !n.paying && r.calls.begin() {
+		n.paying = true
+		go func() {
+			defer r.calls.end()
+			r.pay(n, i)
+		}()
+	}
+}
+
+// pay sees to the debts of one node until there are none, or the Redlock is closed.
+func (r *Redlock) pay(n *node, i int) {
+	pause := debtFirst
+	for last := false; ; {
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-r.closing:
+			t.Stop()
+			last = true // one more try
+		}
+		due := n.due(i)
+		answered := true
+		if len(due) > 0 {
+			answered = r.settle(n, i, due)
+		}
+		n.mu.Lock()
+		if len(n.debts) == 0 || last {
+			n.paying = false
+			n.mu.Unlock()
+			return
+		}
+		n.mu.Unlock()
+		if answered {
+			pause = max(debtFirst, min(pause, debtSettle/4))
+		} else {
+			pause = min(2*pause, debtMost)
+		}
+	}
+}
+
+// due drops the debts that have lapsed and returns some of those that can be paid now.
+func (n *node) due(i int) []debt {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	var list []debt
+	for owner, d := range n.debts {
+		switch {
+		case now.After(d.until):
+			delete(n.debts, owner)
+		case d.claim.busy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
+		case len(list) < debtBatch:
+			list = append(list, *d)
+		}
+	}
+	return list
+}
+
+// settle asks the node to remove what is due, and reports whether it has answered.
+func (r *Redlock) settle(n *node, i int, due []debt) bool {
+	errs := make([]error, len(due))
+	_, err := n.do(func(ctx context.Context) (any, error) {
+		var err error
+		for _, text := range []bool{false, true} {
+			pipe := n.client.Pipeline()
+			cmds := make([]*redis.Cmd, len(due))
+			for k, d := range due {
+				cmds[k] = redlockRelease.queue(ctx, pipe, text, []string{r.naming.lock(d.claim.key)}, []any{d.claim.owner, d.number})
+			}
+			if _, err = pipe.Exec(ctx); isNoScript(err) {
+				continue
+			}
+			for k, cmd := range cmds {
+				errs[k] = cmd.Err()
+			}
+			break
+		}
+		return nil, err
+	})
+	if err != nil && !isReply(err) {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	for k, d := range due {
+		owed := n.debts[d.claim.owner]
+		switch {
+		case errs[k] != nil, owed == nil, owed.number != d.number:
+		case d.absent.IsZero() && d.claim.doubtful(i):
+			owed.absent = now
+		default:
+			delete(n.debts, d.claim.owner)
+		}
+	}
+	return true
+}

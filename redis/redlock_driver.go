@@ -1,0 +1,90 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:    "redlock",
+		Schemes: []string{"redis+redlock", "rediss+redlock"},
+		Examples: []string{
+			"redis+redlock://user:password@h1:6379,h2:6379,h3:6379/0",
+			"rediss+redlock://user:password@h1:6379,h2:6379,h3:6379/0?lock_max_ttl=5m",
+			"redis+redlock:?lock_node=redis%3A%2F%2Fh1&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%3A%2F%2Fh3",
+		},
+		Params: map[string]string{
+			paramNode:      "escaped redis URL of one more node, for nodes that differ in more than their host; may be repeated",
+			paramMaxTTL:    "longest TTL, and how long a node has no vote that may have forgotten leases; default 1m",
+			paramNamespace: "begins the name of every key; default anylock",
+		},
+		Guarantees: redlockGuarantees(),
+		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return openRedlock(ctx, rawURL) },
+	})
+}
+
+func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
+	rest, nodes, err := takeNodes(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	rest, params, err := backend.TakeParams(rest, paramMaxTTL, paramNamespace)
+	if err != nil {
+		return nil, err
+	}
+	o := &RedlockOptions{Namespace: params[paramNamespace]}
+	if text, ok := params[paramMaxTTL]; ok {
+		o.MaxTTL, err = time.ParseDuration(text)
+		if err != nil || o.MaxTTL <= 0 {
+			return nil, fmt.Errorf("%w: url: parameter %q is not a positive duration, as in 1m", backend.ErrInvalid, paramMaxTTL)
+		}
+	}
+	valid, err := o.validate()
+	if err != nil {
+		return nil, err
+	}
+	list, err := redlockNodes(rest, nodes)
+	if err != nil {
+		return nil, backend.CleanError(rawURL, err)
+	}
+	clients, err := newNodeClients(list)
+	if err != nil {
+		return nil, err
+	}
+	r := newRedlock(clients, valid)
+	for _, c := range clients {
+		r.owned = append(r.owned, c)
+	}
+	if err := r.look(ctx); err != nil {
+		_ = r.Close()
+		return nil, backend.CleanError(rawURL, err)
+	}
+	return r, nil
+}
+
+// newNodeClients makes the clients of nodes. Their timeouts end requests that nobody waits for any more.
+func newNodeClients(list []*redis.Options) (clients []*redis.Client, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
+		}
+	}()
+	for _, o := range list {
+		const never = -1
+		o.ContextTimeoutEnabled, o.DialerRetries, o.MaxRetries = true, 1, never
+		for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
+			if *d <= 0 {
+				*d = requestLimit
+			}
+		}
+		clients = append(clients, redis.NewClient(o))
+	}
+	return clients, nil
+}

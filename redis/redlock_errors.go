@@ -1,0 +1,66 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A noQuorumError tells that too few nodes have done what was asked, and why.
+type noQuorumError struct {
+	quorum, nodes int
+	names         []string
+	errs          []error       // by node, nil for those that did
+	left          time.Duration // until a quorum may have its vote, if that is all there is to wait for
+}
+
+func (r *Redlock) noQuorum(errs []error) error {
+	e := &noQuorumError{quorum: len(r.nodes)/2 + 1, nodes: len(r.nodes), errs: errs}
+	for _, n := range r.nodes {
+		e.names = append(e.names, n.name)
+	}
+	e.left = e.wait()
+	return e
+}
+
+// wait is when so many nodes will have their vote that there is a quorum, 0 if other nodes than those without a vote are
+// needed.
+func (e *noQuorumError) wait() time.Duration {
+	var lefts []time.Duration
+	good := 0
+	for _, err := range e.errs {
+		var v *noVoteError
+		switch {
+		case err == nil:
+			good++
+		case errors.As(err, &v):
+			lefts = append(lefts, v.left)
+		}
+	}
+	if need := e.quorum - good; need > 0 && need <= len(lefts) {
+		slices.Sort(lefts)
+		return lefts[need-1]
+	}
+	return 0
+}
+
+func (e *noQuorumError) Error() string {
+	s := fmt.Sprintf("no quorum of %d of %d nodes", e.quorum, e.nodes)
+	for i, err := range e.errs {
+		if err != nil {
+			s += fmt.Sprintf("; %s: %v", e.names[i], err)
+		}
+	}
+	return s
+}
+
+// A noVoteError tells that a node has no vote for some time.
+type noVoteError struct {
+	left time.Duration
+	why  string
+}
+
+func (e *noVoteError) Error() string {
+	return fmt.Sprintf("no vote for %v more: %s", e.left.Round(time.Millisecond), e.why)
+}

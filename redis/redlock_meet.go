@@ -1,0 +1,228 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// birthNew is what an operator, or Bootstrap, writes as the birth record of a node that has forgotten no lease.
+const birthNew = "new"
+
+// acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
+// that began after since will do; several that want one share it.
+func (r *Redlock) acquaint(n *node, since time.Time) error {
+	n.meet <- struct{}{} // bounded: two requests of another meeting
+	defer func() { <-n.meet }()
+	n.mu.Lock()
+	met, err := n.metAt.After(since), n.outcast
+	n.mu.Unlock()
+	if met {
+		return err
+	}
+	begun := time.Now()
+	v, err := n.do(func(ctx context.Context) (any, error) { return r.interview(ctx, n) })
+	if err != nil {
+		return err
+	}
+	found := v.(acquaintance)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.run, n.id, n.outcast, n.metAt = found.run, found.id, found.outcast, begun
+	return n.outcast
+}
+
+// An acquaintance is what meeting a node has told.
+type acquaintance struct {
+	run, id string
+	outcast error
+}
+
+func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) {
+	pipe := n.client.Pipeline()
+	text := pipe.Info(ctx)
+	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. It may be forbidden.
+	config := pipe.ConfigGet(ctx, "*append*")
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := text.Err(); err != nil {
+		return acquaintance{}, err
+	}
+	info := parseInfo(text.Val())
+	met := acquaintance{run: info["run_id"], outcast: unfit(info)}
+	if met.outcast != nil {
+		return met, nil
+	}
+	durable := "0"
+	if keepsWrites(config.Val()) {
+		durable = "1"
+	}
+	args := []any{met.run, r.options.MaxTTL.Milliseconds(), newID(), durable}
+	for _, other := range r.nodes {
+		if other == n {
+			continue
+		}
+		other.mu.Lock()
+		if other.id != "" {
+			args = append(args, other.id)
+		}
+		other.mu.Unlock()
+	}
+	v, err := redlockMeet.run(ctx, n.client, []string{r.naming.birth()}, args)
+	if err != nil {
+		return acquaintance{}, err
+	}
+	list, _ := v.([]any)
+	if len(list) == 1 && list[0] == int64(0) {
+		return acquaintance{}, errors.New("it was started again just now")
+	}
+	if len(list) != 4 {
+		return acquaintance{}, errReply(v)
+	}
+	met.id, _ = list[2].(string)
+	met.outcast = r.agreed(list[1])
+	return met, nil
+}
+
+// agreed is nil if max, in ms, is our longest TTL.
+func (r *Redlock) agreed(max any) error {
+	text, _ := max.(string)
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return errReply(max)
+	}
+	if theirs := time.Duration(ms) * time.Millisecond; theirs != r.options.MaxTTL {
+		return fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, theirs, r.options.MaxTTL)
+	}
+	return nil
+}
+
+// unfit says why a server must not be a node.
+func unfit(info map[string]string) error {
+	version, _, _ := strings.Cut(info["redis_version"], ".")
+	major, err := strconv.Atoi(version)
+	switch policy := info["maxmemory_policy"]; {
+	case info["run_id"] == "":
+		return errors.New("INFO tells no run_id")
+	case err == nil && major < oldestMajor:
+		return fmt.Errorf("redis %s is older than %d.0", info["redis_version"], oldestMajor)
+	case info["role"] != "master":
+		return errors.New("the server is a replica: nodes must be independent")
+	case info["cluster_enabled"] == "1":
+		return errors.New("the server belongs to a cluster: nodes must be independent")
+	case policy != "" && policy != "noeviction" && info["maxmemory"] != "0":
+		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %s", policy)
+	}
+	return nil
+}
+
+// keepsWrites reports whether a server with this configuration still has, when it starts again, every write that it has
+// answered.
+func keepsWrites(config map[string]string) bool {
+	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no"
+}
+
+func newID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// look meets every node. It fails if a quorum cannot be reached, or if any node that answers cannot be used.
+func (r *Redlock) look(ctx context.Context) error {
+	errs := make([]error, len(r.nodes))
+	t := r.newTally()
+	t.certain = func() bool { return false } // all, if they answer
+	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
+		err := r.acquaint(r.nodes[i], time.Now())
+		v := yes
+		if err != nil && !isReply(err) && !isOutcast(r.nodes[i]) {
+			v = none
+		}
+		return v, func(late bool) {
+			if !late {
+				errs[i] = err
+			}
+		}
+	})
+	if err := backend.ContextError(ctx, errors.Join(errs...)); err != nil {
+		return err
+	}
+	for i, err := range errs {
+		if err != nil && (isOutcast(r.nodes[i]) || isReply(err)) {
+			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
+		}
+	}
+	if !t.won() {
+		return r.noQuorum(errs)
+	}
+	return r.distinct()
+}
+
+// distinct refuses one server under two addresses.
+func (r *Redlock) distinct() error {
+	seen := make(map[string]string)
+	for _, n := range r.nodes {
+		run, _ := n.standing()
+		if other, twice := seen[run]; twice && run != "" {
+			return fmt.Errorf("%s and %s are one server", other, n.name)
+		}
+		seen[run] = n.name
+	}
+	return nil
+}
+
+func isOutcast(n *node) bool {
+	_, err := n.standing()
+	return err != nil
+}
+
+// openWait is how long opening waits for a minority of the nodes.
+const openWait = time.Second
+
+// Bootstrap declares that no lease of this fleet is live, and gives every node its vote at once: for a fleet that is used for
+// the first time, which would otherwise have to wait for MaxTTL. While leases are live it lets two owners in. It is an
+// error if any node cannot be reached; it may then be repeated.
+//
+// The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
+func (r *Redlock) Bootstrap(ctx context.Context) error {
+	if !r.calls.begin() {
+		return backend.ErrClosed
+	}
+	defer r.calls.end()
+	errs := make([]error, len(r.nodes))
+	t := r.newTally()
+	t.certain = func() bool { return false }
+	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
+		n := r.nodes[i]
+		_, err := n.do(func(ctx context.Context) (any, error) {
+			return n.client.Set(ctx, r.naming.birth(), birthNew, 0).Result()
+		})
+		if err == nil {
+			err = r.acquaint(n, time.Now())
+		}
+		return yes, func(late bool) {
+			if !late {
+				errs[i] = err
+			}
+		}
+	})
+	if err := backend.ContextError(ctx, errors.Join(errs...)); err != nil {
+		return err
+	}
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
+		}
+	}
+	if t.answered() < t.n {
+		return errNoAnswer
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// requestLimit ends a request to a node in the background. It is longer than any operation waits, so that the answer
+	// of a node that was slow still tells what there is to clean up, and a connection that is being made can be used by
+	// the next operation.
+	requestLimit = time.Second
+	// A node to which so many requests are under way, and which has answered none of them for so long, gets no more.
+	hungRequests = 16
+	hungTime     = 100 * time.Millisecond
+)
+
+var errHung = errors.New("node does not answer; request not sent")
+
+// A node is one server of a fleet.
+type node struct {
+	name   string
+	client *redis.Client
+	single bool          // the client makes no attempts of its own
+	meet   chan struct{} // full while the node is being met
+
+	mu       sync.Mutex
+	run      string    // the incarnation that has been met; empty for none
+	id       string    // of its data
+	metAt    time.Time // when the last meeting that told something began
+	outcast  error     // why it must not vote; nil if it may
+	out      time.Time // it has no vote with us before, because its clock was set forward
+	clock    serverClock
+	requests int       // under way
+	silent   time.Time // since when none of them has been answered
+	debts    map[string]*debt
+	paying   bool // a goroutine sees to debts
+}
+
+func newNode(c *redis.Client) *node {
+	o := c.Options()
+	return &node{
+		name: o.Addr, client: c, single: o.MaxRetries == 0,
+		meet: make(chan struct{}, 1), debts: make(map[string]*debt),
+	}
+}
+
+// begin counts a request in, unless the node hangs.
+func (n *node) begin() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.requests == 0 {
+		n.silent = time.Now()
+	}
+	if n.requests >= hungRequests && time.Since(n.silent) > hungTime {
+		return false
+	}
+	n.requests++
+	return true
+}
+
+func (n *node) finish(answered bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.requests--
+	if answered {
+		n.silent = time.Now()
+	}
+}
+
+// do makes a request of the client. It ends at requestLimit, if the client keeps to deadlines.
+func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) {
+	if !n.begin() {
+		return nil, errHung
+	}
+	begun := time.Now()
+	ctx := deadlineContext{context.Background(), begun.Add(requestLimit)}
+	v, err := f(ctx)
+	n.finish(err == nil || isReply(err))
+	if err != nil && isContextError(err) {
+		err = noAnswer(time.Since(begun), err)
+	}
+	return v, err
+}
+
+// eval runs a script.
+func (n *node) eval(s script, keys []string, args ...any) (any, error) {
+	return n.do(func(ctx context.Context) (any, error) { return s.run(ctx, n.client, keys, args) })
+}
+
+// harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
+func (n *node) harmless(err error) bool {
+	var op *net.OpError
+	switch {
+	case isReply(err), backend.Definite(err), errors.Is(err, errHung), errors.Is(err, errLane):
+		return true
+	case n.single:
+		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
+	}
+	return false
+}
+
+// observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote
+// for as long as one of them could have lasted.
+func (n *node) observe(s clockSample, ban time.Duration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	step := n.clock.observe(s)
+	if step > 0 {
+		n.out = s.received.Add(ban)
+	}
+	switch left := n.out.Sub(s.received); {
+	case left > 0:
+		return &noVoteError{left: left, why: "its clock was set forward"}
+	case step < 0:
+		return fmt.Errorf("its clock was set back by %v", -step)
+	}
+	return nil
+}
+
+// standing returns the incarnation of the node that has been met, and why it must not vote.
+func (n *node) standing() (run string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.run, n.outcast
+}

@@ -1,0 +1,188 @@
+package redis
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// What redlock_renew.lua says of a lease.
+const (
+	leaseMissing = int64(0)
+	leaseRenewed = int64(1)
+	leaseOther   = int64(3)
+)
+
+// RenewBatch implements [backend.BatchRenewer]: each node is sent one pipeline, with leases by the dozen in one script.
+func (r *Redlock) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	return r.leases.RenewBatch(ctx, renewals, r.sendBatch)
+}
+
+// A rollCall is one renewal of some leases at all nodes. A lease is renewed if a quorum still had it; nodes that had lost
+// it do not count, and get it back afterwards.
+type rollCall struct {
+	r       *Redlock
+	t       *tally
+	claims  []*claim
+	granted []time.Duration
+	number  []uint64
+	sent    time.Time
+	window  window
+	index   []int // of the leases in the batch; others were refused before
+
+	// By lease, guarded by t.mu until ask has returned.
+	have, lack []int   // nodes that had it, nodes that said they had not
+	missing    [][]int // nodes that had nothing in its place
+	errs       []error // by node
+}
+
+func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
+	call := &rollCall{r: r, t: r.newTally(), sent: time.Now(), errs: make([]error, len(r.nodes))}
+	shortest := time.Duration(math.MaxInt64)
+	for i, l := range lives {
+		ttl, err := r.round(ttls[i])
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		granted[i] = ttl
+		c := l.Data.(*claim)
+		call.claims = append(call.claims, c)
+		call.granted = append(call.granted, ttl)
+		call.number = append(call.number, c.number.Add(1))
+		call.index = append(call.index, i)
+		shortest = min(shortest, ttl)
+	}
+	n := len(call.claims)
+	if n == 0 {
+		return granted, errs
+	}
+	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
+	call.window = windowFor(shortest)
+	// Nodes take some 5 µs for each lease, and so do we.
+	const each = 20 * time.Microsecond
+	call.window.node += time.Duration(n) * each
+	call.window.outage = max(call.window.outage, call.window.node)
+	call.t.certain = call.certain
+	r.ask(ctx, call.t, call.window, call.ask)
+	for k, i := range call.index {
+		errs[i] = call.outcome(ctx, k)
+	}
+	call.repair()
+	return granted, errs
+}
+
+// certain reports whether every lease's outcome is.
+func (call *rollCall) certain() bool {
+	if call.t.yes < call.t.quorum {
+		return false
+	}
+	for k := range call.claims {
+		if call.have[k] < call.t.quorum && call.lack[k] <= call.t.n-call.t.quorum {
+			return false
+		}
+	}
+	return true
+}
+
+// outcome is the error of one lease.
+func (call *rollCall) outcome(ctx context.Context, k int) error {
+	switch {
+	case call.have[k] >= call.t.quorum:
+		return nil
+	case call.lack[k] > call.t.n-call.t.quorum:
+		return backend.ErrLost
+	case ctx.Err() != nil:
+		return backend.ContextError(ctx, nil)
+	}
+	for i, err := range call.errs {
+		if err == nil {
+			call.errs[i] = noAnswer(time.Since(call.sent), nil)
+		}
+	}
+	return call.r.noQuorum(call.errs)
+}
+
+// ask renews all leases at node i.
+func (call *rollCall) ask(i int) (verdict, func(late bool)) {
+	n := call.r.nodes[i]
+	answers, clock, err := call.send(n)
+	answer := yes
+	if err != nil {
+		answer = none
+	} else {
+		_ = n.observe(clock, call.r.ban) // a key that is there counts whatever the clock did before
+	}
+	return answer, func(late bool) {
+		if late {
+			return
+		}
+		call.errs[i] = err
+		for k := range answers {
+			switch answers[k] {
+			case leaseRenewed:
+				call.have[k]++
+			case leaseMissing:
+				call.lack[k]++
+				call.missing[k] = append(call.missing[k], i)
+			case leaseOther:
+				call.lack[k]++
+			}
+		}
+	}
+}
+
+// send sends a node the scripts in one pipeline and returns its answers by lease.
+func (call *rollCall) send(n *node) (answers []any, clock clockSample, err error) {
+	var cmds []*redis.Cmd
+	sent := time.Now()
+	_, err = n.do(func(ctx context.Context) (any, error) {
+		for _, text := range []bool{false, true} {
+			pipe := n.client.Pipeline()
+			cmds = call.queue(ctx, pipe, text)
+			if _, err = pipe.Exec(ctx); !isNoScript(err) {
+				break
+			}
+		}
+		return nil, err
+	})
+	received := time.Now()
+	if err != nil {
+		return nil, clock, err
+	}
+	for _, cmd := range cmds {
+		list, _ := cmd.Val().([]any)
+		if len(list) == 0 {
+			return nil, clock, errReply(cmd.Val())
+		}
+		server, err := parseClock(list[0])
+		if err != nil {
+			return nil, clock, err
+		}
+		clock = clockSample{server, sent, received}
+		answers = append(answers, list[1:]...)
+	}
+	if len(answers) != len(call.claims) {
+		return nil, clock, errReply(answers)
+	}
+	return answers, clock, nil
+}
+
+func (call *rollCall) queue(ctx context.Context, pipe redis.Pipeliner, text bool) (cmds []*redis.Cmd) {
+	for from := 0; from < len(call.claims); from += scriptLeases {
+		var keys []string
+		var args []any
+		for k := from; k < min(from+scriptLeases, len(call.claims)); k++ {
+			c := call.claims[k]
+			keys = append(keys, call.r.naming.lock(c.key))
+			args = append(args, c.owner, keepFor(call.granted[k]), call.number[k], c.token)
+		}
+		cmds = append(cmds, redlockRenew.queue(ctx, pipe, text, keys, args))
+	}
+	return cmds
+}

@@ -1,0 +1,22 @@
+-- Prolongs leases that their owners still hold at this node; never creates one.
+--
+-- KEYS: locks. ARGV: for each lock owner, time to keep it in ms, number of the request, token.
+-- Returns the time in µs, and for each lock 1 renewed, 0 not there, 2 overtaken by a later request, 3 held by another.
+
+local answers = {whole(clock())}
+for i, lock in ipairs(KEYS) do
+  local me, keep, number, chosen = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
+  local _, last, owner = parse(redis.call('GET', lock))
+  local answer = 1
+  if not owner then
+    answer = 0
+  elseif owner ~= me then
+    answer = 3
+  elseif last > tonumber(number) then
+    answer = 2
+  else
+    redis.call('SET', lock, chosen .. ':' .. number .. ':' .. me, 'PX', keep)
+  end
+  answers[i + 1] = answer
+end
+return answers

@@ -1,0 +1,51 @@
+package redis
+
+import (
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// repair puts leases that were renewed back on the nodes that had lost them, in the background. They count there from the
+// next renewal on: to count them at once would revive leases that have expired.
+func (call *rollCall) repair() {
+	byNode := make(map[int][]int)
+	for k, nodes := range call.missing {
+		if call.have[k] < call.t.quorum {
+			continue
+		}
+		for _, i := range nodes {
+			byNode[i] = append(byNode[i], k)
+		}
+	}
+	for i, leases := range byNode {
+		call.r.calls.background(func() {
+			for _, k := range leases {
+				if call.r.isClosing() || call.repairAt(i, k) != nil {
+					return // the next renewal finds it again
+				}
+			}
+		})
+	}
+}
+
+func (call *rollCall) repairAt(i, k int) error {
+	r, c, n := call.r, call.claims[k], call.r.nodes[i]
+	err := c.write(n, i, call.window.node, func() (bool, error) {
+		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
+		if left <= 0 {
+			return false, nil
+		}
+		v, err := n.eval(redlockRepair, []string{r.naming.lock(c.key), r.naming.fence(c.key)},
+			c.owner, keepFor(left), call.number[k], c.token)
+		if err == nil && v != int64(0) && v != int64(1) {
+			err = errReply(v)
+		}
+		return v == int64(1), err
+	})
+	if errors.Is(err, backend.ErrLost) { // it was released meanwhile
+		return nil
+	}
+	return err
+}

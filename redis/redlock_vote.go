@@ -1,0 +1,206 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An election is one attempt of an owner to get its key from a quorum.
+type election struct {
+	r      *Redlock
+	c      *claim
+	number uint64
+	sent   time.Time // before the first request
+	window window
+	t      *tally
+
+	// By node, guarded by t.mu until ask has returned.
+	votes []vote
+	count []bool  // which votes count
+	errs  []error // why they do not
+}
+
+func (r *Redlock) newElection(c *claim) *election {
+	n := len(r.nodes)
+	e := &election{
+		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: windowFor(c.ttl),
+		votes: make([]vote, n), count: make([]bool, n), errs: make([]error, n), sent: time.Now(),
+	}
+	e.t.certain = func() bool { return e.electorate() >= e.t.quorum || e.t.hopeless() }
+	return e
+}
+
+// windowFor is the window of a request about a lease of ttl.
+func windowFor(ttl time.Duration) window {
+	node := nodeTimeout(ttl)
+	const share = 4
+	return window{node: node, outage: max(node, min(ttl/share, requestLimit))}
+}
+
+// ask asks node i for its vote.
+func (e *election) ask(i int) (verdict, func(late bool)) {
+	v, err := e.vote(i)
+	why := err
+	if err == nil {
+		why = e.r.judge(e.r.nodes[i], v)
+	}
+	answer := no
+	switch {
+	case err != nil:
+		answer = none
+	case why == nil:
+		answer = yes
+	}
+	return answer, func(late bool) {
+		if !late {
+			e.votes[i], e.count[i], e.errs[i] = v, why == nil, why
+		}
+	}
+}
+
+// vote makes the request, a second time if the node had to be met first.
+func (e *election) vote(i int) (v vote, err error) {
+	n, r := e.r.nodes[i], e.r
+	err = e.c.write(n, i, e.window.node, func() (bool, error) {
+		begun := time.Now()
+		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
+			return false, err
+		}
+		if n.knows(v, begun) || r.acquaint(n, begun) != nil || v.what != voteStranger {
+			return v.what == voteGranted, nil // judge tells what it is worth
+		}
+		v, err = r.requestVote(n, e.c, e.number, e.sent)
+		return v.what == voteGranted, err
+	})
+	return v, err
+}
+
+// knows reports whether the node need not be met before its vote is judged.
+func (n *node) knows(v vote, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return v.what != voteStranger && v.run == n.run && (n.outcast == nil || now.Sub(n.metAt) < outcastPause)
+}
+
+// outcastPause is how long a node that must not vote is left alone before it is looked at again.
+const outcastPause = time.Second
+
+func (r *Redlock) requestVote(n *node, c *claim, number uint64, at time.Time) (vote, error) {
+	sent := time.Now()
+	v, err := n.eval(redlockAcquire,
+		[]string{r.naming.lock(c.key), r.naming.fence(c.key), r.naming.birth()},
+		c.owner, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
+	if err != nil {
+		return vote{}, err
+	}
+	return parseVote(v, sent, time.Now())
+}
+
+// judge says why a vote does not count, nil if it does.
+func (r *Redlock) judge(n *node, v vote) error {
+	jump := n.observe(v.clock, r.ban)
+	run, outcast := n.standing()
+	switch {
+	case v.what == voteHeld:
+		return &backend.HeldError{Holder: v.holder}
+	case v.what == voteDiffers:
+		return r.agreed(v.max)
+	case v.what == voteLate:
+		return errOvertaken
+	case v.what == voteStranger, v.run != run:
+		return errors.New("its server has just been started again")
+	case outcast != nil:
+		return outcast
+	case v.left > 0:
+		return &noVoteError{left: v.left, why: "it is new, or may have forgotten leases (" + paramMaxTTL + ")"}
+	}
+	return jump
+}
+
+// electorate is the size of the largest set of counting votes from nodes whose clocks agree.
+func (e *election) electorate() int { return len(e.electors()) }
+
+func (e *election) electors() []int {
+	var best []int
+	for i := range e.votes {
+		if !e.count[i] {
+			continue
+		}
+		var set []int
+		for k := range e.votes {
+			if e.count[k] && e.votes[i].clock.agrees(e.votes[k].clock) {
+				set = append(set, k)
+			}
+		}
+		if len(set) > len(best) {
+			best = set
+		}
+	}
+	return best
+}
+
+// outcome is nil if the owner is elected.
+func (e *election) outcome() error {
+	electors := e.electors()
+	for _, i := range electors {
+		for _, k := range electors {
+			if i < k && e.votes[i].run == e.votes[k].run {
+				return fmt.Errorf("%s and %s are one server", e.r.nodes[i].name, e.r.nodes[k].name)
+			}
+		}
+	}
+	if len(electors) >= e.t.quorum {
+		return nil
+	}
+	if held := e.held(); held != nil {
+		return held
+	}
+	for i := range e.votes {
+		switch {
+		case !e.count[i] && e.errs[i] == nil:
+			e.errs[i] = noAnswer(time.Since(e.sent), nil)
+		case e.count[i] && !slices.Contains(electors, i):
+			e.errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
+		}
+	}
+	return e.r.noQuorum(e.errs)
+}
+
+// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
+// the owner that most nodes name.
+func (e *election) held() error {
+	owners := make(map[string]int)
+	granted := 0
+	var most *backend.HeldError
+	total := 0
+	for i, err := range e.errs {
+		var h *backend.HeldError
+		switch {
+		case errors.As(err, &h):
+			total++
+			owners[h.Holder.Owner]++
+			if most == nil || owners[h.Holder.Owner] > owners[most.Holder.Owner] {
+				most = h
+			}
+		case e.count[i], errors.Is(err, errOvertaken):
+			granted++
+		}
+	}
+	if most == nil || total+granted < e.t.quorum {
+		return nil
+	}
+	return most
+}
+
+func count(list []bool) (n int) {
+	for _, b := range list {
+		if b {
+			n++
+		}
+	}
+	return n
+}
