@@ -13,6 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
@@ -29,6 +30,7 @@ func TestConformance(t *testing.T) {
 
 // A caller's client knows no deadlines, keeps two connections, and uses any of them for any request.
 func TestConformanceCallersClient(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {

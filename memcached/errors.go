@@ -29,6 +29,11 @@ type laterError struct{ error }
 
 func (e laterError) Unwrap() error { return e.error }
 
+// A readError is of a step that has only read so far.
+type readError struct{ error }
+
+func (e readError) Unwrap() error { return e.error }
+
 // checkCAS refuses an item of a server that would swap without comparing.
 func checkCAS(item *memcache.Item) error {
 	if item.CasID == 0 {
@@ -82,16 +87,19 @@ func isAnswer(err error) bool {
 	return isServerError(err)
 }
 
-// unsent reports whether nothing can have reached the server in a step that ended with err in its first request.
-func unsent(err error) bool {
+// unreached reports whether a step has ended with err before there was a connection for its first request.
+func unreached(err error) bool {
 	var op *net.OpError
 	var timeout *memcache.ConnectTimeoutError
 	var later laterError
-	if errors.As(err, &later) {
-		return false
-	}
-	return errors.As(err, &op) && op.Op == "dial" || errors.As(err, &timeout) || errors.Is(err, errBusy) ||
-		errors.Is(err, memcache.ErrNoServers) || backend.Definite(err)
+	return !errors.As(err, &later) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &timeout) ||
+		errors.Is(err, errBusy) || errors.Is(err, memcache.ErrNoServers) || backend.Definite(err))
+}
+
+// harmless reports whether a step that has ended with err, without an answer, has certainly changed nothing.
+func harmless(err error) bool {
+	var read readError
+	return unreached(err) || errors.As(err, &read)
 }
 
 // broken reports whether a connection is of no use after err.

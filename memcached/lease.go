@@ -67,7 +67,7 @@ func swap(c *memcache.Client, name string, r record, value []byte, expiration in
 			return backend.ErrLost
 		}
 		if err != nil {
-			return err
+			return readError{err}
 		}
 		if err := swapItem(c, item, r, value, expiration); !errors.Is(err, memcache.ErrCASConflict) {
 			return err
@@ -85,11 +85,14 @@ func swapItem(c *memcache.Client, item *memcache.Item, r record, value []byte, e
 		return backend.ErrLost
 	}
 	item.Value, item.Expiration = value, expiration
-	err := c.CompareAndSwap(item)
-	if errors.Is(err, memcache.ErrCacheMiss) || errors.Is(err, memcache.ErrNotStored) {
+	switch err := c.CompareAndSwap(item); {
+	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored):
 		return backend.ErrLost
+	case broken(err):
+		return laterError{err}
+	default:
+		return err
 	}
-	return err
 }
 
 // ReleaseLease implements [backend.Requests].

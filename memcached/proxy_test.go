@@ -24,6 +24,8 @@ type proxy struct {
 	counts map[string]int // requests by their verb
 	closed bool
 	fault  func(verb string) action // asked for each request; nil passes it
+	trace  func(conn int, verb, name string)
+	last   int // number of the last connection
 }
 
 // An action is what a proxy does with a request.
@@ -76,13 +78,15 @@ func (p *proxy) accept() {
 			return
 		}
 		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.last++
+		number := p.last
 		p.mu.Unlock()
-		p.wg.Go(func() { p.serve(client, server) })
+		p.wg.Go(func() { p.serve(number, client, server) })
 	}
 }
 
 // serve passes requests on one by one, and the reply of each.
-func (p *proxy) serve(client, server net.Conn) {
+func (p *proxy) serve(number int, client, server net.Conn) {
 	defer func() {
 		_ = client.Close()
 		_ = server.Close()
@@ -93,12 +97,15 @@ func (p *proxy) serve(client, server net.Conn) {
 	}()
 	requests, replies := bufio.NewReader(client), bufio.NewReader(server)
 	for {
-		verb, request, err := readRequest(requests)
+		verb, name, request, err := readRequest(requests)
 		if err != nil {
 			return
 		}
 		p.mu.Lock()
 		p.counts[verb]++
+		if p.trace != nil {
+			p.trace(number, verb, name)
+		}
 		fault := p.fault
 		p.mu.Unlock()
 		what := pass
@@ -121,25 +128,26 @@ func (p *proxy) serve(client, server net.Conn) {
 	}
 }
 
-func readRequest(in *bufio.Reader) (verb string, request []byte, err error) {
+func readRequest(in *bufio.Reader) (verb, name string, request []byte, err error) {
 	line, err := in.ReadBytes('\n')
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	words := strings.Fields(string(line))
-	if len(words) == 0 {
-		return "", nil, fmt.Errorf("empty request")
+	if len(words) < 2 {
+		return "", "", nil, fmt.Errorf("bad request")
 	}
-	if verb = words[0]; verb != "add" && verb != "set" && verb != "cas" {
-		return verb, line, nil
+	verb, name = words[0], words[1]
+	if verb != "add" && verb != "set" && verb != "cas" {
+		return verb, name, line, nil
 	}
 	n, err := strconv.Atoi(words[4])
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	data := make([]byte, n+2)
 	_, err = io.ReadFull(in, data)
-	return verb, append(line, data...), err
+	return verb, name, append(line, data...), err
 }
 
 func readReply(verb string, in *bufio.Reader) (reply []byte, err error) {

@@ -28,7 +28,7 @@ type step struct {
 }
 
 // ask takes a step, and takes it again on a new connection if the connection breaks, all within its limit and ctx.
-// unanswered tells that an attempt may have been carried out without an answer; f is told so, too. f may run on after
+// unanswered tells that an attempt may have changed something without an answer; f is told so, too. f may run on after
 // ask has returned, and so keeps what it finds to itself until it returns it.
 func ask[T any](
 	ctx context.Context, b *Backend, s step, f func(c *memcache.Client, unanswered bool) (T, error),
@@ -45,12 +45,12 @@ func ask[T any](
 		if err == nil || isAnswer(err) {
 			return v, unanswered, err
 		}
-		unanswered = unanswered || !unsent(err)
+		unanswered = unanswered || !harmless(err)
 		if ctx.Err() != nil {
 			return v, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)
-		if i == 1 && !unsent(err) {
+		if i == 1 && !unreached(err) {
 			d = 0 // the server has closed a connection that was idle
 		}
 		if i == attempts || !passing(err) || time.Until(end) < d {

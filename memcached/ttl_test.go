@@ -2,14 +2,12 @@ package memcached
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -43,6 +41,7 @@ func TestShortestTTLNotEarly(t *testing.T) {
 
 // freeAfter looks, and does not touch, until the key's item is gone.
 func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after time.Time, ttl time.Duration) {
+	t.Helper()
 	c := raw(t, addr)
 	for {
 		_, err := c.Get(b.naming.lock(key))
@@ -58,32 +57,4 @@ func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after 
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// The server looks at its clock about once a second, each time a little later, and when that slips past the end of a
-// second, it skips one: what it stores just before then lives a second shorter than at other times. The test stops the
-// server for a moment, to bring its look close to the end of a second, and waits until it skips.
-func TestSkippedSecondOfServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
-	s := servers.Memcached(t)
-	b := opened(t, "memcached://"+s.Addr)
-	ctx := context.Background()
-	second := func() int {
-		stats, err := servers.MemcachedStats(ctx, s.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.Atoi(stats["uptime"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	up := func() time.Duration { return time.Duration(left(t, s.Addr, b.naming.scratch("ruler"))) * time.Second }
-	_, _ = second, up
-	_ = rand.N(1)
-	_ = errors.Is
-	_ = backend.ErrHeld
 }

@@ -1,0 +1,270 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// isLost fails unless every request of a stale lease is refused.
+func isLost(t *testing.T, l backend.Lease) {
+	t.Helper()
+	ctx := context.Background()
+	if err := l.Renew(ctx, time.Hour); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renew: %v, want ErrLost", err)
+	}
+	select {
+	case <-l.Lost():
+	case <-time.After(soon):
+		t.Error("Lost is open after a renewal was ErrLost")
+	}
+	if err := l.Release(ctx); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release: %v, want ErrLost", err)
+	}
+}
+
+// After a restart a new owner's item has the number that the old owner's had. The stale holder's renewal and release
+// compare the owner, and leave it alone.
+func TestRestartGivesTheSameNumbers(t *testing.T) {
+	s := servers.Memcached(t)
+	stale, fresh := opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)
+	name := stale.naming.lock("k")
+	look := func() *memcache.Item {
+		t.Helper()
+		item, err := raw(t, s.Addr).Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return item
+	}
+	s.Kill()
+	s.Start()
+	renewed, released := acquire(t, stale, req("k", time.Minute)), acquire(t, stale, req("k2", time.Minute))
+	before := look()
+	s.Kill()
+	s.Start()
+	l := acquire(t, fresh, req("k", time.Minute))
+	acquire(t, fresh, req("k2", time.Minute))
+	after := look()
+	if before.CasID != after.CasID {
+		t.Fatalf("numbers %d and %d: the test proves nothing", before.CasID, after.CasID)
+	}
+	if err := released.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("release: %v, want ErrLost", err)
+	}
+	isHeld(t, stale, "k2")
+	isLost(t, renewed)
+	if now := look(); string(now.Value) != string(after.Value) || now.CasID != after.CasID {
+		t.Errorf("the stale holder has changed the new one's item from %q to %q", after.Value, now.Value)
+	}
+	if left := left(t, s.Addr, name); left > 65 {
+		t.Errorf("the stale holder has prolonged the new one's lock to %ds", left)
+	}
+	release(t, l)
+}
+
+// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the client
+// believes in its lease.
+func TestStaleHolderSparesNewOne(t *testing.T) {
+	s := servers.Memcached(t)
+	a, b := opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)
+	for _, own := range []*Backend{a, b} { // the new owner may use the same client
+		l := acquire(t, a, req("k", time.Minute))
+		if err := evict(s.Addr, "k"); err != nil {
+			t.Fatal(err)
+		}
+		next := acquire(t, own, req("k", time.Minute))
+		isLost(t, l)
+		isHeld(t, a, "k")
+		if err := next.Renew(context.Background(), time.Minute); err != nil {
+			t.Error(err)
+		}
+		release(t, next)
+	}
+}
+
+// Each compare-and-swap goes over the connection over which its number was read, whatever else goes on: no connection
+// outlives a restart of the server, and so no number does.
+func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	type request struct{ verb, names string }
+	last := make(map[int]request) // by connection
+	swaps := 0
+	p.mu.Lock()
+	p.trace = func(conn int, verb, name string) {
+		switch before := last[conn]; {
+		case verb == "cas":
+			swaps++
+			if before.verb != "gets" || before.names != name {
+				t.Errorf("connection %d: cas of %s after %v", conn, name, before)
+			}
+		default:
+			last[conn] = request{verb, name}
+		}
+	}
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for i := range 30 {
+				l, err := b.Acquire(context.Background(), req(fmt.Sprint(w, "-", i), time.Minute))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Renew(context.Background(), time.Minute); err != nil {
+					t.Error(err)
+				}
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if swaps < 16*30*2 {
+		t.Errorf("%d swaps", swaps)
+	}
+}
+
+// A restart between the read and the swap breaks the connection: the swap finds out and reads again.
+func TestRestartBetweenReadAndSwap(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	stale, fresh := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	for _, what := range []string{"renew", "release"} {
+		s.Kill()
+		s.Start()
+		l := acquire(t, stale, req("k", time.Minute))
+		before, err := raw(t, s.Addr).Get(stale.naming.lock("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var next backend.Lease
+		var once sync.Once
+		p.set(func(verb string) action {
+			if verb == "cas" {
+				once.Do(func() {
+					s.Kill()
+					s.Start()
+					next = acquire(t, fresh, req("k", time.Minute))
+				})
+			}
+			return pass
+		})
+		if what == "renew" {
+			err = l.Renew(context.Background(), time.Hour)
+		} else {
+			err = l.Release(context.Background())
+		}
+		// A release that went unanswered before may have been carried out.
+		if !errors.Is(err, backend.ErrLost) && (what == "renew" || err != nil) {
+			t.Errorf("%s: %v, want ErrLost", what, err)
+		}
+		after, err := raw(t, s.Addr).Get(stale.naming.lock("k"))
+		if err != nil {
+			t.Fatalf("after a late %s the new owner's item: %v", what, err)
+		}
+		if before.CasID != after.CasID {
+			t.Errorf("numbers %d and %d: the test proves nothing", before.CasID, after.CasID)
+		}
+		if err := next.Renew(context.Background(), time.Minute); err != nil {
+			t.Errorf("after a late %s the new owner's renewal: %v", what, err)
+		}
+		p.set(nil)
+	}
+}
+
+// A holder learns at its next renewal that a restart has dropped its lock.
+func TestRestartLosesLease(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	single, batched := acquire(t, b, req("k", time.Minute)), acquire(t, b, req("k2", time.Minute))
+	s.Kill()
+	s.Start()
+	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: batched, TTL: time.Minute}}); !errors.Is(errs[0], backend.ErrLost) {
+		t.Errorf("batch renewal: %v, want ErrLost", errs[0])
+	}
+	isLost(t, single)
+	if _, err := raw(t, s.Addr).Get(b.naming.lock("k")); !errors.Is(err, memcache.ErrCacheMiss) {
+		t.Errorf("a renewal has revived the lock: %v", err)
+	}
+}
+
+// A server that is full drops locks: the holder learns of it at its next renewal. One that must not (-M) refuses them.
+func TestFullServer(t *testing.T) {
+	fill := func(t *testing.T, addr string, size, items int) error {
+		t.Helper()
+		c := raw(t, addr)
+		for i := range items {
+			err := c.Set(&memcache.Item{Key: fmt.Sprint("junk-", size, "-", i), Value: []byte(strings.Repeat("x", size))})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t.Run("evicts", func(t *testing.T) {
+		s := servers.Memcached(t, "-m", "2")
+		b := opened(t, "memcached://"+s.Addr)
+		l := acquire(t, b, req("k", time.Hour))
+		if err := l.Renew(context.Background(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		item, err := raw(t, s.Addr).Get(b.naming.lock("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fill(t, s.Addr, len(item.Value), 60000); err != nil {
+			t.Fatal(err)
+		}
+		isLost(t, l)
+		next := acquire(t, b, req("k", time.Hour))
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+	})
+	t.Run("refuses", func(t *testing.T) {
+		s := servers.Memcached(t, "-m", "2", "-M")
+		b := opened(t, "memcached://"+s.Addr)
+		l := acquire(t, b, req("k", time.Hour))
+		item, err := raw(t, s.Addr).Get(b.naming.lock("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := len(item.Value) + 40; size > 0; size -= 8 { // all sizes that a lock may have
+			if err := fill(t, s.Addr, size, 60000); err == nil {
+				t.Fatal("the server is not full")
+			}
+		}
+		_, err = b.Acquire(context.Background(), req("k2", time.Hour))
+		if !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), "out of memory") {
+			t.Errorf("acquire: %v, want ErrOutOfMemory", err)
+		}
+		if err := l.Renew(context.Background(), time.Hour); err != nil && !errors.Is(err, ErrOutOfMemory) {
+			t.Errorf("renew: %v, want ErrOutOfMemory or nil", err)
+		}
+		select {
+		case <-l.Lost():
+			t.Error("a lock is lost that the server keeps")
+		default:
+		}
+		if err := raw(t, s.Addr).FlushAll(); err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, b, req("k2", time.Hour)) // nothing stayed behind
+	})
+}

@@ -1,0 +1,136 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A reply that is lost costs nobody anything: the request is made again and recognises its own owner.
+func TestLostReplies(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	ctx := context.Background()
+	for _, what := range []action{loseReply, refuse} {
+		for _, wait := range []bool{false, true} {
+			for _, verb := range []string{"add", "incr"} {
+				r := req("k", time.Minute)
+				r.Wait = wait
+				done := p.once(verb, what)
+				l := acquire(t, b, r)
+				<-done
+				isHeld(t, other, "k")
+				if h, err := other.Inspect(ctx, "k"); err != nil || h.Owner != r.Owner {
+					t.Errorf("inspect: %+v, %v", h, err)
+				}
+				if err := l.Renew(ctx, time.Minute); err != nil {
+					t.Errorf("renew after a lost %s: %v", verb, err)
+				}
+				release(t, l)
+				release(t, acquire(t, other, req("k", time.Minute)))
+			}
+		}
+		for _, verb := range []string{"gets", "cas"} {
+			l := acquire(t, b, req("k", time.Minute))
+			done := p.once(verb, what)
+			if err := l.Renew(ctx, time.Minute); err != nil {
+				t.Errorf("renew with a lost %s: %v", verb, err)
+			}
+			<-done
+			done = p.once(verb, what)
+			if errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: time.Minute}}); errs[0] != nil {
+				t.Errorf("batch renewal with a lost %s: %v", verb, errs[0])
+			}
+			<-done
+			done = p.once(verb, what)
+			release(t, l)
+			<-done
+			release(t, acquire(t, other, req("k", time.Minute)))
+		}
+		p.set(nil)
+	}
+}
+
+// When no reply comes at all, Acquire fails, and what the server has stored is removed in the background.
+func TestNoReplies(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	for _, verb := range []string{"add", "incr"} {
+		p.set(func(v string) action {
+			if v == verb {
+				return loseReply
+			}
+			return pass
+		})
+		if l, err := b.Acquire(context.Background(), req("k", time.Minute)); err == nil || l != nil {
+			t.Fatalf("acquire without replies to %s: %v, %v", verb, l, err)
+		}
+		p.set(nil)
+		until(t, soon, "the key is free after a failed acquire", func() bool {
+			h, err := other.Inspect(context.Background(), "k")
+			return err == nil && !h.Held()
+		})
+	}
+}
+
+// A cancelled Acquire that the server had carried out leaves nothing behind.
+func TestCancelledInTheMiddle(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	for _, verb := range []string{"add", "incr"} {
+		for _, wait := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(context.Background())
+			p.set(func(v string) action {
+				if v == verb {
+					cancel()
+				}
+				return pass
+			})
+			r := req("k", time.Minute)
+			r.Wait = wait
+			if l, err := b.Acquire(ctx, r); err == nil {
+				t.Error("granted under a context that has ended", l)
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled acquire: %v", err)
+			}
+			p.set(nil)
+			until(t, soon, "the key is free after a cancelled acquire", func() bool {
+				h, err := other.Inspect(context.Background(), "k")
+				return err == nil && !h.Held()
+			})
+		}
+	}
+}
+
+// After a restart every idle connection is of no use. Neither acquire nor renewal tells of it.
+func TestIdleConnectionsAfterRestart(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	leases := make(chan backend.Lease)
+	const together = 8
+	for i := range together {
+		go func() {
+			l, _ := b.Acquire(context.Background(), req(string(rune('a'+i)), time.Minute))
+			leases <- l
+		}()
+	}
+	for range together {
+		if <-leases == nil {
+			t.Fatal("no lease")
+		}
+	}
+	s.Kill()
+	s.Start()
+	l := acquire(t, b, req("k", time.Minute))
+	if err := l.Renew(context.Background(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+}
