@@ -1,0 +1,213 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An attempt is one Acquire, from its first request to its grant or end.
+type attempt struct {
+	b      *Backend
+	r      backend.Request
+	ttl    time.Duration // as it will be granted
+	prefix string        // of all contenders
+	own    string        // the owner's key
+
+	main  *lease // the lock's own, when granted
+	place *lease // of the place in the queue
+	// Leases to which a request that went unanswered may have bound the owner's key, or may yet.
+	doubtful []*lease
+	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
+}
+
+func newAttempt(b *Backend, r backend.Request) *attempt {
+	return &attempt{
+		b: b, r: r, ttl: b.guarantees.Round(r.TTL),
+		prefix: b.naming.prefix(r.Key), own: b.naming.own(r.Key, r.Owner),
+	}
+}
+
+func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
+	if a.r.Wait {
+		return a.queue(ctx)
+	}
+	return a.try(ctx)
+}
+
+// leaseLosses is how often in a row a request may find that its lease has just gone: after an outage the pool is stale.
+const leaseLosses = 100
+
+// try asks for a free key with one transaction: no contender has a key, so write the owner's.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	for range leaseLosses {
+		if err := a.takeMain(ctx); err != nil {
+			return nil, err
+		}
+		refreshed := a.refreshStale(ctx)
+		sent, resp, err := a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return a.b.kv.Txn(ctx).
+				If(a.isFree()).
+				Then(a.put(valueHeld, a.main)).
+				Else(clientv3.OpGet(a.prefix, clientv3.WithFirstCreate()...)).
+				Commit()
+		})
+		switch {
+		case isLeaseNotFound(err):
+			a.b.pool.drop(a.main)
+			a.main = nil
+			continue
+		case err != nil:
+			return nil, err
+		case resp.Succeeded:
+			return a.grant(ctx, grantedAt{sent, resp.Header.Revision, resp.Header.Revision}, refreshed)
+		}
+		first := resp.Responses[0].GetResponseRange().Kvs
+		if len(first) > 0 && string(first[0].Key) == a.own { // an attempt that went unanswered did it
+			return a.grant(ctx, grantedAt{sent, first[0].CreateRevision, first[0].ModRevision}, refreshed)
+		}
+		if len(first) == 0 {
+			return nil, backend.ErrHeld // cannot be: the key is not free
+		}
+		return nil, &backend.HeldError{Holder: holder(first[0].Value, first[0].CreateRevision)}
+	}
+	return nil, errLeasesLost
+}
+
+var errLeasesLost = errors.New("leases are gone as soon as they are granted")
+
+func (a *attempt) isFree() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(a.prefix), "=", 0).WithPrefix()
+}
+
+func (a *attempt) put(state string, l *lease) clientv3.Op {
+	return clientv3.OpPut(a.own, state+a.r.Owner, clientv3.WithLease(clientv3.LeaseID(l.id)))
+}
+
+// takeMain makes sure that there is a lease for the lock.
+func (a *attempt) takeMain(ctx context.Context) (err error) {
+	if a.main == nil {
+		a.main, err = a.b.pool.take(ctx, a.ttl)
+	}
+	return err
+}
+
+// commit sends a transaction that may bind the owner's key to l, again until it is answered, and returns when the attempt
+// was sent that was.
+func (a *attempt) commit(ctx context.Context, l *lease, txn func(ctx context.Context) (*clientv3.TxnResponse, error)) (
+	sent time.Time, resp *clientv3.TxnResponse, err error,
+) {
+	unanswered, err := a.b.repeat(ctx, a.b.options.Timeout, func(ctx context.Context) (err error) {
+		sent = time.Now()
+		resp, err = txn(ctx)
+		return err
+	})
+	if unanswered {
+		a.doubtful = append(a.doubtful, l)
+	}
+	return sent, resp, err
+}
+
+// A refresh is a renewal of the lock's lease under way.
+type refresh struct {
+	done chan struct{}
+	sent time.Time
+	err  error
+}
+
+// refreshStale renews the lock's lease, at the same time as the key is asked for, if it has not enough time left for the
+// TTL. nil means that it has.
+func (a *attempt) refreshStale(ctx context.Context) *refresh {
+	if a.b.pool.covers(a.main, time.Now()) {
+		return nil
+	}
+	f, l := &refresh{done: make(chan struct{})}, a.main
+	started := a.b.calls.background(func() {
+		defer close(f.done)
+		f.sent, f.err = a.b.pool.refresh(ctx, l)
+	})
+	if !started {
+		f.err = backend.ErrClosed
+		close(f.done)
+	}
+	return f
+}
+
+// grantedAt tells of the request that has written the owner's key.
+type grantedAt struct {
+	sent     time.Time
+	rev, mod int64 // the revisions at which the key was created and last written
+}
+
+// grant begins the lease of a lock whose key is bound to a.main by now.
+func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (backend.Lease, error) {
+	p := a.b.pool
+	if refreshed != nil {
+		<-refreshed.done
+	}
+	for !p.covers(a.main, at.sent) {
+		// The request took long, or the renewal at its side failed.
+		var err error
+		if at.sent, err = p.refresh(ctx, a.main); err != nil {
+			a.doubtful = append(a.doubtful, a.main) // the key is there
+			return nil, err
+		}
+	}
+	h := &held{main: a.main, mod: at.mod, echo: contains(a.doubtful, a.main)}
+	place := a.takePlace()
+	for _, l := range append(a.doubtful, place) {
+		if l != a.main && l != nil && contains(a.doubtful, l) {
+			p.drop(l)
+		} else if l != a.main {
+			p.put(l)
+		}
+	}
+	a.main, a.doubtful, a.rev = nil, nil, 0
+	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: uint64(at.rev), Sent: at.sent, TTL: a.ttl, Data: h})
+	if err != nil {
+		return nil, err // Leases gives it back
+	}
+	a.b.guard.watch(l, h, at.mod)
+	return l, nil
+}
+
+func (a *attempt) takePlace() *lease {
+	l := a.place
+	if a.place = nil; l != nil {
+		a.b.pool.unkeep(l)
+	}
+	return l
+}
+
+// giveUp sees to it that nothing stays behind of an attempt that got no lease. Leases to which no key can be bound go back
+// to the pool; the others are revoked, which ends their keys, and what requests still on their way would do with them.
+func (a *attempt) giveUp() {
+	doubtful := a.doubtful
+	if place := a.takePlace(); place != nil && a.rev == 0 && !contains(doubtful, place) {
+		a.b.pool.put(place)
+	} else if place != nil && !contains(doubtful, place) {
+		doubtful = append(doubtful, place)
+	}
+	if a.main != nil && !contains(doubtful, a.main) {
+		a.b.pool.put(a.main)
+	}
+	a.main = nil
+	if len(doubtful) == 0 {
+		return
+	}
+	a.b.orphans.Store(a.r.Owner, doubtful)
+	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+}
+
+func contains(list []*lease, l *lease) bool {
+	for _, other := range list {
+		if other == l {
+			return true
+		}
+	}
+	return false
+}

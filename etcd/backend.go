@@ -1,0 +1,189 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend keeps locks in etcd. It implements [backend.Backend] and [backend.BatchRenewer].
+type Backend struct {
+	kv          clientv3.KV
+	leaseClient pb.LeaseClient
+	options     Options
+	naming      naming
+	guarantees  backend.Guarantees
+
+	leases  *backend.Leases
+	pool    *pool
+	renewer *renewer
+	watches *watches
+	guard   *guard
+	calls   calls
+	orphans sync.Map // owner → []*lease that a request may have bound its key to
+
+	closing context.Context // ends when Close begins
+	begin   context.CancelFunc
+	base    context.Context // of what goes on in the background; ends when Close can wait no longer
+	end     context.CancelFunc
+	once    sync.Once
+	owned   io.Closer // the client, if this Backend opened it
+	closed  error
+}
+
+var (
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.BatchRenewer = (*Backend)(nil)
+)
+
+func newBackend(client *clientv3.Client, o Options) *Backend {
+	b := &Backend{
+		// Of the client's connection, not of its fields: those may be wrapped, and then keys and watches would differ.
+		kv:          clientv3.NewKV(client),
+		leaseClient: clientv3.RetryLeaseClient(client),
+		options:     o,
+		naming:      naming{o.Namespace},
+		guarantees:  guarantees(o.MinTTL),
+	}
+	b.closing, b.begin = context.WithCancel(context.Background())
+	b.base, b.end = context.WithCancel(context.Background())
+	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.pool = newPool(b)
+	b.renewer = &renewer{client: b.leaseClient}
+	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
+	b.guard = newGuard(b)
+	return b
+}
+
+// Acquire implements [backend.Backend].
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if !b.calls.begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.calls.end()
+	if b.isClosing() {
+		return nil, backend.ErrClosed
+	}
+	actx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.closing, cancel)()
+	a := newAttempt(b, r)
+	l, err := a.run(actx)
+	if err == nil {
+		return l, nil
+	}
+	a.giveUp()
+	switch {
+	case ctx.Err() != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, backend.ErrHeld) && !backend.Definite(err):
+		return nil, backend.ContextError(ctx, nil)
+	case ctx.Err() != nil:
+		return nil, err
+	case b.isClosing():
+		return nil, backend.ErrClosed
+	}
+	return nil, err
+}
+
+// Inspect implements [backend.Backend]. The first in the queue is told as the holder, with token 0, when the key has just
+// been left to it.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return backend.Holder{}, err
+	}
+	if !b.calls.begin() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	defer b.calls.end()
+	if b.isClosing() {
+		return backend.Holder{}, backend.ErrClosed
+	}
+	h, err := b.inspect(ctx, key)
+	if err != nil && ctx.Err() != nil {
+		err = backend.ContextError(ctx, err)
+	}
+	return h, err
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
+	var first *clientv3.GetResponse
+	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
+		return err
+	})
+	if err != nil || len(first.Kvs) == 0 {
+		return backend.Holder{}, err
+	}
+	h := holder(first.Kvs[0].Value, first.Kvs[0].CreateRevision)
+	h.Waiters = int(first.Count) - 1
+	id := first.Kvs[0].Lease
+	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+		if err == nil && resp.TTL > 0 {
+			h.TTL = time.Duration(resp.TTL+1) * time.Second // rounded down by the server
+		}
+		return err
+	})
+	if isLeaseNotFound(err) || code(err) == code(rpctypes.ErrPermissionDenied) { // it has just ended, or is not for us to see
+		err = nil
+	}
+	return h, err
+}
+
+func holder(value []byte, createRevision int64) backend.Holder {
+	owner, held := parseValue(value)
+	h := backend.Holder{Owner: owner}
+	if held {
+		h.Token = uint64(createRevision)
+	}
+	return h
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
+
+// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+const closeGrace = time.Second
+
+// Close implements [backend.Backend]. Leases of etcd's that no lock uses are revoked. A client given to New stays open.
+func (b *Backend) Close() error {
+	b.once.Do(func() {
+		b.begin()
+		grace := time.AfterFunc(2*closeGrace, b.end)
+		b.guard.close()
+		b.calls.drain(closeGrace)
+		b.leases.Close()
+		b.pool.close()
+		b.calls.drain(closeGrace)
+		b.calls.seal()
+		grace.Stop()
+		b.end()
+		b.renewer.close()
+		b.watches.close()
+		if b.owned != nil {
+			if b.closed = b.owned.Close(); errors.Is(b.closed, context.Canceled) {
+				b.closed = nil // clientv3 tells of its own cancelling
+			}
+			b.calls.drain(closeGrace)
+		}
+	})
+	return b.closed
+}

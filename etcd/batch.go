@@ -1,0 +1,62 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// changesAtOnce is how many leases of a batch change their TTL at the same time.
+const changesAtOnce = 16
+
+// RenewBatch implements [backend.BatchRenewer]: all leases are renewed on one stream, by a message each and without
+// waiting in between. Those whose TTL changes are renewed one by one.
+func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
+}
+
+func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
+	var (
+		same     []*lease
+		index    []int
+		changes  sync.WaitGroup
+		slots    = make(chan struct{}, changesAtOnce)
+		shortest time.Duration
+	)
+	for i, l := range lives {
+		granted[i] = b.guarantees.Round(ttls[i])
+		h := l.Data.(*held)
+		h.mu.Lock()
+		main := h.keptBy(granted[i])
+		h.mu.Unlock()
+		if main != nil {
+			same, index = append(same, main), append(index, i)
+			if shortest == 0 || granted[i] < shortest {
+				shortest = granted[i]
+			}
+			continue
+		}
+		slots <- struct{}{}
+		changes.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = b.change(ctx, l, granted[i])
+		})
+	}
+	// A second round for what was not answered, on a new stream.
+	for round := 0; round < 2 && len(same) > 0 && ctx.Err() == nil; round++ {
+		var again []*lease
+		var at []int
+		for k, err := range b.pool.renew(ctx, max(shortest/6, leastLimit), same...) {
+			errs[index[k]] = err
+			if err != nil && err != backend.ErrLost {
+				again, at = append(again, same[k]), append(at, index[k])
+			}
+		}
+		same, index = again, at
+	}
+	changes.Wait()
+	return granted, errs
+}

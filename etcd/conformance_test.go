@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestConformance(t *testing.T) { conform(t, servers.Etcd(t)) }
+
+func TestConformanceCurrent(t *testing.T) { conform(t, servers.EtcdCurrent(t)) }
+
+func conform(t *testing.T, s *servers.Server) {
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "etcd://"+s.Addr) },
+			Evict:   func(ctx context.Context, key string) error { return evict(ctx, raw(t, s.Addr), key) },
+			Freeze:  s.Freeze,
+			Thaw:    s.Thaw,
+			Restart: func() { s.Kill(); s.Start() },
+		}
+	})
+}
+
+func TestConformanceCluster(t *testing.T) { conformCluster(t, servers.EtcdCluster(t, 3)) }
+
+func TestConformanceClusterCurrent(t *testing.T) { conformCluster(t, servers.EtcdClusterCurrent(t, 3)) }
+
+func conformCluster(t *testing.T, c *servers.EtcdMembers) {
+	url := "etcd://" + strings.Join(addrs(c), ",") + "/locks/of/mine"
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		h := conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Evict: func(ctx context.Context, key string) error {
+				return evictIn(ctx, raw(t, addrs(c)...), "locks/of/mine", key)
+			},
+			Outage: outage,
+		}
+		for i, s := range c.Servers {
+			h.Members = append(h.Members, conformance.Member{
+				Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start,
+				StartEmpty: func() { c.StartEmpty(i) },
+			})
+		}
+		return h
+	})
+}
+
+// outage bounds the time without service after one of three members has failed: an election takes one to two seconds, an
+// attempt that goes to a frozen member a quarter of Options.Timeout.
+const outage = 10 * time.Second
+
+func addrs(c *servers.EtcdMembers) []string {
+	var list []string
+	for _, s := range c.Servers {
+		list = append(list, s.Addr)
+	}
+	return list
+}
+
+// openURL opens a store as package lock does.
+func openURL(ctx context.Context, url string) (*Backend, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return b.(*Backend), nil
+}
+
+// evict ends the lease of key's holder, as "etcdctl lease revoke" does. TestDeletedKeyIsLost is about a key that is
+// deleted while its lease lives on.
+func evict(ctx context.Context, c *clientv3.Client, key string) error {
+	return evictIn(ctx, c, defaultNamespace, key)
+}
+
+func evictIn(ctx context.Context, c *clientv3.Client, namespace, key string) error {
+	resp, err := c.Get(ctx, naming{namespace}.prefix(key), clientv3.WithFirstCreate()...)
+	if err != nil {
+		return err
+	}
+	if len(resp.Kvs) == 0 {
+		return fmt.Errorf("nobody holds %q", key)
+	}
+	_, err = clientv3.RetryLeaseClient(c).LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.Kvs[0].Lease})
+	return err
+}

@@ -1,0 +1,133 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:    "etcd",
+		Schemes: []string{"etcd", "etcds"},
+		Examples: []string{
+			"etcd://user:password@h1:2379,h2:2379,h3:2379/prefix",
+			"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
+		},
+		Guarantees: guarantees(usualMinTTL),
+		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+	})
+}
+
+func open(ctx context.Context, rawURL string) (*Backend, error) {
+	t, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := t.client()
+	if err != nil {
+		return nil, backend.CleanError(rawURL, err)
+	}
+	b, err := openClient(ctx, client, t.options)
+	if err != nil {
+		_ = client.Close()
+		if ctx.Err() != nil {
+			err = backend.ContextError(ctx, err)
+		}
+		return nil, backend.CleanError(rawURL, err)
+	}
+	return b, nil
+}
+
+// openClient returns a Backend that owns client, after a look at the servers: the least TTL they grant, and their version.
+func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
+	b, err := New(client, o)
+	if err != nil {
+		return nil, err
+	}
+	least, err := b.leastTTL(ctx)
+	if err == nil {
+		b.guarantees = guarantees(max(least, granularity))
+		var flawed bool
+		if flawed, err = b.anyFlawed(ctx, client); flawed {
+			b.guarantees = weakened(b.guarantees)
+		}
+	}
+	if err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	b.owned = client
+	return b, nil
+}
+
+// leastTTL asks for a lease of a second, to see what the server grants instead.
+func (b *Backend) leastTTL(ctx context.Context) (time.Duration, error) {
+	var granted time.Duration
+	l := &lease{id: rand.Int64(), ttl: usualMinTTL, renewed: time.Now(), gone: make(chan struct{})}
+	l.place.Item = l
+	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+		l.id = newLeaseID()
+		resp, err := b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: 1})
+		if err == nil {
+			granted = time.Duration(resp.TTL) * time.Second
+		}
+		return err
+	})
+	if err == nil || unanswered {
+		b.pool.drop(l)
+	}
+	return granted, err
+}
+
+// anyFlawed asks the servers in reach for their versions. One that does not answer, or does not tell, counts as sound: the
+// URL names more than are up at any time.
+func (b *Backend) anyFlawed(ctx context.Context, client *clientv3.Client) (bool, error) {
+	endpoints := client.Endpoints()
+	answers := make(chan bool, len(endpoints))
+	sctx, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
+	defer cancel()
+	for _, e := range endpoints {
+		go func() {
+			resp, err := client.Status(sctx, e)
+			answers <- err == nil && isFlawed(resp.Version)
+		}()
+	}
+	flawed := false
+	for range endpoints {
+		flawed = <-answers || flawed
+	}
+	return flawed, backend.ContextError(ctx, nil)
+}
+
+// isFlawed reports whether a version has the flaw of earlyExpiry. One that cannot be parsed has not.
+func isFlawed(version string) bool {
+	var v [3]int
+	version, _, _ = strings.Cut(version, "-")
+	parts := strings.Split(version, ".")
+	if len(parts) != len(v) {
+		return false
+	}
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil {
+			return false
+		}
+		v[i] = n
+	}
+	before := func(minor, patch int) bool { return v[0] == 3 && v[1] == minor && v[2] < patch }
+	return v[0] < 3 || v[0] == 3 && v[1] < 4 || before(4, 31) || before(5, 13)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: url: "+format, append([]any{backend.ErrInvalid}, args...)...)
+}

@@ -1,0 +1,45 @@
+package etcd
+
+import (
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// granularity is etcd's unit of a lease's TTL.
+	granularity = time.Second
+	// usualMinTTL is what a server with the default election timeout of 1 s grants at least: 1.5 times that, rounded up.
+	usualMinTTL = 2 * time.Second
+	// spare is what leases are granted for on top of the locks' TTL. A pooled lease serves as it is for nearly so long
+	// after it was granted or renewed.
+	spare = time.Second
+	// maxLate is spare, the half second between the leader's looks at its leases, and as much again for the deletion of
+	// many keys through Raft.
+	maxLate = spare + 500*time.Millisecond + 500*time.Millisecond
+)
+
+func guarantees(minTTL time.Duration) backend.Guarantees {
+	return backend.Guarantees{
+		MinTTL:      minTTL,
+		Granularity: granularity,
+		MaxLate:     maxLate,
+		EnforcedBy:  "clock of etcd's leader",
+		Fencing:     backend.FencingRestart,
+		FIFO:        true,
+		Wake:        backend.WakePush,
+		Consistency: backend.Linearizable,
+		Reach:       backend.ReachNetwork,
+	}
+}
+
+// earlyExpiry is the weakness of servers that flaw names.
+const earlyExpiry = "a leader that was paused may end leases that its successor has renewed " +
+	"(etcd before 3.4.31 and 3.5.13, issue 15247)"
+
+// weakened is g as servers with a known flaw keep it.
+func weakened(g backend.Guarantees) backend.Guarantees {
+	g.EarlyLoss = earlyExpiry
+	g.Consistency = backend.BestEffort
+	return g
+}

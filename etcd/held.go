@@ -1,0 +1,193 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+// held is a lease's Data: what etcd keeps of a lock.
+type held struct {
+	mu   sync.Mutex // held over a change of leases, too
+	main *lease     // which the key is bound to; nil when it was given back
+	mod  int64      // the revision at which the key was last written
+	// Leases that the key may be bound to by a change that was not answered.
+	doubtful []*lease
+	// A request that binds the key to main went unanswered and may still arrive after the release.
+	echo bool
+	// A release went unanswered.
+	unsure bool
+
+	guarded guarded
+}
+
+// leastLimit is the least time in which a renewal must be answered; a short lease's deadline may come sooner.
+const leastLimit = 500 * time.Millisecond
+
+// requests are what Leases asks of the servers.
+type requests struct{ b *Backend }
+
+var _ backend.Requests = requests{}
+
+// RenewLease implements [backend.Requests].
+func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	b, h := q.b, l.Data.(*held)
+	granted := b.guarantees.Round(ttl)
+	// Where a server hangs, a renewal fails while there is time for another one.
+	ctx, cancel := context.WithTimeout(ctx, max(granted/3, leastLimit))
+	defer cancel()
+	h.mu.Lock()
+	main := h.keptBy(granted)
+	h.mu.Unlock()
+	if main == nil {
+		return granted, b.change(ctx, l, granted)
+	}
+	_, err := b.pool.refresh(ctx, main)
+	return granted, err
+}
+
+// keptBy returns the lease whose renewal renews the lock for ttl, nil if it has to change to another one.
+func (h *held) keptBy(ttl time.Duration) *lease {
+	if h.main == nil || h.main.class != ttl || len(h.doubtful) > 0 {
+		return nil
+	}
+	return h.main
+}
+
+// change binds the key of l to a lease of another TTL: etcd cannot change that of a lease. The key stays, and so its
+// revision of creation, the token.
+func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration) error {
+	h := l.Data.(*held)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.main == nil {
+		return backend.ErrLost
+	}
+	to, err := b.pool.take(ctx, ttl)
+	if err != nil {
+		return err
+	}
+	if _, err = b.pool.refresh(ctx, to); err != nil {
+		b.pool.put(to)
+		return err
+	}
+	own := b.naming.own(l.Key(), l.Owner())
+	const copies = 3 // of answers that told of an earlier, unanswered change
+	for range copies {
+		var resp *clientv3.TxnResponse
+		unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+			resp, err = b.kv.Txn(ctx).
+				// A change that comes late finds that the key was written since.
+				If(clientv3.Compare(clientv3.ModRevision(own), "=", h.mod)).
+				Then(clientv3.OpPut(own, valueHeld+l.Owner(), clientv3.WithLease(clientv3.LeaseID(to.id)))).
+				Else(clientv3.OpGet(own)).
+				Commit()
+			return err
+		})
+		if unanswered && !contains(h.doubtful, to) {
+			h.doubtful = append(h.doubtful, to)
+		}
+		switch {
+		case err != nil && !contains(h.doubtful, to):
+			b.pool.drop(to)
+			return err
+		case err != nil:
+			return err
+		case resp.Succeeded:
+			h.mod = resp.Header.Revision
+			b.settle(h, to)
+			return nil
+		}
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			return backend.ErrLost
+		}
+		h.mod = kvs[0].ModRevision
+		if kvs[0].Lease == to.id {
+			b.settle(h, to)
+			return nil
+		}
+	}
+	return errNoAnswer
+}
+
+// settle makes to the lease of h, and ends the others. The caller holds h.mu.
+func (b *Backend) settle(h *held, to *lease) {
+	old := append(h.doubtful, h.main)
+	h.main, h.doubtful = to, nil
+	for _, l := range old {
+		if l != to {
+			b.pool.drop(l)
+		}
+	}
+	h.echo = false // what comes late of the acquire is bound to a lease that is being revoked
+}
+
+// ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a
+// request has gone unanswered: then it revokes the lease, which ends the key, and what comes late too.
+func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	h, _ := l.Data.(*held)
+	if h == nil {
+		return q.b.endOrphan(ctx, l.Owner())
+	}
+	q.b.guard.forget(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.main == nil {
+		return backend.ErrLost
+	}
+	if h.unsure || h.echo || len(h.doubtful) > 0 {
+		return q.b.revokeHeld(ctx, h)
+	}
+	var resp *clientv3.DeleteResponse
+	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
+		resp, err = q.b.kv.Delete(ctx, q.b.naming.own(l.Key(), l.Owner()))
+		return err
+	})
+	switch {
+	case err != nil:
+		h.unsure = true
+		return err
+	case resp.Deleted == 0 && !unanswered:
+		q.b.pool.drop(h.main)
+		h.main = nil
+		return backend.ErrLost
+	}
+	q.b.pool.put(h.main)
+	h.main = nil
+	return nil
+}
+
+// revokeHeld ends every lease that the key may be bound to. The caller holds h.mu.
+func (b *Backend) revokeHeld(ctx context.Context, h *held) error {
+	h.unsure = true
+	for _, l := range append(h.doubtful, h.main) {
+		if err := b.pool.revoke(ctx, l); err != nil {
+			return err
+		}
+	}
+	h.main, h.doubtful = nil, nil
+	return nil
+}
+
+// endOrphan ends what an attempt that got no lease may have left.
+func (b *Backend) endOrphan(ctx context.Context, owner string) error {
+	v, ok := b.orphans.Load(owner)
+	if !ok {
+		return backend.ErrLost
+	}
+	var errs []error
+	for _, l := range v.([]*lease) {
+		errs = append(errs, b.pool.revoke(ctx, l))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	b.orphans.Delete(owner)
+	return nil
+}

@@ -1,0 +1,43 @@
+package etcd
+
+import (
+	"time"
+
+	"github.com/anylock/lock/internal/alarm"
+)
+
+// A lease is a lease of etcd's. At any time it belongs to one lock or one waiter, or to the pool. So a lock lives as long
+// as its TTL says whatever happens to other locks, and revoking the lease of a request that was not answered ends whatever
+// that request has done, or may yet do.
+type lease struct {
+	id    int64
+	class time.Duration // the TTL of the locks it is for
+	ttl   time.Duration // as the server has granted it: more than class
+
+	// Guarded by pool.mu.
+	renewed time.Time // before the request was sent that granted or last renewed it
+	since   time.Time // in the pool since; zero when it is in use
+	place   alarm.Entry[*lease]
+	isGone  bool
+	gone    chan struct{} // closed when the server has said that it does not exist
+}
+
+// freshness is taken off the time for which a lease serves as it is, for clocks that run at different speeds.
+const freshness = 50 * time.Millisecond
+
+// coversLocked reports whether a lock for l.class whose request is sent at sent ends by l's own end.
+func (l *lease) coversLocked(sent time.Time) bool {
+	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+}
+
+// aliveLocked reports whether l has a good while to live.
+func (l *lease) aliveLocked(now time.Time) bool {
+	return !l.isGone && now.Before(l.renewed.Add(l.ttl/2))
+}
+
+func (l *lease) loseLocked() {
+	if !l.isGone {
+		l.isGone = true
+		close(l.gone)
+	}
+}

@@ -1,0 +1,280 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
+)
+
+const (
+	// ahead is how many leases are kept ready per TTL, while that TTL is in use: an acquire takes one, and is then one
+	// request.
+	ahead = 1
+	// mostIdle bounds the leases kept per TTL after a burst.
+	mostIdle = 64
+	// idleLife is how long a lease stays in the pool unused.
+	idleLife = time.Minute
+	// renewals of pooled leases per lifetime of a lease.
+	renewalsPerTTL = 3
+)
+
+// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for, and renews them in the
+// background, and those of waiters.
+type pool struct {
+	b *Backend
+
+	mu      sync.Mutex
+	shelves map[time.Duration]*shelf
+	clock   alarm.Clock[*lease] // of the leases that the pool renews
+	closed  bool
+}
+
+// A shelf keeps the leases of one TTL.
+type shelf struct {
+	idle     []*lease // the freshest last
+	granting int      // in the background
+}
+
+func newPool(b *Backend) *pool {
+	p := &pool{b: b, shelves: make(map[time.Duration]*shelf)}
+	p.clock = alarm.New[*lease](p.wake)
+	return p
+}
+
+func (p *pool) shelfLocked(class time.Duration) *shelf {
+	s := p.shelves[class]
+	if s == nil {
+		s = &shelf{}
+		p.shelves[class] = s
+	}
+	return s
+}
+
+// take returns a lease for a lock of that TTL: a pooled one, or a new one, and sees to the next one's being there.
+func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
+	l := p.takeIdle(class)
+	p.prepare(class)
+	if l != nil {
+		return l, nil
+	}
+	return p.grant(ctx, class)
+}
+
+// takeIdle returns a lease of the pool, nil if there is none.
+func (p *pool) takeIdle(class time.Duration) *lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelfLocked(class)
+	now := time.Now()
+	for len(s.idle) > 0 {
+		l := s.idle[len(s.idle)-1]
+		s.idle = s.idle[:len(s.idle)-1]
+		p.clock.Remove(&l.place)
+		if l.since = (time.Time{}); l.aliveLocked(now) {
+			return l
+		}
+		p.dropLocked(l)
+	}
+	return nil
+}
+
+// prepare grants leases in the background until there are enough for what comes next.
+func (p *pool) prepare(class time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelfLocked(class)
+	if p.closed || len(s.idle)+s.granting >= ahead {
+		return
+	}
+	s.granting++
+	started := p.b.calls.background(func() {
+		l, err := p.grant(p.b.base, class)
+		p.mu.Lock()
+		s.granting--
+		p.mu.Unlock()
+		if err == nil {
+			p.put(l)
+		}
+	})
+	if !started {
+		s.granting--
+	}
+}
+
+// put gives back a lease to which no key is bound, nor can be by a request that is still on its way.
+func (p *pool) put(l *lease) {
+	if l == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock.Remove(&l.place)
+	s := p.shelfLocked(l.class)
+	now := time.Now()
+	switch {
+	case l.isGone:
+	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(now):
+		p.dropLocked(l)
+	default:
+		l.since = now
+		s.idle = append(s.idle, l)
+		p.scheduleLocked(l)
+		p.clock.Arm()
+	}
+}
+
+// keep lets the pool renew the lease of a waiter until it is put back or dropped.
+func (p *pool) keep(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.scheduleLocked(l)
+	p.clock.Arm()
+}
+
+// unkeep ends keep.
+func (p *pool) unkeep(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clock.Remove(&l.place)
+}
+
+func (p *pool) scheduleLocked(l *lease) {
+	third := l.ttl / renewalsPerTTL
+	p.clock.Set(&l.place, l.renewed.Add(third-rand.N(third/8)))
+}
+
+// drop revokes a lease in the background, with all that hangs on it or may yet do so.
+func (p *pool) drop(leases ...*lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range leases {
+		if l != nil && !l.isGone {
+			p.dropLocked(l)
+		}
+	}
+}
+
+func (p *pool) dropLocked(l *lease) {
+	p.clock.Remove(&l.place)
+	left := time.Until(l.renewed.Add(l.ttl))
+	p.b.calls.background(func() {
+		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
+		defer cancel()
+		_ = p.revoke(ctx, l) // its TTL ends it in any case
+	})
+}
+
+// grant makes a lease. The client chooses its id, so that a repeated request makes no second one.
+func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
+	asked := class + spare
+	l := &lease{id: newLeaseID(), class: class, gone: make(chan struct{}), renewed: time.Now()}
+	l.place.Item = l
+	var seconds int64
+	unanswered, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
+		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(asked / time.Second)})
+		if err == nil {
+			seconds = resp.TTL
+		}
+		return err
+	})
+	if unanswered && isLeaseExist(err) { // by an attempt that was not answered
+		err = nil
+		seconds = int64(asked / time.Second)
+	}
+	l.ttl = time.Duration(seconds) * time.Second
+	switch {
+	case err != nil && unanswered:
+		l.ttl = asked
+		p.drop(l)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case l.ttl > asked:
+		p.drop(l)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
+	}
+	return l, nil
+}
+
+func newLeaseID() int64 {
+	for {
+		if id := rand.Int64(); id != 0 {
+			return id
+		}
+	}
+}
+
+// revoke ends a lease, and so every key that is bound to it. nil says that it is gone, whoever has ended it: a request
+// that would bind a key to it fails from now on.
+func (p *pool) revoke(ctx context.Context, l *lease) error {
+	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
+		_, err := p.b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l.id})
+		if isLeaseNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		p.mu.Lock()
+		l.loseLocked()
+		p.mu.Unlock()
+	}
+	return err
+}
+
+// covers reports whether a lock whose request is sent at sent ends by l's own end.
+func (p *pool) covers(l *lease, sent time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.coversLocked(sent)
+}
+
+// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
+func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
+	end := time.Now().Add(p.b.options.Timeout)
+	for {
+		sent = time.Now()
+		errs := p.renew(ctx, p.patience(l.ttl), l)
+		if err = errs[0]; err == nil || !passing(err) && err != errNoAnswer || sent.After(end) {
+			return sent, err
+		}
+		if serr := backend.Sleep(ctx, leastPause); serr != nil {
+			return sent, backend.ContextError(ctx, err)
+		}
+	}
+}
+
+// patience is how long a renewal may stay unanswered before another server is tried.
+func (p *pool) patience(ttl time.Duration) time.Duration {
+	return min(p.b.options.Timeout/attemptShare, max(ttl/6, 250*time.Millisecond))
+}
+
+// renew renews leases once. An error is ErrLost where the server says that the lease is gone.
+func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lease) []error {
+	ids := make([]int64, len(leases))
+	for i, l := range leases {
+		ids[i] = l.id
+	}
+	sent := time.Now()
+	ttls, errs := p.b.renewer.renew(ctx, patience, ids...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, l := range leases {
+		switch {
+		case errs[i] != nil:
+		case ttls[i] == 0:
+			l.loseLocked()
+			errs[i] = backend.ErrLost
+		case time.Duration(ttls[i])*time.Second >= l.ttl && sent.After(l.renewed):
+			l.renewed = sent
+		}
+	}
+	return errs
+}

@@ -1,0 +1,248 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+var errNoAnswer = errors.New("no answer in time")
+
+// A renewer renews leases on one long stream: a message each, any number under way. clientv3's KeepAliveOnce would open a
+// stream for each renewal, and log in for each stream where users are authenticated.
+type renewer struct {
+	client pb.LeaseClient
+
+	mu      sync.Mutex
+	current *renewals
+	opening chan struct{} // not nil while a stream is being opened, closed at its end
+	closed  bool
+	running sync.WaitGroup
+}
+
+// renewals is one stream and what waits for its answers.
+type renewals struct {
+	stream pb.Lease_LeaseKeepAliveClient
+	cancel context.CancelFunc
+	sendMu sync.Mutex
+
+	mu      sync.Mutex
+	waiting map[int64][]slot // by lease, in the order of sending
+	failed  error
+}
+
+// A slot is the place for one answer.
+type slot struct {
+	batch *renewalBatch
+	index int
+}
+
+// A renewalBatch is one call's renewals.
+type renewalBatch struct {
+	mu   sync.Mutex
+	left int
+	ttls []int64       // seconds granted; 0 where the lease is gone
+	errs []error       // errNoAnswer where none has come
+	done chan struct{} // closed when nothing is left
+}
+
+func newRenewalBatch(n int) *renewalBatch {
+	b := &renewalBatch{left: n, ttls: make([]int64, n), errs: make([]error, n), done: make(chan struct{})}
+	for i := range b.errs {
+		b.errs[i] = errNoAnswer
+	}
+	return b
+}
+
+func (b *renewalBatch) answer(i int, ttl int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ttls[i], b.errs[i] = ttl, err
+	if b.left--; b.left == 0 {
+		close(b.done)
+	}
+}
+
+// soFar returns the answers that have come.
+func (b *renewalBatch) soFar() (ttls []int64, errs []error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.ttls), slices.Clone(b.errs)
+}
+
+// renew renews leases once and returns the seconds granted to each, 0 where it is gone, or an error. A stream that does
+// not answer within patience is given up, so that the next call reaches another server if there are several.
+func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) (ttls []int64, errs []error) {
+	b := newRenewalBatch(len(ids))
+	begun := time.Now()
+	octx, cancel := context.WithTimeout(ctx, patience)
+	s, err := r.open(octx)
+	cancel()
+	if err != nil {
+		for i := range b.errs {
+			b.errs[i] = err
+		}
+		return b.ttls, b.errs
+	}
+	s.send(b, ids)
+	t := time.NewTimer(patience - time.Since(begun))
+	defer t.Stop()
+	select {
+	case <-b.done:
+	case <-t.C:
+		s.fail(errNoAnswer)
+	case <-ctx.Done():
+		if time.Since(begun) > patience/2 {
+			s.fail(errNoAnswer) // it may hang
+		}
+	}
+	return b.soFar()
+}
+
+// open returns the stream, a new one if need be.
+func (r *renewer) open(ctx context.Context) (*renewals, error) {
+	for {
+		r.mu.Lock()
+		switch {
+		case r.closed:
+			r.mu.Unlock()
+			return nil, backend.ErrClosed
+		case r.current != nil:
+			s := r.current
+			r.mu.Unlock()
+			return s, nil
+		case r.opening == nil:
+			return r.openLocked(ctx)
+		}
+		other := r.opening
+		r.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, backend.ContextError(ctx, nil)
+		}
+	}
+}
+
+// openLocked opens a stream. It unlocks.
+func (r *renewer) openLocked(ctx context.Context) (*renewals, error) {
+	opening := make(chan struct{})
+	r.opening = opening
+	r.mu.Unlock()
+	sctx, cancel := context.WithCancel(context.WithoutCancel(clientv3.WithRequireLeader(ctx)))
+	stop := context.AfterFunc(ctx, cancel)
+	stream, err := r.client.LeaseKeepAlive(sctx)
+	if !stop() && err == nil {
+		err = backend.ContextError(ctx, nil)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opening = nil
+	close(opening)
+	if err == nil && r.closed {
+		err = backend.ErrClosed
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s := &renewals{stream: stream, cancel: cancel, waiting: make(map[int64][]slot)}
+	r.current = s
+	r.running.Go(func() {
+		s.receive()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.current == s {
+			r.current = nil
+		}
+	})
+	return s, nil
+}
+
+// send sends the renewals of b.
+func (s *renewals) send(b *renewalBatch, ids []int64) {
+	s.sendMu.Lock() // the order of sending is the order of waiting
+	defer s.sendMu.Unlock()
+	for i, id := range ids {
+		if !s.expect(id, slot{b, i}) {
+			continue
+		}
+		if err := s.stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil {
+			s.fail(errNoAnswer) // receive gets the reason
+		}
+	}
+}
+
+// expect enters that an answer will come. On a stream that has failed it answers itself.
+func (s *renewals) expect(id int64, at slot) bool {
+	s.mu.Lock()
+	err := s.failed
+	if err == nil {
+		s.waiting[id] = append(s.waiting[id], at)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		at.batch.answer(at.index, 0, err)
+	}
+	return err == nil
+}
+
+func (s *renewals) receive() {
+	for {
+		resp, err := s.stream.Recv()
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.mu.Lock()
+		list := s.waiting[resp.ID]
+		switch len(list) {
+		case 0:
+			s.mu.Unlock()
+			continue
+		case 1:
+			delete(s.waiting, resp.ID)
+		default:
+			s.waiting[resp.ID] = list[1:]
+		}
+		s.mu.Unlock()
+		list[0].batch.answer(list[0].index, max(resp.TTL, 0), nil)
+	}
+}
+
+// fail ends the stream, and everything that waits for it.
+func (s *renewals) fail(err error) {
+	s.cancel()
+	s.mu.Lock()
+	if s.failed != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.failed = err
+	waiting := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	for _, list := range waiting {
+		for _, at := range list {
+			at.batch.answer(at.index, 0, err)
+		}
+	}
+}
+
+func (r *renewer) close() {
+	r.mu.Lock()
+	r.closed = true
+	s := r.current
+	r.mu.Unlock()
+	if s != nil {
+		s.fail(backend.ErrClosed)
+	}
+	r.running.Wait()
+}

@@ -1,0 +1,108 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// attemptShare is the part of Options.Timeout that one attempt may take before another endpoint is tried.
+	attemptShare = 4
+	leastPause   = 10 * time.Millisecond
+	mostPause    = 200 * time.Millisecond
+)
+
+// repeat sends a request until it is answered, again where an attempt has failed in a way that passes: the connection
+// broke, there was no leader, or no answer came in time. So op must be safe to repeat. The client spreads attempts over
+// its endpoints. limit bounds the whole.
+//
+// unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
+func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx context.Context) error) (unanswered bool, err error) {
+	end := time.Now().Add(limit)
+	pause := backend.Pause{Min: leastPause, Max: mostPause}
+	for {
+		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(b.options.Timeout/attemptShare, limit))
+		err = op(actx)
+		timedOut := actx.Err() != nil
+		cancel()
+		if err == nil || !uncertain(err) {
+			return unanswered, err
+		}
+		unanswered = true
+		if ctx.Err() != nil {
+			return true, backend.ContextError(ctx, err)
+		}
+		if !passing(err) || !time.Now().Before(end) {
+			return true, err
+		}
+		d := pause.Next(0)
+		if timedOut {
+			d = rand.N(leastPause)
+		}
+		if serr := backend.Sleep(ctx, d); serr != nil {
+			return true, backend.ContextError(ctx, err)
+		}
+	}
+}
+
+// code is the gRPC code of an error, of a client or of a server.
+func code(err error) codes.Code {
+	var e rpctypes.EtcdError
+	switch {
+	case errors.As(err, &e):
+		return e.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	}
+	return status.Code(err)
+}
+
+// uncertain reports whether a request that failed with err may have been carried out, or may yet be.
+func uncertain(err error) bool {
+	switch code(err) {
+	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.FailedPrecondition,
+		codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
+		return false
+	}
+	return true
+}
+
+// passing reports whether err may pass by itself.
+func passing(err error) bool {
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return false
+	}
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unknown, codes.Internal:
+		return true
+	}
+	return false
+}
+
+func isLeaseNotFound(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+}
+
+func isLeaseExist(err error) bool {
+	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist)
+}
+
+// read reads keys in one request, as they all are at one revision.
+func (b *Backend) read(ctx context.Context, gets ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
+	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+		resp, err = b.kv.Txn(ctx).Then(gets...).Commit()
+		return err
+	})
+	return resp, err
+}

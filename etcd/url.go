@@ -1,0 +1,169 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	clientPort = "2379"
+	schemeTLS  = "etcds"
+
+	paramCA   = "cacert"
+	paramCert = "cert"
+	paramKey  = "key"
+)
+
+// A target is what a URL says.
+type target struct {
+	endpoints      []string
+	user, password string
+	tls            *transport.TLSInfo // nil without TLS
+	options        *Options
+}
+
+// parseURL checks everything that can be checked without a file or a request.
+func parseURL(raw string) (target, error) {
+	raw, _, err := backend.TakeParams(raw)
+	if err != nil {
+		return target{}, err
+	}
+	u, err := backend.SplitURL(raw)
+	if err != nil {
+		return target{}, err
+	}
+	t := target{user: u.User, password: u.Password}
+	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
+		return t, invalid("// is missing behind the scheme")
+	}
+	if u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in at all
+		return t, invalid("user without a password, or password without a user")
+	}
+	query, err := url.ParseQuery(u.Query)
+	if err != nil {
+		return t, invalid("bad %%XX escape in a parameter")
+	}
+	if err := t.addTLS(u.Scheme, query); err != nil {
+		return t, err
+	}
+	if err := t.addEndpoints(u); err != nil {
+		return t, err
+	}
+	namespace, err := url.PathUnescape(strings.Trim(u.Path, "/"))
+	if err != nil {
+		return t, invalid("bad %%XX escape in the path")
+	}
+	o, err := (&Options{Namespace: namespace}).validate()
+	t.options = &o
+	return t, err
+}
+
+func (t *target) addTLS(scheme string, query url.Values) error {
+	known := []string{paramCA, paramCert, paramKey}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(known, name):
+			return invalid("unknown parameter %q; known: %s", name, strings.Join(known, ", "))
+		case len(values) > 1:
+			return invalid("parameter %q is given twice", name)
+		case values[0] == "":
+			return invalid("parameter %q is empty", name)
+		case scheme != schemeTLS:
+			return invalid("parameter %q is for %s://", name, schemeTLS)
+		}
+	}
+	if scheme != schemeTLS {
+		return nil
+	}
+	t.tls = &transport.TLSInfo{
+		TrustedCAFile: query.Get(paramCA), CertFile: query.Get(paramCert), KeyFile: query.Get(paramKey), Logger: zap.NewNop(),
+	}
+	if (t.tls.CertFile == "") != (t.tls.KeyFile == "") {
+		return invalid("parameters %s and %s go together", paramCert, paramKey)
+	}
+	return nil
+}
+
+func (t *target) addEndpoints(u backend.URL) error {
+	hosts := u.Hosts
+	if len(hosts) == 0 {
+		hosts = []string{"localhost"}
+	}
+	native := "http://"
+	if t.tls != nil {
+		native = "https://"
+	}
+	for _, h := range hosts {
+		full, ok := withPort(h)
+		if !ok {
+			return invalid("host %q is not host or host:port", h)
+		}
+		if slices.Contains(t.endpoints, native+full) {
+			return invalid("host %q is given twice", h)
+		}
+		t.endpoints = append(t.endpoints, native+full)
+	}
+	return nil
+}
+
+func withPort(host string) (string, bool) {
+	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if net.ParseIP(bare) != nil {
+		return net.JoinHostPort(bare, clientPort), true
+	}
+	if !strings.Contains(host, ":") {
+		return net.JoinHostPort(host, clientPort), true
+	}
+	h, p, err := net.SplitHostPort(host)
+	return net.JoinHostPort(h, p), err == nil && h != "" && p != ""
+}
+
+const (
+	// A connection that carries requests and is silent for pingAfter is tried, and given up pingTimeout later. gRPC does
+	// not ping more often, and servers refuse it.
+	pingAfter   = 10 * time.Second
+	pingTimeout = 3 * time.Second
+	// dialTimeout bounds one attempt to connect, and mostBackoff the pause until the next one: clientv3 would leave a
+	// server alone for minutes that was away for long.
+	dialTimeout = 3 * time.Second
+	mostBackoff = 2 * time.Second
+)
+
+// client makes the client of a URL. It makes no request.
+func (t target) client() (*clientv3.Client, error) {
+	slow := backoff.DefaultConfig
+	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff
+	c := clientv3.Config{
+		Endpoints:            t.endpoints,
+		Username:             t.user,
+		Password:             t.password,
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    pingAfter,
+		DialKeepAliveTimeout: pingTimeout,
+		Logger:               zap.NewNop(), // errors are returned
+		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: slow, MinConnectTimeout: dialTimeout}),
+		},
+	}
+	if t.tls != nil {
+		config, err := t.tls.ClientConfig()
+		if err != nil {
+			return nil, invalid("%s, %s or %s: %v", paramCA, paramCert, paramKey, err)
+		}
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+		c.TLS = config
+	}
+	return clientv3.New(c)
+}

@@ -1,0 +1,247 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// silence is how long a stream with watches may be silent before the server is asked for a sign of life, and again
+	// until the stream is given up.
+	silence = 2 * time.Second
+	// silences is how many of them end a stream.
+	silences = 2
+)
+
+// watches tells of keys that are deleted, all on one stream.
+//
+// A watch begins at the server's present revision, never at an older one: those are served by a loop that runs every
+// 100 ms. Its creation tells that revision, so that its owner can look whether the key was deleted before.
+//
+// A watch fires once at most: when its key is deleted, and when it can tell nothing any more, because the stream broke
+// or the server cancelled it. Its owner looks for itself what has happened. Events have been lost (etcd issues 17612,
+// 18089, 19179), so the owner looks now and then in any case.
+type watches struct {
+	client pb.WatchClient
+
+	mu      sync.Mutex
+	list    map[int64]*watch
+	lastID  int64
+	current *watchStream
+	started bool
+	closing context.Context
+	running sync.WaitGroup
+}
+
+// A watch is for one key.
+type watch struct {
+	key     string
+	id      int64
+	created func(from int64) // called once at most, when deletions after the revision from will be told
+	fire    func()           // called once at most, never by stop
+	on      *watchStream     // which the creation was sent on
+	told    bool             // created was called
+}
+
+type watchStream struct {
+	stream pb.Watch_WatchClient
+	cancel context.CancelFunc
+	sendMu sync.Mutex
+	heard  atomic.Bool // since the last look
+}
+
+func newWatches(client pb.WatchClient, closing context.Context) *watches {
+	return &watches{client: client, list: make(map[int64]*watch), closing: closing}
+}
+
+// add begins a watch. created and fire are called on a goroutine of the stream's and must not block.
+func (ws *watches) add(key string, created func(from int64), fire func()) *watch {
+	ws.mu.Lock()
+	ws.lastID++
+	w := &watch{key: key, id: ws.lastID, created: created, fire: fire}
+	ws.list[w.id] = w
+	if !ws.started && ws.closing.Err() == nil {
+		ws.started = true
+		ws.running.Go(ws.run)
+	}
+	s := ws.current
+	w.on = s
+	ws.mu.Unlock()
+	if s != nil {
+		s.send(w.request())
+	}
+	return w
+}
+
+// stop ends a watch. It does nothing to one that has fired.
+func (ws *watches) stop(w *watch) {
+	if s := ws.remove(w.id); s != nil {
+		s.send(cancelRequest(w.id))
+	}
+}
+
+// remove takes a watch out, and returns the stream that still serves it.
+func (ws *watches) remove(id int64) *watchStream {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.list[id]
+	if w == nil {
+		return nil
+	}
+	delete(ws.list, id)
+	if w.on != ws.current {
+		return nil
+	}
+	return w.on
+}
+
+func (w *watch) request() *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: []byte(w.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+	}}}
+}
+
+func cancelRequest(id int64) *pb.WatchRequest {
+	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
+}
+
+func (s *watchStream) send(r *pb.WatchRequest) {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	_ = s.stream.Send(r) // receive gets the reason
+}
+
+// run keeps a stream open, once the first watch has been added, until closing.
+func (ws *watches) run() {
+	pause := backend.Pause{Min: leastPause, Max: time.Second}
+	for ws.closing.Err() == nil {
+		begun := time.Now()
+		ws.serve()
+		if time.Since(begun) > mostPause {
+			pause.Reset()
+		}
+		_ = backend.Sleep(ws.closing, pause.Next(0))
+	}
+	ws.fireAll()
+}
+
+// serve opens a stream, creates the watches there are, and tells of what comes until the stream breaks.
+func (ws *watches) serve() {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ws.closing))
+	defer cancel()
+	opened := time.AfterFunc(silences*silence, cancel)
+	stream, err := ws.client.Watch(ctx)
+	if !opened.Stop() || err != nil {
+		return
+	}
+	s := &watchStream{stream: stream, cancel: cancel}
+	ws.mu.Lock()
+	ws.current = s
+	var waiting []*watch
+	for _, w := range ws.list {
+		w.on = s
+		waiting = append(waiting, w)
+	}
+	ws.mu.Unlock()
+	listening := make(chan struct{})
+	ws.running.Go(func() { ws.listen(s, listening) })
+	for _, w := range waiting {
+		s.send(w.request())
+	}
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			break
+		}
+		s.heard.Store(true)
+		ws.handle(s, resp)
+	}
+	close(listening)
+	ws.mu.Lock()
+	ws.current = nil
+	ws.mu.Unlock()
+	ws.fireAll()
+}
+
+func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
+	switch {
+	case resp.Canceled, len(resp.Events) > 0: // only deletions are sent
+		ws.mu.Lock()
+		w := ws.list[resp.WatchId]
+		delete(ws.list, resp.WatchId)
+		ws.mu.Unlock()
+		if w == nil {
+			return
+		}
+		if !resp.Canceled {
+			s.send(cancelRequest(w.id))
+		}
+		w.fire()
+	case resp.Created:
+		ws.mu.Lock()
+		w := ws.list[resp.WatchId]
+		if w == nil || w.on != s || w.told {
+			ws.mu.Unlock()
+			return
+		}
+		w.told = true
+		ws.mu.Unlock()
+		w.created(resp.Header.Revision)
+	}
+}
+
+// fireAll ends all watches: their owners look for themselves.
+func (ws *watches) fireAll() {
+	ws.mu.Lock()
+	var fired []*watch
+	for id, w := range ws.list {
+		delete(ws.list, id)
+		fired = append(fired, w)
+	}
+	ws.mu.Unlock()
+	for _, w := range fired {
+		w.fire()
+	}
+}
+
+// listen gives a stream up that is silent although it was asked for a sign of life: its server hangs, or is cut off.
+func (ws *watches) listen(s *watchStream, ended <-chan struct{}) {
+	tick := time.NewTicker(silence)
+	defer tick.Stop()
+	for silent := 0; ; {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		if s.heard.Swap(false) || ws.none() {
+			silent = 0
+			continue
+		}
+		if silent++; silent > silences {
+			s.cancel()
+			return
+		}
+		if s.sendMu.TryLock() { // else a sender hangs: then so does the stream
+			_ = s.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+				ProgressRequest: &pb.WatchProgressRequest{}}})
+			s.sendMu.Unlock()
+		}
+	}
+}
+
+func (ws *watches) none() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.list) == 0
+}
+
+// close waits for the end of the stream. closing must have ended.
+func (ws *watches) close() { ws.running.Wait() }

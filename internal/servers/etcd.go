@@ -1,0 +1,89 @@
+package servers
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// EtcdEnv names the environment variable with the URL of an etcd that tests may use.
+const EtcdEnv = "ANYLOCK_TEST_ETCD_URL"
+
+// EtcdURL returns the URL of an etcd for tests that do not break their server: $ANYLOCK_TEST_ETCD_URL, else that of a new
+// server as by [Etcd].
+func EtcdURL(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv(EtcdEnv); url != "" {
+		return url
+	}
+	return "etcd://" + Etcd(t).Addr
+}
+
+// Etcd starts an etcd of the test's own, a cluster of one, as it is installed on this machine. args are more options,
+// which win over ours. Killed and started again it has its data.
+func Etcd(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return startEtcd(t, etcdKind, args)
+}
+
+// EtcdCurrent is [Etcd] with the current release of etcd, which is built where it is not there yet.
+func EtcdCurrent(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return startEtcd(t, etcdCurrentKind, args)
+}
+
+func startEtcd(t testing.TB, k kind, args []string) *Server {
+	t.Helper()
+	g := k.source(t, 2)
+	spec := g.newEtcdSpec(t)
+	spec.options = args
+	return g.start(t, spec.launch())
+}
+
+// EtcdAuth starts an etcd with authentication. user may use the keys that begin with prefix; password is for user and for
+// root alike.
+func EtcdAuth(t testing.TB, user, password, prefix string) *Server {
+	t.Helper()
+	g := etcdKind.source(t, 2)
+	spec := g.newEtcdSpec(t)
+	s := g.start(t, spec.launch())
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := spec.enableAuth(ctx, s.Addr, user, password, prefix); err != nil {
+		t.Fatalf("servers: etcd: enable authentication: %v", err)
+	}
+	spec.ask = func(c *clientv3.Config) { c.Username, c.Password = "root", password }
+	s.ready = spec.ready
+	return s
+}
+
+func (spec etcdSpec) enableAuth(ctx context.Context, addr, user, password, prefix string) error {
+	c, err := spec.client(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	const role, root = "locks", "root"
+	steps := []func() error{
+		func() error { _, err := c.UserAdd(ctx, root, password); return err },
+		func() error { _, err := c.RoleAdd(ctx, root); return err },
+		func() error { _, err := c.UserGrantRole(ctx, root, root); return err },
+		func() error { _, err := c.UserAdd(ctx, user, password); return err },
+		func() error { _, err := c.RoleAdd(ctx, role); return err },
+		func() error {
+			_, err := c.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix),
+				clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := c.UserGrantRole(ctx, user, role); return err },
+		func() error { _, err := c.AuthEnable(ctx); return err },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// An EtcdMembers is a cluster of etcd.
+type EtcdMembers struct {
+	Servers []*Server
+
+	t     testing.TB
+	group *group
+	specs []etcdSpec
+}
+
+// EtcdCluster starts a cluster of that many members, as installed on this machine.
+func EtcdCluster(t testing.TB, members int) *EtcdMembers {
+	t.Helper()
+	return startEtcdCluster(t, etcdKind, members)
+}
+
+// EtcdClusterCurrent is [EtcdCluster] with the current release of etcd.
+func EtcdClusterCurrent(t testing.TB, members int) *EtcdMembers {
+	t.Helper()
+	return startEtcdCluster(t, etcdCurrentKind, members)
+}
+
+func startEtcdCluster(t testing.TB, k kind, members int) *EtcdMembers {
+	t.Helper()
+	// A container cannot get new options, so that a member started empty is another one in the same place.
+	g := k.source(t, 2*members)
+	c := &EtcdMembers{t: t, group: g}
+	for range members {
+		c.specs = append(c.specs, g.newEtcdSpec(t))
+	}
+	for i := range c.specs {
+		c.specs[i].peers = joined(c.specs)
+		c.Servers = append(c.Servers, g.server(t, c.specs[i].launch()).keep())
+	}
+	// None answers before most of them run.
+	for _, s := range c.Servers {
+		go func() { s.check("start", s.node.start()) }()
+	}
+	for _, s := range c.Servers {
+		s.waitReady()
+	}
+	return c
+}
+
+// waitReady waits until a server answers that is being started.
+func (s *Server) waitReady() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
+	defer cancel()
+	if err := until(ctx, nil, func(ctx context.Context) error { return s.ready(ctx, s) }); err != nil {
+		s.t.Fatalf("servers: start %s %s: %v\n%s", s.kind, s.Addr, err, tail(s.node.log()))
+	}
+}
+
+// Leader returns the index of the leader, by what the members that run say.
+func (c *EtcdMembers) Leader() int {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	leader := -1
+	err := until(ctx, nil, func(ctx context.Context) error {
+		for i, s := range c.Servers {
+			if c.leads(ctx, i, s) {
+				leader = i
+				return nil
+			}
+		}
+		return fmt.Errorf("no leader")
+	})
+	if err != nil {
+		c.t.Fatalf("servers: etcd cluster: %v", err)
+	}
+	return leader
+}
+
+// leads reports whether a member says that it is the leader, and proves it by a read that others agree on.
+func (c *EtcdMembers) leads(ctx context.Context, i int, s *Server) bool {
+	client, err := c.specs[i].client(s.Addr)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	const each = 500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, each)
+	defer cancel()
+	status, err := client.Status(ctx, s.Addr)
+	if err != nil || status.Leader != status.Header.MemberId {
+		return false
+	}
+	_, err = client.Get(ctx, "anylock-ready", clientv3.WithCountOnly())
+	return err == nil
+}
+
+// StartEmpty starts a killed member without its data, as etcd's manual says: the old member is removed from the cluster,
+// and a new one added in its place.
+func (c *EtcdMembers) StartEmpty(i int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
+	defer cancel()
+	old := c.specs[i]
+	spec := old
+	spec.name = old.name + "x"
+	spec.data = "data-" + strconv.Itoa(len(spec.name)) // longer with each time
+	spec.state = "existing"
+	others := make([]etcdSpec, len(c.specs))
+	copy(others, c.specs)
+	others[i] = spec
+	spec.peers = joined(others)
+	if err := until(ctx, nil, func(ctx context.Context) error { return c.replace(ctx, i, old, spec) }); err != nil {
+		c.t.Fatalf("servers: etcd cluster: replace member %d: %v", i, err)
+	}
+	c.specs[i] = spec
+	s := c.Servers[i]
+	if p, ok := s.node.(*process); ok {
+		p.args, _ = spec.command(place{ports: []string{strconv.Itoa(spec.ports[0]), strconv.Itoa(spec.ports[1])}, bind: "127.0.0.1"})
+	} else {
+		s.check("remove", s.node.remove())
+		s.node = c.group.server(c.t, spec.launch()).node
+	}
+	s.ready = spec.ready
+	s.check("start", s.node.start())
+	s.waitReady()
+}
+
+// replace removes the old member and adds the new one, what is not done yet of both.
+func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) error {
+	var addrs []string
+	for k, s := range c.Servers {
+		if k != i {
+			addrs = append(addrs, s.Addr)
+		}
+	}
+	client, err := spec.client(addrs...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	list, err := client.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	added := false
+	for _, m := range list.Members {
+		switch {
+		case m.Name == old.name:
+			if _, err := client.MemberRemove(ctx, m.ID); err != nil {
+				return err
+			}
+		case m.Name == "" && len(m.PeerURLs) > 0 && m.PeerURLs[0] == spec.peerURL():
+			added = true // it gets its name when it starts
+		}
+	}
+	if added {
+		return nil
+	}
+	_, err = client.MemberAdd(ctx, []string{spec.peerURL()})
+	return err
+}
