@@ -1,0 +1,122 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Keys of any bytes and up to 1024 of them share nothing, though names of items are printable and at most 250 bytes.
+func TestKeysDoNotAlias(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	long := strings.Repeat("x", 250)
+	keys := []string{
+		"a", "A", "a b", "a+b", "a%20b", "a\tb", "a\r\nb", "a\x00b", "a\x7fb", "a:b", "a!b", "ä", "\xff\xfe", " ", "\r\n", "token", "!token",
+		long[:240], long[:241], long[:242], long[:243], long[:249], long, long + "x", long + "y", long + strings.Repeat("y", 773),
+		strings.Repeat("\x00", 1024), strings.Repeat("\x00", 1023), strings.Repeat(" ", 251), strings.Repeat("\x01", 1024),
+		long + "\x00", long + " ", "noreply", "0",
+	}
+	names := make(map[string]string)
+	leases := make(map[string]backend.Lease)
+	for _, key := range keys {
+		name := b.naming.lock(key)
+		if other, taken := names[name]; taken {
+			t.Fatalf("keys %q and %q share the name %s", key, other, name)
+		}
+		if len(name) > maxNameLen || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			t.Errorf("key %q: bad name %q", key, name)
+		}
+		names[name] = key
+		leases[key] = acquire(t, b, req(key, time.Minute))
+	}
+	for _, key := range keys {
+		isHeld(t, b, key)
+		if h, err := b.Inspect(context.Background(), key); err != nil || h.Owner != leases[key].(*backend.Life).Owner() {
+			t.Errorf("inspect of %q: %+v, %v", key, h, err)
+		}
+		if err := leases[key].Renew(context.Background(), time.Minute); err != nil {
+			t.Errorf("renew of %q: %v", key, err)
+		}
+		release(t, leases[key])
+	}
+}
+
+func TestNamespacesDoNotAlias(t *testing.T) {
+	seen := make(map[string]string)
+	for _, ns := range []string{"a", "a.b", "a/b", "A", "anylock", "anylock-token", strings.Repeat("n", maxNamespaceLen)} {
+		if err := validateNamespace(ns); err != nil {
+			t.Fatal(err)
+		}
+		n := naming{ns}
+		long := strings.Repeat("k", 1024)
+		for what, name := range map[string]string{
+			"lock k": n.lock("k"), "lock !token": n.lock("!token"), "lock b:k": n.lock("b:k"), "long": n.lock(long),
+			"counter": n.counter(), "scratch": n.scratch("0123456789abcdef0123456789abcdef"),
+		} {
+			if other, taken := seen[name]; taken {
+				t.Errorf("%s of %s has the name of %s", what, ns, other)
+			}
+			if len(name) > maxNameLen {
+				t.Errorf("%s of %s: %d bytes", what, ns, len(name))
+			}
+			seen[name] = what + " of " + ns
+		}
+	}
+	for _, bad := range []string{"a b", "a:b", "a!b", "a\n", "ä", strings.Repeat("n", maxNamespaceLen+1)} {
+		if err := validateNamespace(bad); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("namespace %q: %v", bad, err)
+		}
+	}
+}
+
+// An item under a lock's name that is not its lock, or of a twin, is left alone and told of.
+func TestForeignItem(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	c := raw(t, s.Addr)
+	for _, value := range []string{"", "1", string(record{owner: "o", key: "twin"}.encode())} {
+		if err := c.Set(&memcache.Item{Key: b.naming.lock("k"), Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, errForeign) {
+			t.Errorf("acquire with an item %q: %v", value, err)
+		}
+		if _, err := b.Inspect(context.Background(), "k"); !errors.Is(err, errForeign) {
+			t.Errorf("inspect with an item %q: %v", value, err)
+		}
+		if item, err := c.Get(b.naming.lock("k")); err != nil || string(item.Value) != value {
+			t.Errorf("the item %q is %v, %v by now", value, item, err)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add("owner@host:1", "key", uint64(1), []byte("anylock 1 5 1 o key"))
+	f.Add("o o", "k k", uint64(1)<<54, []byte("anylock 1 5 99999 o key"))
+	f.Add("\x00", " ", uint64(0), []byte("anylock 1 5 0  key"))
+	f.Fuzz(func(t *testing.T, owner, key string, token uint64, junk []byte) {
+		if got, err := decode(junk, key); err == nil {
+			if again, err := decode(got.encode(), key); err != nil || again != got || got.owner == "" {
+				t.Errorf("%q reads as %+v, and that as %+v, %v", junk, got, again, err)
+			}
+		}
+		if owner == "" || len(owner) > backend.MaxOwnerLen || key == "" {
+			return
+		}
+		r := record{token: token, owner: owner, key: key}
+		if got, err := decode(r.encode(), key); err != nil || got != r {
+			t.Errorf("%+v reads as %+v, %v", r, got, err)
+		}
+		if _, err := decode(r.encode(), key+"x"); err == nil {
+			t.Error("a record of another key is taken")
+		}
+	})
+}

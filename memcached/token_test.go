@@ -1,0 +1,176 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Tokens of a key rise in the order of its grants, by many clients at once, while the counter is dropped all the time.
+func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
+	s := servers.Memcached(t)
+	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)}
+	c := raw(t, s.Addr)
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	drops := 0
+	wg.Go(func() {
+		for !stop.Load() {
+			if c.Delete(stores[0].naming.counter()) == nil {
+				drops++
+			}
+		}
+	})
+	var workers sync.WaitGroup
+	var last, grants uint64 // guarded by the lock itself
+	for i := range 9 {
+		workers.Go(func() {
+			for range 40 {
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				l, err := stores[i%3].Acquire(ctx, waiting("k", time.Minute))
+				cancel()
+				if err != nil && errors.Is(err, errContended) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if token := l.Token(); token <= atomic.LoadUint64(&last) {
+					t.Errorf("token %d after %d", token, last)
+				}
+				atomic.StoreUint64(&last, l.Token())
+				atomic.AddUint64(&grants, 1)
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	stop.Store(true)
+	wg.Wait()
+	if drops < 10 || grants < 100 {
+		t.Errorf("the counter was dropped %d times in %d grants: the test proves nothing", drops, grants)
+	}
+	t.Logf("the counter was dropped %d times in %d grants", drops, grants)
+}
+
+// A counter that is dropped between the attempts to begin it and to count it up is begun again.
+func TestCounterDroppedInBetween(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	c := raw(t, s.Addr)
+	first := acquire(t, b, req("k1", time.Minute))
+	var step atomic.Int32
+	if err := c.Delete(b.naming.counter()); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.trace = func(_ int, verb, name string) {
+		if name != b.naming.counter() {
+			return
+		}
+		switch step.Add(1) {
+		case 2: // ours is about to begin it: another is faster
+			if verb != "add" {
+				t.Errorf("%s of a missing counter", verb)
+			}
+			if err := c.Add(&memcache.Item{Key: name, Value: []byte("7")}); err != nil { // and of a slow clock
+				t.Error(err)
+			}
+		case 3: // ours is about to count it up: it is dropped again
+			if err := c.Delete(name); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	p.mu.Unlock()
+	l := acquire(t, b, req("k", time.Minute))
+	if l.Token() <= first.Token() || step.Load() < 4 {
+		t.Errorf("token %d after %d, in %d steps", l.Token(), first.Token(), step.Load())
+	}
+}
+
+// A counter that is behind what this client has seen is brought forward.
+func TestCounterOfASlowClock(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	first := acquire(t, b, req("k", time.Minute))
+	release(t, first)
+	if err := raw(t, s.Addr).Set(&memcache.Item{Key: b.naming.counter(), Value: []byte("41")}); err != nil {
+		t.Fatal(err)
+	}
+	second := acquire(t, b, req("k", time.Minute))
+	third := acquire(t, opened(t, "memcached://"+s.Addr), req("k2", time.Minute))
+	if second.Token() <= first.Token() || third.Token() <= second.Token() {
+		t.Errorf("tokens %d, %d, %d", first.Token(), second.Token(), third.Token())
+	}
+	// A clock that steps back does not matter to the client that has seen later.
+	b.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	if err := raw(t, s.Addr).Delete(b.naming.counter()); err != nil {
+		t.Fatal(err)
+	}
+	if fourth := acquire(t, b, req("k3", time.Minute)); fourth.Token() <= second.Token() {
+		t.Errorf("token %d after %d", fourth.Token(), second.Token())
+	}
+}
+
+// A lock that was granted whose token cannot be drawn is given back.
+func TestNoToken(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	c := raw(t, s.Addr)
+	for value, hint := range map[string]string{"not a number": "numeric", "72057594037927936": "not a time"} {
+		if err := c.Set(&memcache.Item{Key: b.naming.counter(), Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+		l, err := b.Acquire(context.Background(), req("k", time.Minute))
+		if l != nil || err == nil || !strings.Contains(err.Error(), hint) {
+			t.Fatalf("acquire with the counter at %q: %v, %v", value, l, err)
+		}
+		until(t, soon, "the key is free again", func() bool {
+			h, err := b.Inspect(context.Background(), "k")
+			return err == nil && !h.Held()
+		})
+	}
+}
+
+// A lock that the server drops before its token is drawn is not granted late: another may have drawn a lower one since.
+func TestSlowTokenIsLookedAfter(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	release(t, acquire(t, b, req("k", time.Minute)))
+	var next backend.Lease
+	var once sync.Once
+	p.set(func(verb string) action {
+		if verb == "incr" {
+			once.Do(func() {
+				if err := evict(s.Addr, "k"); err != nil {
+					t.Error(err)
+				}
+				next = acquire(t, other, req("k", time.Minute))
+				time.Sleep(slow) // the pause of a process
+			})
+		}
+		return pass
+	})
+	if l, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("acquire: %v, %v, want ErrLost", l, err)
+	}
+	if err := next.Renew(context.Background(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	release(t, next)
+}
