@@ -186,6 +186,7 @@ func (t *trial) anchored(what string, request func() *grant) {
 	)
 	var late time.Duration
 	for range attempts {
+		t.release(t.acquire(t.a, t.newKey(), t.long())) // a store with a connection for each lease has a free one
 		var g *grant
 		thaw := t.freeze()
 		done := make(chan struct{})
