@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend keeps locks in Postgres. It implements [backend.Backend].
+type Backend struct {
+	config     *pgconn.Config
+	options    Options
+	guarantees backend.Guarantees
+	leases     *backend.Leases
+	pool       pool
+	calls      calls
+	locks      atomic.Int64 // room in the server's lock table
+
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+	base    context.Context // ends when every request must
+	cancel  context.CancelFunc
+
+	connsMu sync.Mutex
+	conns   map[*tracked]struct{}
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+func newBackend(config *pgx.ConnConfig, o Options) *Backend {
+	b := &Backend{
+		config: config.Config.Copy(), options: o, guarantees: guarantees(o),
+		conns: make(map[*tracked]struct{}),
+	}
+	b.config.DialFunc = b.track(b.config.DialFunc)
+	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
+		b.config.RuntimeParams["application_name"] = "anylock"
+	}
+	b.closing, b.close = context.WithCancel(context.Background())
+	b.base, b.cancel = context.WithCancel(context.Background())
+	b.pool = pool{b: b, all: make(map[*session]struct{}), changed: make(chan struct{})}
+	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	return b
+}
+
+// maxLeases is the limit of leases: a quarter of the server's lock table at most.
+func (b *Backend) maxLeases() int {
+	const part = 4
+	if n := b.locks.Load() / part; n > 0 {
+		return min(b.options.MaxLeases, int(n))
+	}
+	return b.options.MaxLeases
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// begin counts a call in that has a key and a context.
+func (b *Backend) begin(ctx context.Context) error {
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
+	}
+	if b.isClosing() || !b.calls.begin() {
+		return backend.ErrClosed
+	}
+	return nil
+}
+
+func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
+
+// closedOr is err, or ErrClosed where Close is the reason.
+func (b *Backend) closedOr(err error) error {
+	if err != nil && b.isClosing() && !errors.Is(err, backend.ErrHeld) {
+		return backend.ErrClosed
+	}
+	return err
+}
+
+// closeGrace is how long Close waits for requests under way.
+const closeGrace = time.Second
+
+// Close implements [backend.Backend]. Connections that carry leases stay open, with nobody reading from them, until the
+// server's timer ends them: the holders may still be at work.
+func (b *Backend) Close() error {
+	if !b.pool.close() {
+		return nil
+	}
+	b.close()
+	b.leases.Close()
+	b.calls.drain(closeGrace)
+	b.calls.seal()
+	b.cancel()
+	b.calls.drain(closeGrace)
+	lasting := b.pool.end()
+	b.connsMu.Lock()
+	var conns []*tracked
+	for c := range b.conns {
+		if !lasting[c] {
+			conns = append(conns, c)
+		}
+	}
+	b.connsMu.Unlock()
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	b.calls.drain(closeGrace)
+	return nil
+}
+
+// close refuses those who come, and reports whether this was the first call.
+func (p *pool) close() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.closed = true
+	if p.watch != nil {
+		p.watch.Stop()
+	}
+	p.changedLocked()
+	return true
+}
+
+// end closes the sessions without leases, and lets the others last until the server ends them.
+func (p *pool) end() (lasting map[*tracked]bool) {
+	lasting = make(map[*tracked]bool)
+	p.mu.Lock()
+	var over []*session
+	for s := range p.all {
+		c := s.tracked()
+		if len(s.holds) == 0 || c == nil || s.dead {
+			over = append(over, s)
+			continue
+		}
+		lasting[c] = true
+		time.AfterFunc(time.Until(s.used.Add(s.timeout+p.b.options.Timeout)), func() { _ = c.Close() })
+	}
+	p.mu.Unlock()
+	for _, s := range over {
+		select {
+		case s.turn <- struct{}{}:
+			s.close()
+		default: // its request is under way still
+		}
+	}
+	return lasting
+}

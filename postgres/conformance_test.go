@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// many is how many leases one client of the suite can hold: each takes a connection.
+const many = 14
+
+func TestConformance(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=900")
+	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s, s.PostgresURL()) })
+}
+
+// Clients of the suite have few leases at once, so that these share connections where they may.
+func TestConformanceShared(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=900")
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return harness(t, s, s.PostgresURL()+"&lock_share=1s&lock_durable=true")
+	})
+}
+
+func TestConformanceTransaction(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=900")
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return harness(t, s, s.PostgresURL()+"&lock_mode=transaction&lock_durable=true")
+	})
+}
+
+func TestConformancePgBouncer(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=900")
+	bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size=400", "max_client_conn=2000")
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		h := harness(t, s, bouncer.PostgresURL()+"&lock_mode=transaction")
+		h.Restart = nil // of the server alone: PgBouncer tells its clients of a server that is away when it likes
+		return h
+	})
+}
+
+func harness(t *testing.T, s *servers.Server, url string) conformance.Harness {
+	return conformance.Harness{
+		Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+		Evict:   func(ctx context.Context, key string) error { return evict(ctx, s, key) },
+		Freeze:  s.Freeze,
+		Thaw:    s.Thaw,
+		Restart: func() { s.Kill(); s.Start() },
+		Cut:     func(client backend.Backend) { client.(*Backend).cut() },
+		Many:    many,
+	}
+}
+
+// openURL opens a store as package lock does.
+func openURL(ctx context.Context, url string) (*Backend, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return b.(*Backend), nil
+}
+
+// evict ends the session that holds key.
+func evict(ctx context.Context, s *servers.Server, key string) error {
+	c, err := pgx.Connect(ctx, s.PostgresURL())
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	classid, objid := hashOf(defaultNamespace, key).halves()
+	_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
+	return err
+}
+
+// cut breaks all connections.
+func (b *Backend) cut() {
+	b.connsMu.Lock()
+	defer b.connsMu.Unlock()
+	for c := range b.conns {
+		_ = c.Conn.Close()
+	}
+}

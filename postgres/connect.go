@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A server is what a connection finds at its other end.
+type server struct {
+	pid       string // of the session
+	begun     string // when the session began; with pid it is unique
+	version   int
+	labelSize int   // of a query as pg_stat_activity shows it
+	locks     int64 // room in the shared lock table
+}
+
+const (
+	firstSession     = 140000 // idle_session_timeout
+	firstTransaction = 100000 // pg_current_xact_id's forerunner, and text of boolean parameters
+	connectLimit     = 10 * time.Second
+)
+
+// connect makes a session that nobody has checked out yet.
+func (b *Backend) connect(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	stop := context.AfterFunc(b.base, cancel)
+	defer stop()
+	conn, srv, err := b.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		b: b, conn: conn, server: srv, turn: make(chan struct{}, 1),
+		holds: make(map[hash]*hold), used: time.Now(),
+	}
+	if b.options.Mode == ModeSession {
+		err = s.setUp(ctx)
+	}
+	if err != nil {
+		_ = conn.Conn().Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// dial connects and looks at the server.
+func (b *Backend) dial(ctx context.Context) (*pgconn.PgConn, server, error) {
+	conn, err := pgconn.ConnectConfig(ctx, b.config.Copy())
+	if err != nil {
+		return nil, server{}, err
+	}
+	srv, err := b.lookAt(ctx, conn)
+	if err != nil {
+		_ = conn.Conn().Close()
+		return nil, server{}, err
+	}
+	return conn, srv, nil
+}
+
+// lookAt refuses servers that cannot keep locks.
+func (b *Backend) lookAt(ctx context.Context, conn *pgconn.PgConn) (srv server, err error) {
+	row, err := simple(ctx, conn, lookSQL)
+	if err != nil {
+		return srv, err
+	}
+	const columns = 7
+	if len(row) != columns {
+		return srv, refused("the server's answer has %d columns", len(row))
+	}
+	srv.version, _ = strconv.Atoi(row[1])
+	srv.pid = row[2]
+	srv.labelSize, _ = strconv.Atoi(row[4])
+	srv.begun = row[5]
+	srv.locks, _ = strconv.ParseInt(row[6], 10, 64)
+	switch {
+	case row[0] == "t":
+		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
+	case b.options.Mode == ModeSession && srv.version < firstSession:
+		return srv, refused("Postgres %d has no idle_session_timeout, which came with 14: open with %s=transaction",
+			srv.version/10000, paramMode)
+	case srv.version < firstTransaction:
+		return srv, refused("Postgres before 10")
+	}
+	return srv, nil
+}
+
+func (s *session) setUp(ctx context.Context) (err error) {
+	if s.prepared, err = prepare(ctx, s.conn, s.b.options); err != nil {
+		return err
+	}
+	if _, err = simple(ctx, s.conn, setupSQL); err != nil {
+		return err
+	}
+	if _, err = simple(ctx, s.conn, checkIntervalSQL); s.conn.IsClosed() {
+		return err
+	}
+	return nil // what has no such setting goes without
+}
+
+// look connects for the first time, and finds out about poolers.
+func (b *Backend) look(ctx context.Context) error {
+	s, err := b.pool.checkOut(ctx, nil, false)
+	if err != nil {
+		return err
+	}
+	defer b.pool.checkIn(s)
+	b.locks.Store(s.server.locks)
+	err = s.turnFor(ctx, func() error {
+		pctx, cancel := context.WithTimeout(ctx, connectLimit)
+		defer cancel()
+		err := b.probe(pctx, s)
+		if err != nil {
+			s.close()
+		}
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		return backend.ContextError(ctx, err)
+	}
+	return err
+}
+
+// probe refuses a pooler that cannot keep what the mode needs: a session, or a transaction.
+func (b *Backend) probe(ctx context.Context, s *session) error {
+	if b.options.Mode == ModeTransaction {
+		_, err := simple(ctx, s.conn, "BEGIN; COMMIT")
+		if err != nil {
+			return refused("no transactions here: %v", err)
+		}
+		return nil
+	}
+	if strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid {
+		return nil // the session that answers is the one that was connected to
+	}
+	return b.probePooler(ctx, s)
+}
+
+// probePooler asks a second connection to keep a session busy, and looks whether the first one still has its own. In
+// transaction pooling the second gets the session that the first has used last.
+func (b *Backend) probePooler(ctx context.Context, s *session) error {
+	const rounds, patience = 3, time.Second
+	pooled := refused("a pooler gives statements to different sessions (as PgBouncer with pool_mode=transaction): "+
+		"open with %s=transaction", paramMode)
+	for range rounds {
+		other, srv, err := b.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer other.Conn().Close()
+		row, err := simple(ctx, other, "BEGIN; SELECT pg_backend_pid()")
+		if err != nil {
+			return err
+		}
+		if row[0] == s.server.pid || row[0] != srv.pid {
+			return pooled
+		}
+		pctx, cancel := context.WithTimeout(ctx, patience)
+		row, err = simple(pctx, s.conn, renewSQL)
+		cancel()
+		if err != nil || len(row) == 0 || row[0] != s.server.pid {
+			return pooled
+		}
+	}
+	return nil
+}
+
+// track makes the config's connections known to b, so that Close and tests can break them, and lets the kernel find out
+// about those whose other end is gone.
+func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+		}
+		t := &tracked{Conn: c, b: b}
+		b.connsMu.Lock()
+		b.conns[t] = struct{}{}
+		b.connsMu.Unlock()
+		return t, nil
+	}
+}
+
+// A tracked connection is one that b knows.
+type tracked struct {
+	net.Conn
+	b *Backend
+}
+
+func (t *tracked) Close() error {
+	t.b.connsMu.Lock()
+	delete(t.b.conns, t)
+	t.b.connsMu.Unlock()
+	return t.Conn.Close()
+}
+
+func randomName() string {
+	var r [6]byte
+	rand.Read(r[:]) // never fails since Go 1.24
+	return hex.EncodeToString(r[:])
+}
+
+// tracked is the session's connection beneath its encryption.
+func (s *session) tracked() *tracked {
+	c := s.conn.Conn()
+	if enc, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = enc.NetConn()
+	}
+	t, _ := c.(*tracked)
+	return t
+}

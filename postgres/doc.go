@@ -1,0 +1,2 @@
+// Package postgres keeps locks in Postgres.
+package postgres

@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	paramNamespace = backend.ParamPrefix + "namespace"
+	paramMode      = backend.ParamPrefix + "mode"
+	paramMaxConns  = backend.ParamPrefix + "max_conns"
+	paramMaxLeases = backend.ParamPrefix + "max_leases"
+	paramShare     = backend.ParamPrefix + "share"
+	paramDurable   = backend.ParamPrefix + "durable"
+	paramTimeout   = backend.ParamPrefix + "timeout"
+)
+
+var params = map[string]string{
+	paramNamespace: "goes into the hash of every key; default anylock",
+	paramMode:      "session (default), or transaction for poolers such as PgBouncer in transaction pooling",
+	paramMaxConns:  "connections at most, one for each lease and waiter; default 32",
+	paramMaxLeases: "leases at most; default 1000, and a quarter of the server's lock table",
+	paramShare:     "TTL up to which leases share connections, as in 10s, and by which a frozen holder's key is late then; default 0",
+	paramDurable:   "true: tokens also increase across a crash of the server, at the price of a flush of its log for each grant",
+	paramTimeout:   "of one request; default 2s",
+}
+
+func init() {
+	backend.Register(backend.Driver{
+		Name:    "postgres",
+		Schemes: []string{"postgres", "postgresql"},
+		Examples: []string{
+			"postgres://user:password@localhost:5432/database",
+			"postgres://user:password@h1:5432,h2:5432/database?target_session_attrs=primary",
+			"postgres://user:password@pgbouncer:6432/database?lock_mode=transaction",
+		},
+		Params:     params,
+		Guarantees: guarantees(Options{}),
+		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+	})
+}
+
+func open(ctx context.Context, rawURL string) (*Backend, error) {
+	var names []string
+	for name := range params {
+		names = append(names, name)
+	}
+	rest, values, err := backend.TakeParams(rawURL, names...)
+	if err != nil {
+		return nil, err
+	}
+	o, err := parseOptions(values)
+	if err != nil {
+		return nil, err
+	}
+	config, err := parseURL(rest)
+	if err != nil {
+		return nil, err
+	}
+	b, err := New(ctx, config, &o)
+	if err != nil {
+		return nil, backend.CleanError(rawURL, err)
+	}
+	return b, nil
+}
+
+// parseURL leaves the URL to pgx, but for its scheme, which pgx wants in lower case.
+func parseURL(raw string) (*pgx.ConnConfig, error) {
+	scheme, rest, _ := strings.Cut(raw, ":")
+	if !strings.HasPrefix(rest, "//") {
+		return nil, fmt.Errorf("%w: url does not begin with postgres://", backend.ErrInvalid)
+	}
+	config, err := pgx.ParseConfig(strings.ToLower(scheme) + ":" + rest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", backend.ErrInvalid, backend.CleanError(raw, err))
+	}
+	return config, nil
+}
+
+func parseOptions(values map[string]string) (o Options, err error) {
+	for name, value := range values {
+		if err := o.set(name, value); err != nil {
+			return o, fmt.Errorf("%w: url: parameter %q: %v", backend.ErrInvalid, name, err)
+		}
+	}
+	_, err = o.validate()
+	return o, err
+}
+
+func (o *Options) set(name, value string) (err error) {
+	switch name {
+	case paramNamespace:
+		o.Namespace = value
+	case paramMode:
+		switch value {
+		case "session":
+			o.Mode = ModeSession
+		case "transaction":
+			o.Mode = ModeTransaction
+		default:
+			err = fmt.Errorf("%q is neither session nor transaction", value)
+		}
+	case paramMaxConns:
+		o.MaxConns, err = positive(value)
+	case paramMaxLeases:
+		o.MaxLeases, err = positive(value)
+	case paramDurable:
+		o.Durable, err = strconv.ParseBool(value)
+	case paramShare:
+		o.Share, err = time.ParseDuration(value)
+	case paramTimeout:
+		if o.Timeout, err = time.ParseDuration(value); err == nil && o.Timeout <= 0 {
+			err = fmt.Errorf("%v is not positive", o.Timeout)
+		}
+	}
+	return err
+}
+
+// positive keeps 0 from meaning the default.
+func positive(value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("%d is not positive", n)
+	}
+	return n, err
+}

@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// ErrExhausted means that nothing was granted because a limit is reached: Options.MaxConns, Options.MaxLeases, or the
+// server's shared lock table, which is max_locks_per_transaction × max_connections in size.
+var ErrExhausted = errors.New("postgres: no room for another lease")
+
+// SQLSTATEs, from appendix A of PostgreSQL's manual.
+const (
+	codeOutOfMemory   = "53200" // "out of shared memory": the lock table is full
+	codeUndefinedName = "42704" // unrecognized configuration parameter
+)
+
+var errBroken = errors.New("the connection is broken")
+
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// translate gives errors that mean something of ours their name.
+func translate(err error) error {
+	if code(err) == codeOutOfMemory {
+		return fmt.Errorf("%w: %w", ErrExhausted, err)
+	}
+	return err
+}
+
+// neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
+// the server ended the session, and with it the locks.
+func neverHeld(err error) bool {
+	var e *pgconn.PgError
+	return pgconn.SafeToRetry(err) || errors.Is(err, errBroken) || errors.As(err, &e) && e.Severity == "FATAL"
+}
+
+// refused is for servers and poolers that cannot do it.
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
+}

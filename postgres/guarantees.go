@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// minTTL leaves a grant time to arrive: a shorter lease would often be over before its holder hears of it.
+	minTTL      = 100 * time.Millisecond
+	granularity = time.Millisecond
+	// maxLate is what the server's timer adds to a TTL, with room for a slow network.
+	maxLate = 250 * time.Millisecond
+	// maxTimeout is the longest that the server's timers can be set to.
+	maxTimeout = (1<<31 - 1) * time.Millisecond
+)
+
+func guarantees(o Options) backend.Guarantees {
+	g := backend.Guarantees{
+		MinTTL:      minTTL,
+		Granularity: granularity,
+		MaxLate:     maxLate + o.Share,
+		EarlyLoss: "a restart, crash or failover of the server, or the end of the lease's connection: " +
+			"pg_terminate_backend, a network path that resets it",
+		EnforcedBy:  "server clock",
+		Fencing:     backend.FencingProcess,
+		FIFO:        true,
+		Wake:        backend.WakePush,
+		Consistency: backend.BestEffort,
+		Reach:       backend.ReachNetwork,
+	}
+	if o.Durable {
+		g.Fencing = backend.FencingRestart
+	}
+	if o.Mode == ModeTransaction {
+		g.FIFO, g.Wake = false, backend.WakePoll
+	}
+	return g
+}

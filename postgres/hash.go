@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+)
+
+// A hash is what the server knows a key by: the first 64 bits of its SHA-256.
+type hash int64
+
+// hashOf hashes namespace and key. The namespace's length goes first, so that no two pairs are the same text.
+func hashOf(namespace, key string) hash {
+	text := make([]byte, 0, 8+len(namespace)+len(key))
+	text = binary.BigEndian.AppendUint64(text, uint64(len(namespace)))
+	text = append(append(text, namespace...), key...)
+	sum := sha256.Sum256(text)
+	return hash(binary.BigEndian.Uint64(sum[:]))
+}
+
+// name is a hash in 11 characters.
+func (h hash) name() string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(h)))
+}
+
+// halves are how pg_locks shows a lock on one bigint.
+func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }

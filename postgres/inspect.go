@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same role and
+// members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that is not ours,
+// Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return backend.Holder{}, err
+	}
+	defer b.calls.end()
+	h := hashOf(b.options.Namespace, key)
+	// A label follows the grant in the same request, so it may be a moment late.
+	const attempts, pause = 10, 2 * time.Millisecond
+	for n := 1; ; n++ {
+		holder, certain, err := b.inspect(ctx, h)
+		if err != nil || certain || n == attempts {
+			return holder, b.closedOr(err)
+		}
+		if err := backend.Sleep(ctx, pause); err != nil {
+			return backend.Holder{}, err
+		}
+	}
+}
+
+func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
+	s, err := b.pool.checkOut(ctx, nil, false)
+	if err != nil {
+		return holder, false, err
+	}
+	defer b.pool.checkIn(s)
+	var rows [][]string
+	err = s.turnFor(ctx, func() error {
+		rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+		defer cancel()
+		classid, objid := h.halves()
+		params := [][]byte{strconv.AppendUint(nil, uint64(classid), 10), strconv.AppendUint(nil, uint64(objid), 10)}
+		r := s.conn.ExecParams(rctx, inspectSQL, params, nil, nil, nil)
+		for r.NextRow() {
+			var row []string
+			for _, v := range r.Values() {
+				row = append(row, string(v))
+			}
+			rows = append(rows, row)
+		}
+		_, err := r.Close()
+		return err
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = backend.ContextError(ctx, err)
+		}
+		return holder, false, err
+	}
+	certain = true
+	waiters := 0
+	for _, row := range rows {
+		if row[0] != "t" {
+			waiters++
+			continue
+		}
+		holder, certain = holderOf(row, h)
+	}
+	switch {
+	case !holder.Held():
+	case b.options.Mode == ModeTransaction:
+		holder.Waiters = -1 // they poll
+	default:
+		holder.Waiters = waiters
+	}
+	return holder, certain, nil
+}
+
+// holderOf reads a row of inspect.sql. certain tells that the session's label names the owner.
+func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
+	pid, query, application, state := row[1], row[2], row[3], row[4]
+	owner, timeout, ok := readLabel(query, h)
+	if !ok {
+		return backend.Holder{Owner: fmt.Sprintf("unknown@%s:%s", application, pid)}, false
+	}
+	holder.Owner = owner
+	if timeout > 0 {
+		holder.TTL = timeout
+		if us, err := strconv.ParseInt(row[5], 10, 64); err == nil && strings.HasPrefix(state, "idle") {
+			holder.TTL = max(timeout-time.Duration(us)*time.Microsecond, time.Microsecond)
+		}
+	}
+	return holder, true
+}

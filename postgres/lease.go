@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// requests are what Leases asks of the server.
+type requests struct{ b *Backend }
+
+var _ backend.Requests = requests{}
+
+// RenewLease implements [backend.Requests].
+func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	h, p := l.Data.(*hold), &q.b.pool
+	granted := q.b.guarantees.Round(ttl)
+	_, err := h.s.make(ctx, request{
+		limit: max(h.s.limit(nil), granted),
+		do: func(rctx context.Context) error {
+			if p.isGone(h) {
+				return backend.ErrLost
+			}
+			if err := q.b.prolong(rctx, h, granted); err != nil {
+				return h.s.lostOr(err)
+			}
+			p.mu.Lock()
+			h.ttl = granted
+			p.mu.Unlock()
+			return nil
+		},
+	})
+	if errors.Is(err, errBroken) {
+		err = backend.ErrLost
+	}
+	return granted, err
+}
+
+func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error {
+	if b.options.Mode == ModeTransaction {
+		return h.s.prolongTransaction(ctx, h, ttl)
+	}
+	return h.s.renew(ctx, h, ttl)
+}
+
+// lostOr is err, or ErrLost where the connection has ended with it, and every lease on it.
+func (s *session) lostOr(err error) error {
+	if s.conn.IsClosed() {
+		return fmt.Errorf("%w: %w", backend.ErrLost, err)
+	}
+	return err
+}
+
+func (p *pool) isGone(h *hold) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return h.gone
+}
+
+// ReleaseLease implements [backend.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	h, ok := l.Data.(*hold)
+	if !ok {
+		return nil // an attempt that failed has closed its connection or given the lock up
+	}
+	return q.b.giveUp(ctx, h)
+}
+
+// giveUp releases what h holds, and makes sure of it if its connection is broken.
+func (b *Backend) giveUp(ctx context.Context, h *hold) error {
+	p := &b.pool
+	_, err := h.s.make(ctx, request{
+		limit: h.s.limit(h),
+		do: func(rctx context.Context) error {
+			p.mu.Lock()
+			gone, done := h.gone, h.done
+			p.mu.Unlock()
+			switch {
+			case done:
+				return nil
+			case gone:
+				return backend.ErrLost
+			}
+			err := h.s.unlock(rctx, h)
+			if err == nil || errors.Is(err, backend.ErrLost) {
+				p.mu.Lock()
+				h.done = err == nil
+				p.dropLocked(h)
+				p.mu.Unlock()
+			}
+			return err
+		},
+	})
+	if errors.Is(err, errBroken) {
+		return b.exorcise(ctx, h)
+	}
+	return err
+}
+
+func (s *session) unlock(ctx context.Context, h *hold) error {
+	if s.b.options.Mode == ModeTransaction {
+		return s.endTransaction(ctx)
+	}
+	return s.release(ctx, h)
+}
+
+var errGhost = errors.New("the server had not noticed yet that the connection is broken")
+
+// exorcise ends the session of a broken connection, in case the server has not noticed. ErrLost means that there is none.
+func (b *Backend) exorcise(ctx context.Context, h *hold) error {
+	b.pool.drop(h)
+	if b.options.Mode == ModeTransaction {
+		return backend.ErrLost // whose session it was is known to the pooler, which ends it
+	}
+	s, err := b.pool.checkOut(ctx, nil, false)
+	if err != nil {
+		return err
+	}
+	defer b.pool.checkIn(s)
+	return s.turnFor(ctx, func() error {
+		params := [][]byte{[]byte(h.s.server.pid), []byte(h.s.server.begun)}
+		row, err := firstRow(s.conn.ExecParams(ctx, ghostSQL, params, nil, nil, nil))
+		switch {
+		case err != nil:
+			return err
+		case row == nil:
+			return backend.ErrLost
+		}
+		return errGhost
+	})
+}
+
+func firstRow(r *pgconn.ResultReader) (row []string, err error) {
+	for r.NextRow() {
+		if row != nil {
+			continue
+		}
+		for _, v := range r.Values() {
+			row = append(row, string(v))
+		}
+	}
+	_, err = r.Close()
+	return row, err
+}

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Mode is how a lease is tied to the server.
+type Mode int
+
+const (
+	// ModeSession keeps a lease as a session-level advisory lock of a connection whose idle_session_timeout is the TTL. It
+	// needs Postgres 14 or newer, and a connection to the server itself or through a pooler in session pooling.
+	ModeSession Mode = iota
+	// ModeTransaction keeps a lease as a lock of an open transaction whose idle_in_transaction_session_timeout is the TTL.
+	// It needs Postgres 10 or newer, and works through poolers in transaction pooling, as PgBouncer.
+	ModeTransaction
+)
+
+const (
+	defaultNamespace = "anylock"
+	defaultTimeout   = 2 * time.Second
+	defaultMaxConns  = 32
+	defaultMaxLeases = 1000
+	leastMaxConns    = 4
+	mostMaxConns     = 10000
+	maxNamespaceLen  = 128
+	// maxShare keeps MaxLate within what anybody can wait for.
+	maxShare = 30 * time.Second
+)
+
+// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the same
+// Namespace, database and Mode may differ.
+type Options struct {
+	// Namespace goes into the hash of every key; "anylock" if empty.
+	Namespace string
+
+	// Mode is ModeSession unless set.
+	Mode Mode
+
+	// MaxConns is how many connections a Backend may have, besides one to look around with: at least 4, default 32. A held
+	// lease has a connection of its own, unless Share allows more; so has a waiter, while at most half of MaxConns
+	// wait: others ask again and again. An Acquire for which there is none is ErrExhausted.
+	MaxConns int
+
+	// MaxLeases is how many leases a Backend may hold, default 1000. It is also kept to a quarter of the server's shared
+	// lock table, because a full one stops everybody's statements.
+	MaxLeases int
+
+	// Share lets leases of the same TTL, up to Share, use one connection, as many as their owners fit into
+	// track_activity_query_size: about 15 by default. The server has one timer for a connection, so that the leases of a
+	// process that is frozen or cut off end together with the last one: up to Share late, which Guarantees.MaxLate
+	// tells. (A process that lives ends each on time; one that dies ends all at once.) The exception is a lease that
+	// is renewed to a longer TTL than it was granted for: the others may be late by that TTL. A connection that breaks
+	// takes all its leases with it. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
+	Share time.Duration
+
+	// Durable makes every grant wait until the server's log is on disk, so that tokens also increase across a crash of the
+	// server: Guarantees.Fencing is FencingRestart then.
+	Durable bool
+
+	// Timeout bounds each request; 2 s if zero.
+	Timeout time.Duration
+}
+
+func (o *Options) validate() (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Namespace == "" {
+		v.Namespace = defaultNamespace
+	}
+	if v.Timeout == 0 {
+		v.Timeout = defaultTimeout
+	}
+	if v.MaxConns == 0 {
+		v.MaxConns = defaultMaxConns
+	}
+	if v.MaxLeases == 0 {
+		v.MaxLeases = defaultMaxLeases
+	}
+	bad := func(format string, args ...any) (Options, error) {
+		return v, fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case len(v.Namespace) > maxNamespaceLen:
+		return bad("namespace of %d bytes is longer than %d", len(v.Namespace), maxNamespaceLen)
+	case v.Mode != ModeSession && v.Mode != ModeTransaction:
+		return bad("unknown mode %d", v.Mode)
+	case v.MaxConns < leastMaxConns || v.MaxConns > mostMaxConns:
+		return bad("max conns %d is not from %d to %d", v.MaxConns, leastMaxConns, mostMaxConns)
+	case v.MaxLeases < 1:
+		return bad("max leases %d is not positive", v.MaxLeases)
+	case v.Share < 0 || v.Share > maxShare:
+		return bad("share %v is not from 0 to %v", v.Share, maxShare)
+	case v.Share > 0 && v.Mode == ModeTransaction:
+		return bad("leases cannot share a connection in transaction mode")
+	case v.Timeout < 0:
+		return bad("timeout %v is negative", v.Timeout)
+	}
+	return v, nil
+}
+
+// New returns a Backend that makes connections of its own by config, which it copies, and looks at the server once. Nil
+// opts are the defaults.
+//
+// It takes a configuration, not a pool: a lease lives in one session from grant to release, a pool hands sessions on with
+// the locks that are in them, and the loss of a session is noticed at once only by who reads from it.
+func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return nil, fmt.Errorf("%w: nil config", backend.ErrInvalid)
+	}
+	b := newBackend(config, o)
+	if err := b.look(ctx); err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,1 @@
+SET LOCAL idle_in_transaction_session_timeout = %d

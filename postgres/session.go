@@ -1,0 +1,288 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A session is one connection with the leases that it carries. One goroutine at a time has its turn on it.
+type session struct {
+	b        *Backend
+	conn     *pgconn.PgConn // whose turn it is uses it
+	prepared [statements]*pgconn.StatementDescription
+	server   server
+	turn     chan struct{} // holds an element while it is somebody's turn
+
+	// Guarded by pool.mu.
+	holds   map[hash]*hold
+	users   int           // who have checked it out
+	waits   bool          // it waits in the server's queue
+	timeout time.Duration // for how long the server lets it be idle; 0 for ever
+	used    time.Time     // when the last request ended
+	dead    bool
+
+	watching sync.Mutex // guards what follows
+	wanted   int        // how many want the turn
+	unwatch  func()     // ends a watch; nil if there is none
+}
+
+// A hold is one lease, or the attempt to get one, on a session.
+type hold struct {
+	s     *session
+	h     hash
+	owner string
+	entry string // of the label
+
+	// Guarded by pool.mu.
+	ttl  time.Duration
+	life *backend.Life // nil until it is granted
+	gone bool          // no longer held
+	done bool          // given up, as the server has confirmed
+}
+
+// take gets the turn, which ends a watch.
+func (s *session) take(ctx context.Context) error {
+	s.watching.Lock()
+	s.wanted++
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+	s.watching.Unlock()
+	defer func() {
+		s.watching.Lock()
+		s.wanted--
+		s.watching.Unlock()
+	}()
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return backend.ContextError(ctx, nil)
+		}
+	}
+	if s.conn.IsClosed() {
+		<-s.turn
+		return errBroken
+	}
+	return nil
+}
+
+// give ends the turn. A connection that broke meanwhile takes its leases with it.
+func (s *session) give() {
+	p := &s.b.pool
+	if s.conn.IsClosed() {
+		p.bury(s)
+	} else {
+		p.mu.Lock()
+		s.used = time.Now()
+		p.mu.Unlock()
+		p.watchSoon()
+	}
+	<-s.turn
+}
+
+// A request is made in one turn of a session.
+type request struct {
+	limit time.Duration                   // how long the server may take before the connection is closed; 0 for no limit
+	hangs bool                            // it is given up with its connection when its caller leaves
+	do    func(ctx context.Context) error // with the turn
+	left  func(err error)                 // with the turn, when the caller has left in between
+}
+
+// turnFor calls do with the turn, for requests that leave nothing behind when the connection breaks at the end of ctx.
+func (s *session) turnFor(ctx context.Context, do func() error) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.give()
+	return do()
+}
+
+// make makes a request. The end of ctx does not interrupt it, which would break the connection and lose all its leases: the
+// caller leaves, and the request goes on by itself. Then left is true and the error the context's.
+func (s *session) make(ctx context.Context, r request) (left bool, err error) {
+	if err := s.take(ctx); err != nil {
+		return false, err
+	}
+	rctx, cancel := context.WithCancel(s.b.base)
+	if r.limit > 0 {
+		cancel()
+		rctx, cancel = context.WithTimeout(s.b.base, r.limit)
+	}
+	if ctx.Done() == nil {
+		defer cancel()
+		defer s.give()
+		return false, r.do(rctx)
+	}
+	var mu sync.Mutex
+	done := make(chan error, 1)
+	s.b.calls.join()
+	go func() {
+		defer s.b.calls.end()
+		defer cancel()
+		defer s.give()
+		err := r.do(rctx)
+		mu.Lock()
+		gone := left
+		done <- err
+		mu.Unlock()
+		if gone && r.left != nil {
+			r.left(err)
+		}
+	}()
+	select {
+	case err := <-done:
+		return false, err
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	select {
+	case err := <-done:
+		return false, err
+	default:
+		left = true
+		if r.hangs {
+			cancel()
+		}
+		return true, backend.ContextError(ctx, nil)
+	}
+}
+
+// labelNow is the label of what the session holds.
+func (s *session) labelNow(timeout time.Duration) string {
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	entries := make([]string, 0, len(s.holds))
+	for _, h := range s.holds {
+		entries = append(entries, h.entry)
+	}
+	return label(timeout, entries)
+}
+
+// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
+func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range s.holds {
+		if h != own {
+			ttl = max(ttl, h.ttl)
+		}
+	}
+	return min(ttl, maxTimeout)
+}
+
+// lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
+func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64, err error) {
+	timeout := s.idleFor(h, h.ttl)
+	steps := append(s.adjust(timeout), step{st, int64(h.h)})
+	row, err := s.run(ctx, s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
+	if err != nil {
+		s.close() // what it holds is not certain
+		return 0, translate(err)
+	}
+	s.setTimeout(timeout)
+	if err := s.same(row); err != nil {
+		return 0, err
+	}
+	if row[1] == "" {
+		return 0, nil
+	}
+	return parseToken(row[1])
+}
+
+// labelTimeout is what a label tells of a lease's end: nothing where the server's timer is too short for it.
+func labelTimeout(ttl, timeout time.Duration) time.Duration {
+	if ttl > timeout {
+		return 0
+	}
+	return timeout
+}
+
+// adjust is the step that sets the idle timeout, none if it is set already.
+func (s *session) adjust(timeout time.Duration) []step {
+	const most = 2
+	steps := make([]step, 0, most)
+	if s.timeout != timeout {
+		steps = append(steps, step{stTimeout, timeout.Milliseconds()})
+	}
+	return steps
+}
+
+func (s *session) setTimeout(timeout time.Duration) {
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.timeout = timeout
+}
+
+// same checks that the answer comes from the session that was connected to. If it does not, a pooler is in between that
+// changes sessions, and any lock was taken by another.
+func (s *session) same(row []string) error {
+	if len(row) > 0 && row[0] == s.server.pid {
+		return nil
+	}
+	s.close()
+	return refused("a pooler gives statements to different sessions: open with %s=transaction", paramMode)
+}
+
+// renew starts the idle time anew, with the timeout that h needs from now on.
+func (s *session) renew(ctx context.Context, h *hold, ttl time.Duration) error {
+	timeout := s.idleFor(h, ttl)
+	row, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{stRenew, 0})...)
+	if err != nil {
+		return err
+	}
+	s.setTimeout(timeout)
+	return s.same(row)
+}
+
+// release gives up h's lock. ErrLost means that the session did not have it.
+func (s *session) release(ctx context.Context, h *hold) error {
+	p := &s.b.pool
+	p.mu.Lock()
+	shared := len(s.holds) > 1
+	p.mu.Unlock()
+	text := ""
+	if shared {
+		text = s.labelNow(s.timeout) // of h too: it does no harm
+	}
+	row, err := s.run(ctx, text, step{stRelease, int64(h.h)})
+	if err != nil {
+		s.close() // which releases
+		return err
+	}
+	if len(row) == 0 || row[0] != "t" {
+		return backend.ErrLost
+	}
+	return nil
+}
+
+// close breaks the connection, with the turn. The session is buried at the end of the turn.
+func (s *session) close() {
+	if s.conn.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.b.options.Timeout)
+	defer cancel()
+	_ = s.conn.Close(ctx) // it is closed in any case
+}
+
+func parseToken(text string) (uint64, error) {
+	token, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || token == 0 {
+		return 0, fmt.Errorf("unexpected transaction id %q", text)
+	}
+	return token, nil
+}

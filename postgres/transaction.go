@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// In ModeTransaction a lease is an open transaction, by the simple protocol: the extended one keeps a snapshot, which holds
+// back vacuum. It takes no transaction id for the same reason; the token is taken on another connection.
+
+// lockTransaction asks for h's lock in a new transaction, and for a token when it is granted.
+func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, err error) {
+	timeout := min(h.ttl, maxTimeout)
+	text := s.labelNow(labelTimeout(h.ttl, timeout)) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
+	row, err := simple(ctx, s.conn, text)
+	if err != nil {
+		s.close()
+		return 0, translate(err)
+	}
+	const columns = 2
+	if len(row) != columns {
+		s.close()
+		return 0, fmt.Errorf("unexpected answer of %d columns", len(row))
+	}
+	if row[1] == "f" {
+		return 0, s.endTransaction(ctx)
+	}
+	s.setTimeout(timeout)
+	if token, err = s.b.takeToken(ctx); err != nil {
+		s.close()
+	}
+	return token, err
+}
+
+// takeToken gets a transaction id, which is greater than all before.
+func (b *Backend) takeToken(ctx context.Context) (token uint64, err error) {
+	other, err := b.pool.checkOut(ctx, nil, false)
+	if err != nil {
+		return 0, err
+	}
+	defer b.pool.checkIn(other)
+	sql := tokenSQL
+	if b.options.Durable {
+		sql = tokenDurableSQL
+	}
+	err = other.turnFor(ctx, func() error {
+		row, err := simple(ctx, other.conn, sql)
+		if err == nil {
+			token, err = parseToken(strings.Join(row, ""))
+		}
+		return err
+	})
+	return token, err
+}
+
+// prolongTransaction starts the transaction's idle time anew.
+func (s *session) prolongTransaction(ctx context.Context, h *hold, ttl time.Duration) error {
+	timeout := min(ttl, maxTimeout)
+	_, err := simple(ctx, s.conn, s.labelNow(labelTimeout(ttl, timeout))+fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
+	if err == nil {
+		s.setTimeout(timeout)
+	}
+	return err
+}
+
+// endTransaction gives up the transaction's lock.
+func (s *session) endTransaction(ctx context.Context) error {
+	_, err := simple(ctx, s.conn, "ROLLBACK")
+	if err != nil {
+		s.close()
+		return err
+	}
+	s.setTimeout(0)
+	return nil
+}

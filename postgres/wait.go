@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// Waiters for whom there is no connection ask again and again.
+	pollMin = 20 * time.Millisecond
+	pollMax = 500 * time.Millisecond
+	// patience is the least time for which a waiter outlives an outage.
+	patience = 10 * time.Second
+	// lateGrant is the part of its TTL that a wait may take before the lease is renewed to have its full TTL.
+	lateGrant = 20
+)
+
+// wait queues at the server, each waiter on a connection of its own, and asks again and again where that is not possible.
+func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	outlive := max(r.TTL, patience)
+	if b.options.Mode == ModeTransaction || !b.pool.beginWait() {
+		pause := backend.Pause{Min: pollMin, Max: pollMax}
+		cctx, cancel := b.untilClosing(ctx)
+		defer cancel()
+		return backend.Poll(cctx, pause, outlive, func(ctx context.Context) (backend.Lease, error) { return b.try(ctx, r) })
+	}
+	defer b.pool.endWait()
+	var (
+		heard time.Time // when a connection broke in which it had queued
+		pause = backend.Pause{Min: pollMin, Max: pollMax}
+	)
+	for {
+		l, queued, err := b.queue(ctx, r)
+		switch {
+		case err == nil:
+			return l, nil
+		case ctx.Err() != nil:
+			return nil, backend.ContextError(ctx, err)
+		case b.isClosing():
+			return nil, backend.ErrClosed
+		case backend.Definite(err) || errors.Is(err, ErrExhausted) || errors.Is(err, backend.ErrLost):
+			return nil, err
+		case queued:
+			heard = time.Now()
+		case heard.IsZero() || time.Since(heard) > outlive:
+			return nil, err
+		}
+		cctx, cancel := b.untilClosing(ctx)
+		_ = backend.Sleep(cctx, pause.Next(0)) // the loop finds out
+		cancel()
+	}
+}
+
+// untilClosing is ctx that ends when Close begins, too.
+func (b *Backend) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	cctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.closing, func() { cancel(backend.ErrClosed) })
+	return cctx, func() { stop(); cancel(nil) }
+}
+
+func (p *pool) beginWait() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiters >= p.b.options.MaxConns/2 {
+		return false
+	}
+	p.waiters++
+	return true
+}
+
+func (p *pool) endWait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiters--
+}
+
+// queue waits once. queued tells that the request was sent: its connection was good.
+func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease, queued bool, err error) {
+	ctx, cancel := b.untilClosing(ctx)
+	defer cancel()
+	h, err := b.newHold(r)
+	if err != nil {
+		return nil, false, err
+	}
+	s, err := b.pool.checkOut(ctx, h, false)
+	if err != nil {
+		b.pool.drop(h)
+		return nil, false, err
+	}
+	b.pool.setWaits(s, true)
+	var (
+		sent  time.Time
+		token uint64
+	)
+	left, err := s.make(ctx, request{
+		hangs: true,
+		do: func(rctx context.Context) (err error) {
+			defer b.pool.setWaits(s, false)
+			sent = time.Now()
+			if token, err = s.lock(rctx, h, stWait); err != nil {
+				return err
+			}
+			if time.Since(sent) > h.ttl/lateGrant {
+				sent = time.Now()
+				if err = s.renew(rctx, h, h.ttl); err != nil {
+					s.close()
+				}
+			}
+			return err
+		},
+		left: func(error) { b.giveBack(s, h, token) },
+	})
+	if left {
+		return nil, true, err
+	}
+	if err != nil {
+		b.pool.drop(h)
+		b.pool.checkIn(s)
+		return nil, true, err
+	}
+	l, err = b.grant(ctx, r, h, sent, token)
+	return l, true, err
+}
+
+func (p *pool) setWaits(s *session, waits bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.waits = waits
+}

@@ -1,0 +1,2 @@
+WITH held AS MATERIALIZED (SELECT pg_advisory_lock($1))
+SELECT pg_backend_pid(), pg_current_xact_id()::text || left(pg_logical_emit_message(true, 'anylock', '')::text, 0) FROM held

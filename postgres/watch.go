@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"time"
+)
+
+// A connection that is quiet is read from, so that its end is known when it comes. Starting and stopping that costs about as
+// much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
+const quiet = 20 * time.Millisecond
+
+// watchSoon arranges for quiet sessions to be watched.
+func (p *pool) watchSoon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchSoonLocked()
+}
+
+func (p *pool) watchSoonLocked() {
+	if p.watchArmed || p.closed {
+		return
+	}
+	p.watchArmed = true
+	if p.watch == nil {
+		p.watch = time.AfterFunc(quiet, p.watchQuiet)
+	} else {
+		p.watch.Reset(quiet)
+	}
+}
+
+func (p *pool) watchQuiet() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchArmed = false
+	again := false
+	for s := range p.all {
+		switch {
+		case s.dead || s.isWatched():
+		case time.Since(s.used) < quiet/2:
+			again = true
+		default:
+			p.b.calls.background(s.watch)
+		}
+	}
+	if again {
+		p.watchSoonLocked()
+	}
+}
+
+func (s *session) isWatched() bool {
+	s.watching.Lock()
+	defer s.watching.Unlock()
+	return s.unwatch != nil
+}
+
+// watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason for
+// which it ends the session.
+func (s *session) watch() {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return // it is in use, and watched soon after
+	}
+	ctx, cancel := context.WithCancel(s.b.base)
+	defer cancel()
+	s.watching.Lock()
+	free := s.unwatch == nil && s.wanted == 0
+	if free {
+		s.unwatch = cancel
+	}
+	s.watching.Unlock()
+	if !free {
+		<-s.turn
+		return
+	}
+	s.park()
+	for ctx.Err() == nil && !s.conn.IsClosed() {
+		if !s.keep(ctx) {
+			break
+		}
+	}
+	s.watching.Lock()
+	s.unwatch = nil
+	s.watching.Unlock()
+	if s.conn.IsClosed() {
+		s.b.pool.bury(s)
+	}
+	<-s.turn
+}
+
+// keep reads until ctx ends, the connection does, or a lease longer than the server's longest timer needs it started anew.
+func (s *session) keep(ctx context.Context) (more bool) {
+	rctx, cancel := context.WithTimeout(ctx, maxTimeout/2)
+	defer cancel()
+	err := s.conn.WaitForNotification(rctx)
+	if err == nil {
+		return true // a notification, which is nobody's
+	}
+	if ctx.Err() != nil || s.conn.IsClosed() || rctx.Err() == nil {
+		if ctx.Err() == nil {
+			s.close()
+		}
+		return false
+	}
+	tctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
+	defer cancel()
+	if _, err := simple(tctx, s.conn, s.labelNow(0)); err != nil {
+		s.close()
+		return false
+	}
+	return true
+}
+
+// park stops the server's timer of a session that has no leases any more: the server would end it.
+func (s *session) park() {
+	p := &s.b.pool
+	p.mu.Lock()
+	parked := len(s.holds) > 0 || s.timeout == 0
+	p.mu.Unlock()
+	if parked {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
+	defer cancel()
+	if _, err := s.run(ctx, "", step{stTimeout, 0}); err != nil {
+		s.close()
+		return
+	}
+	s.setTimeout(0)
+}
