@@ -58,6 +58,27 @@ func (t *trial) long() time.Duration {
 	return t.g.Round(max(usual, 20*t.g.MinTTL))
 }
 
+// kept is what of a TTL the store keeps by itself: a deadline is never further away.
+func (t *trial) kept(ttl time.Duration) time.Duration {
+	if t.g.MaxTTL > 0 {
+		return min(ttl, t.g.MaxTTL)
+	}
+	return ttl
+}
+
+// sameDeadline reports whether the deadline of g, which has just been read again, is still what it was. That of a lease longer than
+// Guarantees.MaxTTL moves on by itself, and must only not go back.
+func (t *trial) sameDeadline(g *grant, old time.Time) bool {
+	now := g.Deadline()
+	if t.movesOn(g) {
+		return !now.Before(old)
+	}
+	return now.Equal(old)
+}
+
+// movesOn reports whether the deadline of g moves on by itself.
+func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
+
 // ask makes one request, of a new owner, and remembers what is granted to give it back at the end.
 func (t *trial) ask(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
 	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})

@@ -48,6 +48,7 @@ func guaranteesAreConsistent(t *trial) {
 	}{
 		{g.MinTTL < 0 || g.MinTTL > shortTTL, "MinTTL is not between 0 and a minute"},
 		{g.Granularity < 0 || g.Granularity > shortTTL, "Granularity is not between 0 and a minute"},
+		{g.MaxTTL < 0 || g.MaxTTL > 0 && g.MaxTTL < g.Round(1), "MaxTTL is less than the shortest TTL"},
 		{g.MaxLate < 0 || g.MaxLate > lateness, "MaxLate is not between 0 and a minute"},
 		{g.EnforcedBy == "", "EnforcedBy is empty"},
 		{g.Fencing < backend.FencingNone || g.Fencing > backend.FencingLoss, "Fencing is unknown"},

@@ -128,7 +128,7 @@ func ttlIsRoundedUp(t *trial) {
 
 func deadlineHasMargin(t *trial) {
 	check := func(what string, ttl time.Duration, before, after, deadline time.Time) {
-		if least := backend.Deadline(before, ttl); deadline.Before(least) {
+		if least := backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
 			t.errorf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
 		}
 		if most := backend.Deadline(after, t.g.Round(ttl)); deadline.After(most) {

@@ -62,7 +62,7 @@ func waiterGetsReleasedKey(t *trial) {
 		}
 		t.release(g)
 		next := w.granted(t, t.handOff(), "after release")
-		if least := backend.Deadline(g.after, t.long()); next.Deadline().Before(least) {
+		if least := backend.Deadline(g.after, t.kept(t.long())); next.Deadline().Before(least) {
 			t.fatalf("the waiter's lease ends %v before its TTL", least.Sub(next.Deadline()))
 		}
 		t.heldBy(next)
