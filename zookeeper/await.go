@@ -1,0 +1,121 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// errNoAnswer is an unknown outcome: the request was sent, or is about to be, and no answer came in time.
+var errNoAnswer = errors.New("no answer from zookeeper in time")
+
+// answerGrace is how much later than its context a request may return: an answer that is nearly there makes an outcome
+// known.
+const answerGrace = 100 * time.Millisecond
+
+// A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
+type request[T any] struct {
+	limit time.Duration // at most
+	grace time.Duration // after the end of the context
+	// late runs with what a request brought that nobody waited for any more.
+	late func(v T, err error)
+	do   func(c *zk.Conn) (T, error)
+}
+
+// await makes a request of s, on a goroutine of its own, and returns what it brought; or errNoAnswer, or ctx's error.
+// sent is from before the request was sent.
+func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
+	var none T
+	end := time.Now().Add(q.limit)
+	conn, err := s.whenReady(ctx, end)
+	if err != nil {
+		return none, time.Time{}, &notSent{err}
+	}
+	if !s.b.calls.begin() {
+		return none, time.Time{}, &notSent{backend.ErrClosed}
+	}
+	type result struct {
+		v   T
+		err error
+	}
+	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
+	answer := make(chan result, 1)
+	sent = time.Now()
+	go func() {
+		defer s.b.calls.end()
+		v, err := q.do(conn)
+		taken := settled.CompareAndSwap(false, true)
+		answer <- result{v, err}
+		if !taken && q.late != nil {
+			q.late(v, err)
+		}
+	}()
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
+	select {
+	case r := <-answer:
+		return r.v, sent, r.err
+	case <-t.C:
+	case <-s.over:
+		t.Reset(min(q.grace, time.Until(end))) // the library is about to say so
+		select {
+		case r := <-answer:
+			return r.v, sent, r.err
+		case <-t.C:
+		}
+	case <-ctx.Done():
+		t.Reset(min(q.grace, time.Until(end)))
+		select {
+		case r := <-answer:
+			return r.v, sent, r.err
+		case <-t.C:
+		}
+	}
+	if !settled.CompareAndSwap(false, true) {
+		r := <-answer
+		return r.v, sent, r.err
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return none, sent, err
+	}
+	if err := s.reason(); err != nil {
+		return none, sent, err
+	}
+	return none, sent, fmt.Errorf("%w (%v)", errNoAnswer, q.limit.Round(time.Millisecond))
+}
+
+// A notSent is the error of a request that was never made.
+type notSent struct{ err error }
+
+func (e *notSent) Error() string { return e.err.Error() }
+func (e *notSent) Unwrap() error { return e.err }
+
+func wasNotSent(err error) bool {
+	var n *notSent
+	return errors.As(err, &n)
+}
+
+// isReply reports whether err is what a server answered, so that the outcome is known.
+func isReply(err error) bool {
+	for _, reply := range []error{
+		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNotEmpty, zk.ErrInvalidACL,
+		zk.ErrNoChildrenForEphemerals, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
+	} {
+		if errors.Is(err, reply) {
+			return true
+		}
+	}
+	return false
+}
+
+// passing reports whether an attempt may succeed soon that failed with err.
+func passing(err error) bool {
+	return err != nil && !isReply(err) && !backend.Definite(err) && !errors.Is(err, errAuth) &&
+		!errors.Is(err, errGone) && !errors.Is(err, backend.ErrLost)
+}

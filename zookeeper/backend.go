@@ -1,0 +1,212 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Backend keeps locks in ZooKeeper. It implements [backend.Backend] and [backend.BatchRenewer].
+type Backend struct {
+	servers    []string
+	options    Options
+	root       string // of all locks
+	auth       []byte // user:password, nil without
+	acl        []zk.ACL
+	limits     limits
+	alone      bool // there is one server, which has nobody to catch up with
+	guarantees backend.Guarantees
+	leases     *backend.Leases
+	calls      calls
+	closing    chan struct{} // closed when Close begins
+	idle       time.Duration // for which an unused session is kept
+	onFrame    func(op int32)
+
+	mu       sync.Mutex
+	sessions map[time.Duration]*session // by class
+	shut     bool
+}
+
+var (
+	_ backend.Backend      = (*Backend)(nil)
+	_ backend.BatchRenewer = (*Backend)(nil)
+)
+
+// observe lets tests count what is sent.
+func (b *Backend) observe(op int32) {
+	if b.onFrame != nil {
+		b.onFrame(op)
+	}
+}
+
+func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode(key) }
+
+// begin counts a call in, unless it must fail.
+func (b *Backend) enterCall(ctx context.Context) error {
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
+	}
+	if !b.calls.begin() {
+		return backend.ErrClosed
+	}
+	if b.isClosing() {
+		b.calls.end()
+		return backend.ErrClosed
+	}
+	return nil
+}
+
+// Acquire implements [backend.Backend].
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if err := b.enterCall(ctx); err != nil {
+		return nil, err
+	}
+	defer b.calls.end()
+	ttl := b.guarantees.Round(r.TTL)
+	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
+	return a.run(ctx)
+}
+
+// Inspect implements [backend.Backend]. It cannot tell how long the lease has left, which its holder alone knows.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	if err := b.enterCall(ctx); err != nil {
+		return backend.Holder{}, err
+	}
+	defer b.calls.end()
+	s, err := b.enterAny(b.limits.longest)
+	if err != nil {
+		return backend.Holder{}, err
+	}
+	defer b.leave(s)
+	h, err := s.inspect(ctx, b.dir(key))
+	if err != nil {
+		return backend.Holder{}, (&attempt{b: b}).closedOr(ctx, err)
+	}
+	return h, nil
+}
+
+func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
+	const attempts = 10 // holders may go between the two reads
+	for i := 1; ; i++ {
+		l, err := s.latest(ctx, dir)
+		if errors.Is(err, zk.ErrNoNode) {
+			return backend.Holder{}, nil
+		}
+		q := queueOf(l.names)
+		if err != nil || len(q) == 0 {
+			return backend.Holder{}, err
+		}
+		c, err := s.get(ctx, dir+"/"+q[0].name)
+		if errors.Is(err, zk.ErrNoNode) && i < attempts {
+			continue
+		}
+		if err != nil {
+			return backend.Holder{}, err
+		}
+		token, owner, ok := parseRecord(c.data)
+		if !ok {
+			owner = q[0].owner()
+		}
+		if token == 0 {
+			token = uint64(c.stat.Czxid)
+		}
+		return backend.Holder{Owner: owner, Token: token, Waiters: len(q) - 1}, nil
+	}
+}
+
+// Guarantees implements [backend.Backend].
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+func (b *Backend) isClosing() bool {
+	select {
+	case <-b.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep pauses until ctx ends or the backend is closed.
+func (b *Backend) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-b.closing:
+		return backend.ErrClosed
+	case <-ctx.Done():
+		return backend.ContextError(ctx, nil)
+	}
+}
+
+// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+const closeGrace = time.Second
+
+// Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
+// the others are closed.
+func (b *Backend) Close() error {
+	held := b.heldSessions()
+	if !b.calls.close(b.closing) {
+		return nil
+	}
+	b.leases.Close()
+	b.waitForReapers(closeGrace)
+	b.mu.Lock()
+	b.shut = true
+	sessions := b.sessions
+	b.sessions = make(map[time.Duration]*session)
+	b.mu.Unlock()
+	for _, s := range sessions {
+		if held[s] {
+			s.abandon()
+		} else {
+			s.die(backend.ErrClosed)
+		}
+	}
+	b.calls.drain(2 * closeGrace)
+	b.calls.seal()
+	return nil
+}
+
+// heldSessions are those in which leases live.
+func (b *Backend) heldSessions() map[*session]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := make(map[*session]bool)
+	for _, s := range b.sessions {
+		s.mu.Lock()
+		held[s] = len(s.nodes) > 0
+		s.mu.Unlock()
+	}
+	return held
+}
+
+// waitForReapers waits until no node is left that has to go, or for limit.
+func (b *Backend) waitForReapers(limit time.Duration) {
+	const pause = 2 * time.Millisecond
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(pause) {
+		busy := false
+		b.mu.Lock()
+		for _, s := range b.sessions {
+			s.mu.Lock()
+			busy = busy || s.connected && (s.reaping || len(s.pending) > 0 || s.users > len(s.nodes))
+			s.mu.Unlock()
+		}
+		b.mu.Unlock()
+		if !busy {
+			return
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestConformance(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	admin := opened(t, "zookeeper://"+s.Addr)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				return openURL(ctx, "zookeeper://"+s.Addr+"?session_timeout=3s")
+			},
+			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
+			Freeze:  s.Freeze,
+			Thaw:    s.Thaw,
+			Restart: func() { s.Kill(); s.Start() },
+			Cut:     cut,
+		}
+	})
+}
+
+func TestConformanceEnsemble(t *testing.T) {
+	list := servers.ZooKeeperEnsemble(t, 3)
+	url := "zookeeper://" + addresses(list)
+	admin := opened(t, url)
+	var members []conformance.Member
+	for _, s := range list {
+		m := conformance.Member{Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start}
+		if servers.CanEmptyZooKeeper(s) {
+			m.StartEmpty = func() { servers.EmptyZooKeeper(t, s); s.Start() }
+		}
+		members = append(members, m)
+	}
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				return openURL(ctx, url+"?session_timeout=6s")
+			},
+			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
+			Cut:     cut,
+			Members: members,
+			Outage:  6 * time.Second,
+		}
+	})
+}
+
+// openURL opens a store as package lock does.
+func openURL(ctx context.Context, url string) (*Backend, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return b.(*Backend), nil
+}
+
+// evict deletes the node of the holder, by another client.
+func evict(ctx context.Context, b *Backend, key string) error {
+	s, err := b.enterAny(b.limits.longest)
+	if err != nil {
+		return err
+	}
+	defer b.leave(s)
+	l, err := s.latest(ctx, b.dir(key))
+	if err != nil {
+		return err
+	}
+	q := queueOf(l.names)
+	if len(q) == 0 {
+		return errors.New("nobody holds the key")
+	}
+	return s.remove(ctx, b.dir(key)+"/"+q[0].name)
+}
+
+// cut breaks every connection of a client.
+func cut(c backend.Backend) {
+	b := c.(*Backend)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sessions {
+		s.mu.Lock()
+		if s.wire != nil {
+			_ = s.wire.Conn.Close()
+		}
+		s.mu.Unlock()
+	}
+}
+
+func addresses(list []*servers.Server) string {
+	addrs := make([]string, len(list))
+	for i, s := range list {
+		addrs[i] = s.Addr
+	}
+	return strings.Join(addrs, ",")
+}
+
+const soon = 5 * time.Second

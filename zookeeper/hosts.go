@@ -1,0 +1,90 @@
+package zookeeper
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// hosts is the library's HostProvider for one session: the servers in an order of its own, by name, so that each dial
+// looks them up anew. The library's own resolves them once, and pauses for a second whenever it comes around.
+type hosts struct {
+	s *session
+
+	mu   sync.Mutex
+	list []string
+	next int
+}
+
+// Init implements zk.HostProvider.
+func (h *hosts) Init(servers []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append([]string(nil), servers...)
+	rand.Shuffle(len(h.list), func(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] })
+	return nil
+}
+
+// Len implements zk.HostProvider.
+func (h *hosts) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.list)
+}
+
+// Next implements zk.HostProvider. retryStart makes the library fail what is queued and look whether it is closed.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server = h.list[h.next%len(h.list)]
+	h.next++
+	return server, h.s.isOver()
+}
+
+// Connected implements zk.HostProvider.
+func (h *hosts) Connected() {}
+
+var errOver = errors.New("the session is over")
+
+// dial is the library's Dialer. The library dials again at once, so it pauses after a failure.
+func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	if s.isOver() {
+		return nil, errOver
+	}
+	if d := s.redial(); d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.over:
+			return nil, errOver
+		}
+	}
+	c, err := s.b.options.Dial(network, address, min(timeout, s.handshakeLimit()))
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(c, s)
+	if !s.attach(w) {
+		_ = c.Close()
+		return nil, errOver
+	}
+	return w, nil
+}
+
+// redial is the pause before the next dial: none at first, then growing while none of them leads to a session.
+func (s *session) redial() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dials++
+	const first, most = 10 * time.Millisecond, 250 * time.Millisecond
+	round := (s.dials - 1) / max(len(s.b.servers), 1) // a round of all servers without a pause
+	if round == 0 {
+		return 0
+	}
+	d := first << min(round-1, 8)
+	d = min(d, most)
+	return d/2 + rand.N(d/2)
+}

@@ -1,0 +1,112 @@
+package zookeeper
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// keepAlive gives signs of life while the session lives, and leaves a server that does not answer them. The library's own
+// pings are a third of the timeout apart, too far to count on. It also looks after leases that are longer than the session:
+// they live for as long as the ensemble is known to keep it.
+func (s *session) keepAlive() {
+	beat := s.b.limits.beat(s.class)
+	t := time.NewTimer(beat)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.over:
+			return
+		}
+		s.mu.Lock()
+		w, connected := s.wire, s.connected
+		s.mu.Unlock()
+		if connected && w != nil && w.ping() > s.kickAfter() {
+			_ = w.Conn.Close() // the library goes on to the next server
+		}
+		t.Reset(min(beat, s.lookAfterLong()))
+	}
+}
+
+// kickAfter is how long a server may leave a ping without an answer.
+func (s *session) kickAfter() time.Duration {
+	const least, most = 500 * time.Millisecond, 4 * time.Second
+	return min(max(s.class/6, least), most)
+}
+
+// lookAfterLong loses the leases that are longer than the session when the ensemble may have expired it, and proves the
+// session to be alive in time. It returns when to look again.
+func (s *session) lookAfterLong() time.Duration {
+	s.mu.Lock()
+	var lives []*backend.Life
+	for n := range s.nodes {
+		if l, long := n.lease(); l != nil && long {
+			lives = append(lives, l)
+		}
+	}
+	timeout := s.timeout
+	s.mu.Unlock()
+	if len(lives) == 0 {
+		return timeout + time.Second
+	}
+	left := time.Until(s.contact.bound())
+	if left <= 0 {
+		for _, l := range lives {
+			l.Lose()
+		}
+		return timeout
+	}
+	if left < timeout*2/3 && s.proving.CompareAndSwap(false, true) {
+		s.b.calls.background(func() {
+			defer s.proving.Store(false)
+			_ = s.prove(context.Background())
+		})
+	}
+	return left
+}
+
+// prove makes a write that changes nothing, to learn that the ensemble keeps the session.
+func (s *session) prove(ctx context.Context) error {
+	return s.check(ctx, s.b.root)
+}
+
+// secure makes sure that the ensemble keeps the session until end, at least. It takes up to a hop when the last sign of
+// life is too old.
+func (s *session) secure(ctx context.Context, end time.Time, prove func(ctx context.Context) error) error {
+	pause := s.b.limits.tick / 8
+	for s.contact.bound().Before(end) {
+		at, ok := s.contact.provable(end)
+		wait := time.Until(at)
+		if !ok {
+			wait = pause
+		}
+		if wait > 0 {
+			if err := s.sleep(ctx, wait); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			continue
+		}
+		if err := prove(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep pauses while the session lives.
+func (s *session) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.over:
+		return s.reason()
+	case <-ctx.Done():
+		return backend.ContextError(ctx, nil)
+	}
+}

@@ -1,0 +1,137 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A lease is a Life whose deadline is never later than the ensemble certainly keeps its session. That matters to those
+// that are longer than any session.
+type lease struct {
+	*backend.Life
+	n *node
+}
+
+// Deadline implements [backend.Lease].
+func (l lease) Deadline() time.Time {
+	end := l.Life.Deadline()
+	if _, long := l.n.lease(); long {
+		if bound := l.n.bound(); bound.Before(end) {
+			return bound
+		}
+	}
+	return end
+}
+
+// begin makes the lease of a grant, and sees to its end: what nobody renews is removed by this process, or by the
+// expiry of the session if that hangs.
+func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
+	n.mu.Lock()
+	n.life = life
+	n.mu.Unlock()
+	life.OnLost(func() {
+		if !b.isClosing() {
+			b.calls.background(func() { b.clear(n) })
+		}
+	})
+	if s, _ := n.home(); s.isOver() { // between its entry in the session and now
+		life.Lose()
+	}
+	return lease{life, n}
+}
+
+// clear removes the node of a lease that is over.
+func (b *Backend) clear(n *node) {
+	s, maybe := n.home()
+	for _, s := range []*session{s, maybe} {
+		if s != nil {
+			s.discard(n)
+			s.part(n)
+		}
+	}
+}
+
+// requests are what Leases asks of the ensemble.
+type requests struct{ b *Backend }
+
+var _ backend.Requests = requests{}
+
+// RenewLease implements [backend.Requests]. Where the TTL wants a session of another class, the node is moved.
+func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	n, begun := l.Data.(*node), time.Now()
+	ttl = q.b.guarantees.Round(ttl)
+	s, maybe := n.home()
+	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
+	if class := q.b.limits.session(ttl); class != s.class || maybe != nil {
+		to, err := q.b.enter(class)
+		if err != nil {
+			return 0, err
+		}
+		defer q.b.leave(to)
+		s = to
+		if err := q.b.move(ctx, n, to); err != nil {
+			return 0, q.renewError(n, err)
+		}
+	} else if err := prove(ctx); err != nil {
+		return 0, q.renewError(n, err)
+	}
+	return q.renewed(ctx, n, s, begun, ttl, prove)
+}
+
+// renewed makes sure that the session is kept for as long as the renewal promises.
+func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.Time, ttl time.Duration,
+	prove func(ctx context.Context) error,
+) (time.Duration, error) {
+	kept := min(ttl, q.b.guarantees.MaxTTL)
+	n.setLong(ttl > kept)
+	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
+		if err := s.secure(ctx, end, prove); err != nil {
+			return 0, q.renewError(n, err)
+		}
+	}
+	return ttl, nil
+}
+
+// renewError is ErrLost when the session that n lived in has ended.
+func (q requests) renewError(n *node, err error) error {
+	if s, _ := n.home(); s.isOver() && !q.b.isClosing() {
+		return backend.ErrLost
+	}
+	return lostIf(err)
+}
+
+// ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.
+func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	n, ok := l.Data.(*node)
+	if !ok {
+		return backend.ErrLost
+	}
+	s, maybe := n.home()
+	if s.isOver() && maybe != nil && !maybe.isOver() {
+		s = maybe
+	}
+	if s.isOver() {
+		// Its servers have removed, or will remove, what it had.
+		s.part(n)
+		return backend.ErrLost
+	}
+	err := s.remove(context.WithoutCancel(ctx), n.path())
+	if n.echo || maybe != nil {
+		q.b.clear(n)
+	}
+	switch {
+	case err == nil:
+		s.part(n)
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		s.part(n)
+		return backend.ErrLost
+	}
+	s.discard(n)
+	return err
+}

@@ -1,0 +1,103 @@
+package zookeeper
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Keys are containers below the namespace. '.' is escaped, because ZooKeeper forbids "." and ".." as names.
+var keyNames = backend.Encoding{Extra: ":@=,+"}
+
+// Owners are in the names of their nodes, so that a refused attempt learns who holds the key with one request. A longer
+// one is cut, and then only in the node's data.
+var ownerNames = backend.Encoding{Max: 200, Extra: ":@."}
+
+const (
+	nodeBegin = "_c_"    // as protected nodes of other libraries begin
+	nodeEnd   = "-lock-" // and ends, before the number that the server appends
+	cutOwner  = "%="     // in a name that was cut
+	hexDigits = 16       // base
+	counter   = 10       // base
+	bits32    = 32       // of the server's counter
+	rootPath  = "/"
+)
+
+// nodePrefix begins the names of all nodes of owner. No name of another owner begins with it.
+func nodePrefix(owner string) string { return nodeBegin + ownerNames.Encode(owner) + nodeEnd }
+
+// A place is one node in the queue of a key.
+type place struct {
+	name   string
+	prefix string
+	number int32
+}
+
+// parsePlace reads the name of a child. ok is false for a child that is not ours.
+func parsePlace(name string) (p place, ok bool) {
+	i := strings.LastIndex(name, nodeEnd)
+	if i < len(nodeBegin) || !strings.HasPrefix(name, nodeBegin) {
+		return place{}, false
+	}
+	i += len(nodeEnd)
+	n, err := strconv.ParseInt(name[i:], counter, bits32)
+	if err != nil {
+		return place{}, false
+	}
+	return place{name: name, prefix: name[:i], number: int32(n)}, true
+}
+
+// owner reads the owner from the name, empty if it was cut.
+func (p place) owner() string {
+	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), nodeEnd)
+	if strings.Contains(s, cutOwner) {
+		return ""
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], hexDigits, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// queueOf returns the places of a key in order. The server's counter wraps around after 2^31 nodes, so numbers are
+// compared by their distance, which is right while the queue is shorter than 2^31.
+func queueOf(children []string) []place {
+	var q []place
+	for _, name := range children {
+		if p, ok := parsePlace(name); ok {
+			q = append(q, p)
+		}
+	}
+	slices.SortFunc(q, func(a, b place) int {
+		switch d := a.number - b.number; {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return q
+}
+
+// record is what a node holds: its token if the node was moved and so has lost it, and the owner.
+func record(token uint64, owner string) []byte {
+	return []byte(strconv.FormatUint(token, counter) + " " + owner)
+}
+
+// parseRecord reads what a node holds.
+func parseRecord(data []byte) (token uint64, owner string, ok bool) {
+	number, owner, found := strings.Cut(string(data), " ")
+	token, err := strconv.ParseUint(number, counter, 64)
+	return token, owner, found && err == nil && owner != ""
+}

@@ -1,0 +1,104 @@
+package zookeeper
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// errGone tells that a waiter's node was deleted behind its back.
+var errGone = errors.New("the node of this request was deleted by another client")
+
+// A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
+type node struct {
+	key, owner string
+	dir        string // of the key
+	prefix     string // of its name, before the number
+
+	czxid   atomic.Uint64 // of its creation: the fencing token
+	written chan struct{} // closed when the create is on its way
+	once    *sync.Once
+
+	// Set before the lease is granted, then guarded by s.mu of the session that it is in.
+	name string
+	echo bool // a create went unanswered, and may yet leave a second node
+
+	mu    sync.Mutex
+	s     *session // where it lives
+	maybe *session // where it may live: a move went unanswered
+	life  *backend.Life
+	long  bool // longer than the ensemble keeps a session
+}
+
+func newNode(b *Backend, r backend.Request) *node {
+	return &node{key: r.Key, owner: r.Owner, dir: b.dir(r.Key), prefix: nodePrefix(r.Owner)}
+}
+
+func (n *node) path() string { return n.dir + "/" + n.name }
+
+// markWritten is called when the request to create it is about to be sent.
+func (n *node) markWritten() { n.once.Do(func() { close(n.written) }) }
+
+// home returns the session in which it lives, and the one in which it may live too.
+func (n *node) home() (s, maybe *session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.s, n.maybe
+}
+
+// lease returns the lease, nil before the grant, and whether it is longer than its session.
+func (n *node) lease() (l *backend.Life, long bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life, n.long
+}
+
+func (n *node) setLong(long bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.long = long
+}
+
+// bound is until when the ensemble certainly keeps it, whatever is heard of the client.
+func (n *node) bound() time.Time {
+	s, maybe := n.home()
+	t := s.contact.bound()
+	if maybe != nil {
+		if m := maybe.contact.bound(); m.Before(t) {
+			t = m
+		}
+	}
+	return t
+}
+
+// creating finds the node that a create is about, by the path that it asks for.
+func (s *session) creating(path string) *node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending[path]
+}
+
+// keep makes the session answer for n. It is false when the session is over.
+func (s *session) keep(n *node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return false
+	}
+	s.nodes[n] = struct{}{}
+	return true
+}
+
+// part is the opposite of keep.
+func (s *session) part(n *node) {
+	s.mu.Lock()
+	_, kept := s.nodes[n]
+	delete(s.nodes, n)
+	s.mu.Unlock()
+	if kept {
+		s.b.leave(s)
+	}
+}

@@ -1,0 +1,157 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	defaultNamespace = "anylock"
+	defaultTimeout   = 2 * time.Second
+	maxNamespaceLen  = 128
+)
+
+// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
+// same Chroot and Namespace, and the same User.
+type Options struct {
+	// Chroot is the path below which everything is kept, as in "/apps/shop"; it is created if it is missing. Empty means
+	// the root of the tree.
+	Chroot string
+
+	// Namespace is the node below Chroot that has all locks; "anylock" if empty.
+	Namespace string
+
+	// User and Password authenticate by the scheme "digest". Nodes that are created then belong to this user alone; without
+	// a user they belong to everybody.
+	User, Password string
+
+	// ACL is for the nodes that are created, instead of what follows from User.
+	ACL []zk.ACL
+
+	// SessionTimeout is the longest session to ask for; by default it is what the servers grant. It bounds MaxLate and
+	// MaxTTL of the Guarantees.
+	SessionTimeout time.Duration
+
+	// Timeout bounds each request; 2 s if zero.
+	Timeout time.Duration
+
+	// Dial makes the connections, as with TLS; net.DialTimeout if nil. Addresses are host:port as given.
+	Dial zk.Dialer
+}
+
+func (o *Options) validate() (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Namespace == "" {
+		v.Namespace = defaultNamespace
+	}
+	if v.Timeout == 0 {
+		v.Timeout = defaultTimeout
+	}
+	if v.Dial == nil {
+		v.Dial = net.DialTimeout
+	}
+	if v.Chroot == rootPath {
+		v.Chroot = ""
+	}
+	switch {
+	case strings.Contains(v.Namespace, "/") || !validName(v.Namespace):
+		return v, fmt.Errorf("%w: namespace %q is not a name of a node", backend.ErrInvalid, v.Namespace)
+	case len(v.Namespace) > maxNamespaceLen:
+		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d", backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
+	case v.Chroot != "" && !validPath(v.Chroot):
+		return v, fmt.Errorf("%w: chroot %q is not a path as in /apps/shop", backend.ErrInvalid, v.Chroot)
+	case strings.Contains(v.User, ":"):
+		return v, fmt.Errorf("%w: user with a colon", backend.ErrInvalid)
+	case v.User == "" && v.Password != "":
+		return v, fmt.Errorf("%w: password without a user", backend.ErrInvalid)
+	case v.SessionTimeout < 0:
+		return v, fmt.Errorf("%w: session timeout %v is negative", backend.ErrInvalid, v.SessionTimeout)
+	case v.Timeout < 0:
+		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
+	}
+	return v, nil
+}
+
+func validPath(path string) bool {
+	names, ok := strings.CutPrefix(path, "/")
+	if !ok {
+		return false
+	}
+	for name := range strings.SplitSeq(names, "/") {
+		if !validName(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// validName reports whether ZooKeeper takes a name. It refuses more than the manual does: all that is not printable ASCII.
+func validName(name string) bool {
+	if name == "" || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// New returns a Backend on the ensemble of servers, each host:port. It reaches the ensemble once, within ctx, to learn
+// which sessions it grants.
+//
+// It takes no *zk.Conn of the application's: such a client is one session of one timeout, which changes into another
+// session by itself. Options.Dial takes what an application wants to say about connections.
+func New(ctx context.Context, servers []string, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("%w: no servers", backend.ErrInvalid)
+	}
+	for _, s := range servers {
+		if host, port, err := net.SplitHostPort(s); err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("%w: server %q is not host:port", backend.ErrInvalid, s)
+		}
+	}
+	b := &Backend{
+		servers:  append([]string(nil), servers...),
+		options:  o,
+		root:     o.Chroot + "/" + o.Namespace,
+		acl:      o.ACL,
+		closing:  make(chan struct{}),
+		sessions: make(map[time.Duration]*session),
+		idle:     idleTime,
+	}
+	if o.User != "" {
+		b.auth = []byte(o.User + ":" + o.Password)
+	}
+	if b.acl == nil {
+		b.acl = zk.WorldACL(zk.PermAll)
+		if o.User != "" {
+			b.acl = zk.AuthACL(zk.PermAll)
+		}
+	}
+	b.leases = backend.NewLeases(requests{b}, 2*o.Timeout)
+	if err := b.probe(ctx); err != nil {
+		b.leases.Close()
+		return nil, err
+	}
+	if err := b.prepare(ctx); err != nil {
+		_ = b.Close()
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,119 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+var errIdle = errors.New("the session was not in use")
+
+// idleTime is how long a session without leases and requests is kept.
+const idleTime = 30 * time.Second
+
+// usualTTL is that of package lock when nobody says otherwise.
+const usualTTL = 30 * time.Second
+
+// prepare opens the session that is most likely to be asked for, and makes sure of the node that has all locks.
+func (b *Backend) prepare(ctx context.Context) error {
+	s, err := b.enter(b.limits.session(usualTTL))
+	if err != nil {
+		return err
+	}
+	defer b.leave(s)
+	if _, err := s.exists(ctx, b.root); !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return s.makeRoot(ctx)
+}
+
+// enter returns the session of a class, which it opens if there is none, and counts the caller as its user.
+func (b *Backend) enter(class time.Duration) (*session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shut {
+		return nil, backend.ErrClosed
+	}
+	if s := b.sessions[class]; s != nil {
+		b.useLocked(s)
+		return s, nil
+	}
+	s := newSession(b, class)
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	b.sessions[class] = s
+	b.useLocked(s)
+	return s, nil
+}
+
+// enterAny is enter for a request that any session can make: it opens one only if there is none.
+func (b *Backend) enterAny(class time.Duration) (*session, error) {
+	b.mu.Lock()
+	if s := b.sessions[class]; s == nil {
+		for _, other := range b.sessions {
+			b.useLocked(other)
+			b.mu.Unlock()
+			return other, nil
+		}
+	}
+	b.mu.Unlock()
+	return b.enter(class)
+}
+
+func (b *Backend) useLocked(s *session) {
+	s.users++
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+}
+
+// leave is the opposite of enter. A session that nobody uses any more is closed after a while.
+func (b *Backend) leave(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.users--
+	if s.users > 0 || b.sessions[s.class] != s || b.shut {
+		return
+	}
+	s.idle = time.AfterFunc(b.idle, func() {
+		b.mu.Lock()
+		unused := s.users == 0 && b.sessions[s.class] == s
+		if unused {
+			delete(b.sessions, s.class)
+		}
+		b.mu.Unlock()
+		if unused {
+			s.die(errIdle)
+		}
+	})
+}
+
+// forget drops a session that is over, so that the next one to enter opens another.
+func (b *Backend) forget(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions[s.class] == s {
+		delete(b.sessions, s.class)
+	}
+	if s.idle != nil {
+		s.idle.Stop()
+		s.idle = nil
+	}
+}
+
+// enterSession counts one more user of a session that is in use.
+func (b *Backend) enterSession(s *session) (*session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shut {
+		return nil, backend.ErrClosed
+	}
+	b.useLocked(s)
+	return s, nil
+}

@@ -1,0 +1,190 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// probe reaches the ensemble once, and finds out what sessions it grants by asking for the shortest and for the longest.
+func (b *Backend) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNoConnection)
+	defer cancel()
+	servers := append([]string(nil), b.servers...)
+	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
+	var last error
+	for {
+		for _, server := range servers {
+			err := b.probeServer(ctx, server)
+			if err == nil {
+				return nil
+			}
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) || last == nil {
+				last = err
+			}
+			if errors.Is(err, errAuth) || ctx.Err() != nil {
+				return last
+			}
+		}
+		if len(servers) == 1 { // the address is wrong, or the server is down: say so at once
+			return last
+		}
+		if err := backend.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return last
+		}
+	}
+}
+
+// openTimeout bounds the look at the ensemble on opening.
+const openTimeout = 5 * time.Second
+
+func (b *Backend) probeServer(ctx context.Context, server string) error {
+	const least, most = time.Millisecond, math.MaxInt32 * time.Millisecond
+	shortest, err := b.askSession(ctx, server, least)
+	if err != nil {
+		return err
+	}
+	longest, err := b.askSession(ctx, server, most)
+	if err != nil {
+		return err
+	}
+	b.limits = limitsOf(shortest, longest, b.options.SessionTimeout)
+	b.guarantees = b.limits.guarantees()
+	b.alone = len(b.servers) == 1 && b.isAlone(ctx, server)
+	return nil
+}
+
+// dialFor dials a server for one exchange, which ends with ctx.
+func (b *Backend) dialFor(ctx context.Context, server string) (net.Conn, func(), error) {
+	end := time.Now().Add(handshakeMost)
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end = d
+	}
+	type dialled struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan dialled, 1)
+	go func() {
+		c, err := b.options.Dial("tcp", server, time.Until(end))
+		done <- dialled{c, err}
+	}()
+	select {
+	case d := <-done:
+		if d.err != nil {
+			return nil, nil, d.err
+		}
+		if err := d.conn.SetDeadline(end); err != nil {
+			_ = d.conn.Close()
+			return nil, nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = d.conn.SetDeadline(time.Unix(1, 0)) })
+		return d.conn, func() { stop(); _ = d.conn.Close() }, nil
+	case <-ctx.Done():
+		go func() {
+			if d := <-done; d.conn != nil {
+				_ = d.conn.Close()
+			}
+		}()
+		return nil, nil, backend.ContextError(ctx, nil)
+	}
+}
+
+// askSession opens a session of a timeout, closes it, and returns the timeout that was negotiated.
+func (b *Backend) askSession(ctx context.Context, server string, timeout time.Duration) (time.Duration, error) {
+	c, done, err := b.dialFor(ctx, server)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	granted, err := handshake(c, timeout, b.auth)
+	if cerr := backend.ContextError(ctx, err); cerr != nil {
+		return 0, cerr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", server, err)
+	}
+	return granted, nil
+}
+
+func handshake(c net.Conn, timeout time.Duration, auth []byte) (granted time.Duration, err error) {
+	const passwordLen, closeXid = 16, 1
+	body := be.AppendUint32(nil, 0) // protocol version
+	body = be.AppendUint64(body, 0) // last zxid seen
+	body = be.AppendUint32(body, uint32(timeout/time.Millisecond))
+	body = be.AppendUint64(body, 0) // session
+	body = be.AppendUint32(body, passwordLen)
+	body = append(body, make([]byte, passwordLen)...)
+	out := append(be.AppendUint32(nil, uint32(len(body))), body...)
+	if auth != nil {
+		out = append(out, authFrame(auth)...)
+	}
+	if _, err := c.Write(out); err != nil {
+		return 0, err
+	}
+	p, err := readFrame(c)
+	if err != nil {
+		return 0, err
+	}
+	const least = 4 + 4 + 8
+	if len(p) < least || be.Uint64(p[8:]) == 0 {
+		return 0, errors.New("the server refused a session")
+	}
+	granted = time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
+	if _, err := c.Write(header(closeXid, opClose, 0)); err != nil {
+		return 0, err
+	}
+	for { // the answer to the close, behind that to the authentication
+		p, err := readFrame(c)
+		if err != nil {
+			return 0, err
+		}
+		if len(p) < least {
+			return 0, errFrame
+		}
+		switch xid, code := int32(be.Uint32(p)), int32(be.Uint32(p[12:])); {
+		case xid == xidAuth && code != 0:
+			return 0, errAuth
+		case xid == closeXid:
+			return granted, nil
+		}
+	}
+}
+
+func readFrame(r io.Reader) ([]byte, error) {
+	const size, most = 4, 1 << 20
+	var head [size]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := be.Uint32(head[:])
+	if n > most {
+		return nil, errFrame
+	}
+	p := make([]byte, n)
+	_, err := io.ReadFull(r, p)
+	return p, err
+}
+
+// isAlone reports whether the server says that it is no member of an ensemble. One that does not say is taken for a member.
+func (b *Backend) isAlone(ctx context.Context, server string) bool {
+	c, done, err := b.dialFor(ctx, server)
+	if err != nil {
+		return false
+	}
+	defer done()
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return false
+	}
+	const most = 64 << 10
+	text, _ := io.ReadAll(io.LimitReader(c, most))
+	return strings.Contains(string(text), "\nMode: standalone")
+}

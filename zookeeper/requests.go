@@ -1,0 +1,163 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A listing is an answer to Children.
+type listing struct {
+	names []string
+	stat  *zk.Stat
+}
+
+// children lists dir. A missing dir is zk.ErrNoNode.
+func (s *session) children(ctx context.Context, dir string) (listing, error) {
+	l, _, err := await(ctx, s, request[listing]{
+		limit: s.b.options.Timeout,
+		do: func(c *zk.Conn) (listing, error) {
+			names, stat, err := c.Children(dir)
+			return listing{names, stat}, err
+		},
+	})
+	return l, err
+}
+
+// latest is children as of now: the server catches up with the leader first, within the same round trip. Only a server
+// that is alone has nothing to catch up with.
+func (s *session) latest(ctx context.Context, dir string) (listing, error) {
+	if _, err := s.whenReady(ctx, time.Now().Add(s.b.options.Timeout)); err != nil {
+		return listing{}, err
+	}
+	s.mu.Lock()
+	w := s.wire
+	s.mu.Unlock()
+	if !s.b.alone && w != nil {
+		w.sync(dir)
+	}
+	return s.children(ctx, dir)
+}
+
+// check makes a write that changes nothing, and fails with zk.ErrNoNode if one of paths is missing. What it proves is
+// noted in s.contact.
+func (s *session) check(ctx context.Context, paths ...string) error {
+	_, err := s.checkAll(ctx, paths)
+	return err
+}
+
+// checkAll is check with an error for each path, where the servers tell.
+func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.MultiResponse, err error) {
+	each, sent, err := await(ctx, s, request[[]zk.MultiResponse]{
+		limit: s.b.options.Timeout,
+		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			ops := make([]any, len(paths))
+			for i, p := range paths {
+				ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
+			}
+			return c.Multi(ops...)
+		},
+	})
+	if err == nil {
+		s.contact.proved(sent)
+	}
+	return each, err
+}
+
+// remove deletes a node. A missing one is zk.ErrNoNode.
+func (s *session) remove(ctx context.Context, path string) error {
+	_, _, err := await(ctx, s, request[struct{}]{
+		limit: s.b.options.Timeout,
+		do:    func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) },
+	})
+	return err
+}
+
+// A content is an answer to Get.
+type content struct {
+	data []byte
+	stat *zk.Stat
+}
+
+func (s *session) get(ctx context.Context, path string) (content, error) {
+	v, _, err := await(ctx, s, request[content]{
+		limit: s.b.options.Timeout,
+		do: func(c *zk.Conn) (content, error) {
+			data, stat, err := c.Get(path)
+			return content{data, stat}, err
+		},
+	})
+	return v, err
+}
+
+// makeContainer creates path as a container, and what is missing above it.
+func (s *session) makeContainer(ctx context.Context, path string) error {
+	err := s.make(ctx, path, true)
+	if !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	if err := s.makeRoot(ctx); err != nil {
+		return err
+	}
+	return s.make(ctx, path, true)
+}
+
+// makeRoot creates the node that has all locks, and what is missing above it.
+func (s *session) makeRoot(ctx context.Context) error {
+	for i := 1; i < len(s.b.root); i++ {
+		if s.b.root[i] == '/' {
+			if err := s.make(ctx, s.b.root[:i], false); err != nil {
+				return err
+			}
+		}
+	}
+	return s.make(ctx, s.b.root, false)
+}
+
+func (s *session) make(ctx context.Context, path string, container bool) error {
+	_, _, err := await(ctx, s, request[string]{
+		limit: s.b.options.Timeout,
+		do: func(c *zk.Conn) (string, error) {
+			if container {
+				return c.CreateContainer(path, nil, zk.FlagContainer, s.b.acl)
+			}
+			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
+		},
+	})
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	if errors.Is(err, zk.ErrNoAuth) && !container { // one that others own, as the chroot may be
+		if _, gerr := s.exists(ctx, path); gerr == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// exists asks for a node's data about itself. A missing node is zk.ErrNoNode.
+func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
+	st, _, err := await(ctx, s, request[*zk.Stat]{
+		limit: s.b.options.Timeout,
+		do: func(c *zk.Conn) (*zk.Stat, error) {
+			ok, st, err := c.Exists(path)
+			if err == nil && !ok {
+				err = zk.ErrNoNode
+			}
+			return st, err
+		},
+	})
+	return st, err
+}
+
+// lostIf turns the answer that a node is missing into ErrLost.
+func lostIf(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return backend.ErrLost
+	}
+	return err
+}

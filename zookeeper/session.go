@@ -1,0 +1,259 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A session is one session of the ensemble, from its opening to its end: never the next one that the library would open by
+// itself. All leases and waiters of one class of TTLs share it.
+type session struct {
+	b       *Backend
+	class   time.Duration // the timeout to ask for
+	contact contact
+	over    chan struct{} // closed when it has ended, or must
+
+	mu        sync.Mutex
+	conn      *zk.Conn
+	events    <-chan zk.Event
+	id        int64
+	timeout   time.Duration // as negotiated
+	wire      *wire         // of the connection at the moment
+	ready     chan struct{} // closed while there is a connection
+	connected bool
+	dials     int // since the last connection
+	abandoned bool
+	err       error              // why it is over
+	nodes     map[*node]struct{} // of leases that live in it
+	pending   map[string]*node   // creates under way, by the path that is asked for
+	watches   map[string]*watched
+	doomed    []*doom // nodes to be removed, whatever it takes
+	reaping   bool
+
+	proving atomic.Bool // a write is under way to learn that the session lives
+
+	// Guarded by b.mu.
+	users int
+	idle  *time.Timer
+}
+
+// bufferSize is the longest request; the library's own is 1.5 MB for each session.
+const bufferSize = 256 << 10
+
+func newSession(b *Backend, class time.Duration) *session {
+	return &session{
+		b: b, class: class,
+		contact: contact{hop: b.limits.hop()},
+		over:    make(chan struct{}),
+		ready:   make(chan struct{}),
+		nodes:   make(map[*node]struct{}),
+		pending: make(map[string]*node),
+		watches: make(map[string]*watched),
+	}
+}
+
+// open starts to connect. What becomes of it shows in ready and over.
+func (s *session) open() error {
+	conn, events, err := zk.Connect(s.b.servers, s.class,
+		zk.WithDialer(s.dial),
+		zk.WithHostProvider(&hosts{s: s}),
+		zk.WithEventCallback(s.event),
+		zk.WithLogger(quiet{}),
+		zk.WithLogInfo(false),
+		zk.WithMaxConnBufferSize(bufferSize),
+	)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.conn, s.events = conn, events
+	over := s.err != nil // already: nobody has closed the client
+	s.mu.Unlock()
+	if over {
+		s.b.calls.background(s.shut)
+	}
+	s.b.calls.background(s.keepAlive)
+	return nil
+}
+
+// quiet is the library's logger: what matters comes back as an error.
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// event is called by the library, in order, and must not block.
+func (s *session) event(e zk.Event) {
+	switch {
+	case e.Type == zk.EventSession && e.State == zk.StateDisconnected:
+		s.disconnected()
+	case e.Type == zk.EventSession && e.State == zk.StateExpired:
+		s.die(errExpired)
+	case e.Type != zk.EventSession:
+		s.fire(e.Path)
+	}
+}
+
+// attach notes the connection that is being made. It is false when the session is over.
+func (s *session) attach(w *wire) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return false
+	}
+	s.wire = w
+	return true
+}
+
+// established is called when a handshake was answered.
+func (s *session) established(w *wire, id int64, timeout time.Duration) error {
+	s.mu.Lock()
+	if id == 0 || s.id != 0 && id != s.id {
+		s.mu.Unlock()
+		s.die(errExpired)
+		return nil
+	}
+	first := s.id == 0
+	s.id, s.timeout = id, timeout
+	s.dials = 0
+	if !s.connected {
+		s.connected = true
+		close(s.ready)
+	}
+	s.mu.Unlock()
+	s.contact.connected(w.begun, timeout)
+	if first {
+		s.contact.proved(w.begun) // a new session is a write
+	}
+	return nil
+}
+
+func (s *session) disconnected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connected {
+		s.connected = false
+		s.ready = make(chan struct{})
+	}
+}
+
+// die ends the session: it has expired, or has to be given up. Its leases are lost.
+func (s *session) die(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = err
+	close(s.over)
+	var lives []*backend.Life
+	for n := range s.nodes {
+		if l, _ := n.lease(); l != nil {
+			lives = append(lives, l)
+		}
+	}
+	for _, w := range s.watches {
+		w.fire()
+	}
+	s.watches = make(map[string]*watched)
+	s.mu.Unlock()
+	s.b.forget(s)
+	for _, l := range lives {
+		l.Lose()
+	}
+	s.b.calls.background(s.shut)
+}
+
+// shut ends the library's part, and returns when that has ended.
+func (s *session) shut() {
+	s.mu.Lock()
+	conn, events := s.conn, s.events
+	s.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	conn.Close()
+	for range events { // it is closed at the end
+	}
+}
+
+// abandon makes the session end without a word to the servers, which keep its nodes until it expires.
+func (s *session) abandon() {
+	s.mu.Lock()
+	s.abandoned = true
+	w := s.wire
+	s.mu.Unlock()
+	s.die(backend.ErrClosed)
+	if w != nil {
+		_ = w.Conn.Close()
+	}
+}
+
+func (s *session) isAbandoned() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.abandoned
+}
+
+func (s *session) isOver() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) hasID() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id != 0
+}
+
+// reason is why the session is over.
+func (s *session) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// whenReady returns the library's client when there is a connection, waiting for one until end at most.
+func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error) {
+	s.mu.Lock()
+	conn, ready, connected := s.conn, s.ready, s.connected
+	s.mu.Unlock()
+	if connected && conn != nil && !s.isOver() {
+		return conn, nil
+	}
+	t := time.NewTimer(time.Until(end))
+	defer t.Stop()
+	select {
+	case <-ready:
+	case <-s.over:
+		return nil, s.reason()
+	case <-ctx.Done():
+		return nil, backend.ContextError(ctx, nil)
+	case <-t.C:
+		return nil, errNoConnection
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == nil {
+		return nil, errNoConnection
+	}
+	return s.conn, nil
+}
+
+var errNoConnection = errors.New("no connection to zookeeper")
+
+// handshakeLimit bounds a dial, and a handshake: a server that hangs must leave time for another one.
+func (s *session) handshakeLimit() time.Duration {
+	const least = 250 * time.Millisecond
+	return min(max(s.class/4, least), handshakeMost)
+}

@@ -1,0 +1,78 @@
+package zookeeper
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// watched is a node that waiters of this session watch: one watch at the server, however many come and go. The library
+// cannot take a watch back, so it stays until the node goes.
+type watched struct {
+	armed bool
+	subs  map[chan struct{}]struct{}
+}
+
+// fire wakes all of them, once.
+func (w *watched) fire() {
+	for c := range w.subs {
+		close(c)
+	}
+	w.subs = nil
+}
+
+// watch returns a channel that is closed when the node at path changes or goes, or the session ends. A missing node is
+// zk.ErrNoNode. Call stop in the end.
+func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}, stop func(), err error) {
+	c := make(chan struct{})
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return nil, nil, s.reason()
+	}
+	w := s.watches[path]
+	if w == nil {
+		w = &watched{subs: make(map[chan struct{}]struct{})}
+		s.watches[path] = w
+	}
+	w.subs[c] = struct{}{}
+	armed := w.armed
+	s.mu.Unlock()
+	stop = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(w.subs, c)
+		if len(w.subs) == 0 && !w.armed && s.watches[path] == w {
+			delete(s.watches, path)
+		}
+	}
+	if armed {
+		return c, stop, nil
+	}
+	_, _, err = await(ctx, s, request[struct{}]{
+		limit: s.b.options.Timeout,
+		do: func(conn *zk.Conn) (struct{}, error) {
+			// Not ExistsW, which leaves a watch on a node that is missing.
+			_, _, _, err := conn.GetW(path)
+			return struct{}{}, err
+		},
+	})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	w.armed = s.watches[path] == w
+	s.mu.Unlock()
+	return c, stop, nil
+}
+
+// fire tells the watchers of path that something has happened.
+func (s *session) fire(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.watches[path]; w != nil {
+		delete(s.watches, path)
+		w.fire()
+	}
+}

@@ -1,0 +1,262 @@
+package zookeeper
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// What frames are about, of the protocol.
+const (
+	opCreate = 1
+	opSync   = 9
+	opPing   = 11
+	opClose  = -11
+	opAuth   = 100
+
+	xidPing = -2
+	xidAuth = -4
+	xidSync = -9 // of our own: the client library ignores answers below zero
+)
+
+const mostFrame = 64 << 20
+
+var (
+	errExpired    = errors.New("the session has expired")
+	errAuth       = errors.New("authentication failed")
+	errAbandoned  = errors.New("the session is left to expire")
+	errFrame      = errors.New("a frame is malformed")
+	be            = binary.BigEndian
+	handshakeMost = 2 * time.Second
+)
+
+// A wire is the connection of a session. It sees every frame, and so what the client library does not tell: the timeout
+// that was negotiated, when a request was sent whose answer has come, the zxid of a create. It holds the library to one
+// session, and adds what the library lacks: pings of our own, authentication that cannot deadlock, a handshake
+// that does not hang.
+type wire struct {
+	net.Conn
+	s     *session
+	begun time.Time // before the handshake was sent
+
+	// Of the reading goroutine.
+	in    *bufio.Reader
+	frame []byte // what is left of the frame being read
+	buf   []byte
+
+	mu      sync.Mutex
+	shaken  bool                // the handshake is over
+	sent    map[int32]time.Time // requests under way
+	pings   []time.Time         // pings under way, in order
+	creates map[int32]*node     // creates under way
+}
+
+func newWire(c net.Conn, s *session) *wire {
+	return &wire{
+		Conn: c, s: s, in: bufio.NewReader(c),
+		sent: make(map[int32]time.Time), creates: make(map[int32]*node),
+	}
+}
+
+// Write takes one frame, as the library writes them.
+func (w *wire) Write(p []byte) (int, error) {
+	const least = 12
+	if len(p) < least {
+		return 0, errFrame
+	}
+	w.mu.Lock()
+	shaken := w.shaken
+	w.mu.Unlock()
+	if !shaken {
+		return w.writeHandshake(p)
+	}
+	xid, op := int32(be.Uint32(p[4:])), int32(be.Uint32(p[8:]))
+	if op == opClose && w.s.isAbandoned() {
+		_ = w.Conn.Close()
+		return 0, errAbandoned
+	}
+	w.s.b.observe(op)
+	var n *node
+	if op == opCreate {
+		if n = w.s.creating(framePath(p[least:])); n != nil {
+			defer n.markWritten()
+		}
+	}
+	w.mu.Lock()
+	if xid == xidPing {
+		w.pings = append(w.pings, time.Now())
+	} else {
+		w.sent[xid] = time.Now()
+	}
+	if n != nil {
+		w.creates[xid] = n
+	}
+	w.mu.Unlock()
+	return w.Conn.Write(p)
+}
+
+// framePath is the string at the beginning of a request's body.
+func framePath(body []byte) string {
+	const size = 4
+	if len(body) < size {
+		return ""
+	}
+	n := int(be.Uint32(body))
+	if n < 0 || n > len(body)-size {
+		return ""
+	}
+	return string(body[size : size+n])
+}
+
+// writeHandshake sends the request for a session, which the library makes by itself whenever it is without one. A second
+// session is refused it: what was queued for the first would run under it.
+func (w *wire) writeHandshake(p []byte) (int, error) {
+	const (
+		idAt  = 4 + 4 + 8 + 4 // behind length, version, last zxid, timeout
+		idEnd = idAt + 8
+	)
+	if len(p) < idEnd {
+		return 0, errFrame
+	}
+	if be.Uint64(p[idAt:]) == 0 && w.s.hasID() {
+		return 0, errExpired
+	}
+	out := append([]byte(nil), p...)
+	if w.s.b.auth != nil {
+		out = append(out, authFrame(w.s.b.auth)...)
+	}
+	w.begun = time.Now()
+	if _, err := w.Conn.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func authFrame(digest []byte) []byte {
+	body := be.AppendUint32(nil, uint32(xidAuth&0xffffffff))
+	body = be.AppendUint32(body, opAuth)
+	body = be.AppendUint32(body, 0)
+	for _, part := range [][]byte{[]byte("digest"), digest} {
+		body = be.AppendUint32(body, uint32(len(part)))
+		body = append(body, part...)
+	}
+	return append(be.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+// ping sends a sign of life, and reports how long the oldest one has been without an answer.
+func (w *wire) ping() (unanswered time.Duration) {
+	w.mu.Lock()
+	if !w.shaken {
+		w.mu.Unlock()
+		return 0
+	}
+	if len(w.pings) > 0 {
+		unanswered = time.Since(w.pings[0])
+	}
+	w.mu.Unlock()
+	_, _ = w.Write(header(xidPing, opPing, 0))
+	return unanswered
+}
+
+// sync asks the server to catch up with the leader before it answers what is asked next on this connection.
+func (w *wire) sync(path string) {
+	p := header(xidSync, opSync, 4+len(path))
+	p = be.AppendUint32(p, uint32(len(path)))
+	_, _ = w.Write(append(p, path...))
+}
+
+// header begins a frame with so many more bytes.
+func header(xid, op int32, more int) []byte {
+	p := be.AppendUint32(nil, uint32(8+more))
+	p = be.AppendUint32(p, uint32(xid))
+	return be.AppendUint32(p, uint32(op))
+}
+
+// Read serves what the library reads: whole frames, which were looked at before.
+func (w *wire) Read(p []byte) (int, error) {
+	if len(w.frame) == 0 {
+		if err := w.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, w.frame)
+	w.frame = w.frame[n:]
+	return n, nil
+}
+
+func (w *wire) next() error {
+	const size = 4
+	var head [size]byte
+	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+		return err
+	}
+	n := int(be.Uint32(head[:]))
+	if n > mostFrame {
+		return errFrame
+	}
+	if cap(w.buf) < size+n {
+		w.buf = make([]byte, size+n)
+	}
+	w.buf = w.buf[:size+n]
+	copy(w.buf, head[:])
+	if _, err := io.ReadFull(w.in, w.buf[size:]); err != nil {
+		return err
+	}
+	w.frame = w.buf
+	return w.look(w.buf[size:])
+}
+
+// look reads an answer.
+func (w *wire) look(p []byte) error {
+	const handshake, reply = 4 + 4 + 8, 4 + 8 + 4
+	w.mu.Lock()
+	if !w.shaken {
+		w.shaken = true
+		w.mu.Unlock()
+		if len(p) < handshake {
+			return errFrame
+		}
+		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
+		return w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+	}
+	if len(p) < reply {
+		w.mu.Unlock()
+		return errFrame
+	}
+	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
+	sent, ok := w.sent[xid]
+	delete(w.sent, xid)
+	if xid == xidPing && len(w.pings) > 0 {
+		sent, ok = w.pings[0], true
+		w.pings = w.pings[1:]
+	}
+	n := w.creates[xid]
+	delete(w.creates, xid)
+	w.mu.Unlock()
+	if xid == xidAuth && code != 0 {
+		w.s.die(errAuth)
+		return errAuth
+	}
+	if ok {
+		w.s.contact.touched(sent)
+	}
+	if n != nil && code == 0 {
+		n.czxid.Store(zxid)
+	}
+	return nil
+}
+
+// SetReadDeadline bounds the handshake, for which the library would wait for several times the session's timeout.
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	shaken := w.shaken
+	w.mu.Unlock()
+	if !shaken {
+		t = time.Now().Add(w.s.handshakeLimit())
+	}
+	return w.Conn.SetReadDeadline(t)
+}
