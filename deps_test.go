@@ -19,6 +19,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/memory":      {own: []string{"/backend", "/internal/alarm"}},
 	"/file":        {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
 	"/redis":       {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"/memcached":   {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 

@@ -13,8 +13,7 @@ const (
 	maxLate = 2*time.Second + 500*time.Millisecond
 )
 
-const earlyLoss = "eviction by the cache, a restart, flush_all, a pause of the server of more than a second, " +
-	"or a change of which server a key belongs to"
+const earlyLoss = "eviction by the cache, a restart, flush_all, a pause of the server, or a move of the key to another server"
 
 func guarantees() backend.Guarantees {
 	return backend.Guarantees{

@@ -1,0 +1,142 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// BenchmarkUncontended measures one goroutine, or many on keys of their own.
+func BenchmarkUncontended(b *testing.B) {
+	s := servers.Memcached(b)
+	ctx := context.Background()
+	for _, workers := range []int{1, 64} {
+		store := opened(b, fmt.Sprintf("memcached://%s?max_idle_conns=%d", s.Addr, workers))
+		b.Run(fmt.Sprintf("op=acquire-release/workers=%d", workers), func(b *testing.B) {
+			together(b, workers, func(w int) {
+				l, err := store.Acquire(ctx, req(fmt.Sprint("k", w), time.Minute))
+				if err == nil {
+					err = l.Release(ctx)
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("op=renew/workers=%d", workers), func(b *testing.B) {
+			leases := make([]backend.Lease, workers)
+			for w := range leases {
+				leases[w] = acquire(b, store, req(backend.NewOwner(), time.Hour))
+				defer release(b, leases[w])
+			}
+			together(b, workers, func(w int) {
+				if err := leases[w].Renew(ctx, time.Hour); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+		// What the server and its client allow: a plain add and delete, which any owner could make.
+		b.Run(fmt.Sprintf("op=add-delete/workers=%d", workers), func(b *testing.B) {
+			c := memcache.New(s.Addr)
+			c.MaxIdleConns = workers
+			defer c.Close()
+			together(b, workers, func(w int) {
+				key := fmt.Sprint("s", w)
+				if err := c.Add(&memcache.Item{Key: key, Value: []byte("x"), Expiration: 60}); err != nil {
+					b.Error(err)
+				}
+				if err := c.Delete(key); err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkHandOff passes one key around processes, each with a connection of its own. Waiters poll.
+func BenchmarkHandOff(b *testing.B) {
+	for _, processes := range []int{2, 16} {
+		b.Run(fmt.Sprintf("op=hand-off/workers=%d", processes), func(b *testing.B) {
+			s := servers.Memcached(b)
+			stores := make([]*Backend, processes)
+			for i := range stores {
+				stores[i] = opened(b, "memcached://"+s.Addr)
+			}
+			together(b, processes, func(w int) {
+				l, err := stores[w].Acquire(context.Background(), waiting("k", time.Minute))
+				if err == nil {
+					err = l.Release(context.Background())
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkRenewBatch renews ten thousand leases in one call, or one by one.
+func BenchmarkRenewBatch(b *testing.B) {
+	const leases = 10000
+	s := servers.Memcached(b)
+	store := opened(b, "memcached://"+s.Addr)
+	list := make([]backend.Renewal, leases)
+	for i := range list {
+		list[i] = backend.Renewal{Lease: acquire(b, store, req(fmt.Sprint("b", i), time.Hour)), TTL: time.Hour}
+	}
+	b.Run(fmt.Sprintf("op=renew-batch/leases=%d", leases), func(b *testing.B) {
+		for b.Loop() {
+			for _, err := range store.RenewBatch(context.Background(), list) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("op=renew-each/leases=%d", leases), func(b *testing.B) {
+		for b.Loop() {
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range batchWorkers {
+				wg.Go(func() {
+					for i := next.Add(1) - 1; i < leases; i = next.Add(1) - 1 {
+						if err := list[i].Lease.Renew(context.Background(), time.Hour); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
+	for _, r := range list {
+		_ = r.Lease.Release(context.Background())
+	}
+}
+
+// together runs f b.N times on so many goroutines.
+func together(b *testing.B, workers int, f func(w int)) {
+	b.Helper()
+	b.ReportAllocs()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range workers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				f(w)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+}
