@@ -2,7 +2,6 @@ package redis
 
 import (
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,14 +24,18 @@ type claim struct {
 	lanes      []chan struct{}
 
 	mu    sync.Mutex
-	over  bool   // nothing of it shall be written any more
-	there []bool // the node may have the key
-	doubt []bool // a request went unanswered that may yet write the key
+	over  bool     // nothing of it shall be written any more
+	there []bool   // the node may have the key
+	wrote []uint64 // number of the last request that may have written it
+	doubt []bool   // a request went unanswered that may yet write the key
 }
 
 func (r *Redlock) newClaim(q backend.Request, ttl time.Duration) *claim {
 	n := len(r.nodes)
-	c := &claim{key: q.Key, owner: q.Owner, ttl: ttl, lanes: make([]chan struct{}, n), there: make([]bool, n), doubt: make([]bool, n)}
+	c := &claim{
+		key: q.Key, owner: q.Owner, ttl: ttl, lanes: make([]chan struct{}, n),
+		there: make([]bool, n), wrote: make([]uint64, n), doubt: make([]bool, n),
+	}
 	for i := range c.lanes {
 		c.lanes[i] = make(chan struct{}, 1)
 	}
@@ -63,9 +66,9 @@ func (c *claim) leave(i int) { <-c.lanes[i] }
 // busy reports whether a request to node i is under way.
 func (c *claim) busy(i int) bool { return len(c.lanes[i]) > 0 }
 
-// write runs send, which may write the key at node i, unless the claim is over. wrote tells whether send did, according
-// to the node.
-func (c *claim) write(n *node, i int, limit time.Duration, send func() (wrote bool, err error)) error {
+// write runs send, a request of this number that may write the key at node i, unless the claim is over. wrote tells
+// whether it did, according to the node.
+func (c *claim) write(n *node, i int, number uint64, limit time.Duration, send func() (wrote bool, err error)) error {
 	if err := c.enter(i, limit); err != nil {
 		return err
 	}
@@ -75,17 +78,17 @@ func (c *claim) write(n *node, i int, limit time.Duration, send func() (wrote bo
 		c.mu.Unlock()
 		return backend.ErrLost
 	}
-	had := c.there[i]
-	c.there[i] = true // whoever ends the claim meanwhile must know
+	had, last := c.there[i], c.wrote[i]
+	c.there[i], c.wrote[i] = true, number // whoever ends the claim meanwhile must know
 	c.mu.Unlock()
 	wrote, err := send()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err == nil:
-		c.there[i] = wrote || had && c.doubt[i]
+		c.there[i] = wrote || c.doubt[i]
 	case n.harmless(err):
-		c.there[i] = had
+		c.there[i], c.wrote[i] = had, last
 	default:
 		c.doubt[i] = true
 	}
@@ -111,45 +114,56 @@ func (c *claim) doubtful(i int) bool {
 	return c.doubt[i]
 }
 
+// A removal is what a node says of one.
+type removal int
+
+const (
+	removed removal = iota
+	absent          // it was there once
+	never           // it has never been there
+	unknown
+)
+
 // remove removes the key from node i as far as requests up to number have written it. What cannot be removed now, or may
 // come back, is left to the node's debts.
-func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (verdict, error) {
+func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (removal, error) {
 	if !c.maybeAt(i) {
-		return no, nil
+		return never, nil
 	}
 	n := r.nodes[i]
 	if err := c.enter(i, limit); err != nil {
 		r.owe(i, c, number)
-		return none, err
+		return unknown, err
+	}
+	if !c.maybeAt(i) { // what was under way has been refused
+		c.leave(i)
+		return never, nil
 	}
 	v, err := n.eval(redlockRelease, []string{r.naming.lock(c.key)}, c.owner, number)
-	c.leave(i)
-	removed, ok := v.(int64)
+	gone, ok := v.(int64)
 	if err == nil && !ok {
 		err = errReply(v)
 	}
 	c.mu.Lock()
 	doubt := c.doubt[i]
-	if err == nil && !doubt {
+	if err == nil && !doubt && number >= c.wrote[i] {
 		c.there[i] = false
 	}
 	c.mu.Unlock()
+	c.leave(i)
 	if err != nil || doubt {
 		r.owe(i, c, number)
 	}
 	switch {
 	case err != nil:
-		return none, err
-	case removed > 0:
-		return yes, nil
+		return unknown, err
+	case gone > 0:
+		return removed, nil
 	}
-	return no, nil
+	return absent, nil
 }
 
 // keep is until when a node may have a key that was asked for before now.
 func (c *claim) keep(now time.Time) time.Time {
-	if c.ttl > math.MaxInt64/2 {
-		return now
-	}
 	return now.Add(c.ttl + keepPad + requestLimit)
 }

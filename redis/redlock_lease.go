@@ -19,8 +19,8 @@ func (q redlockRequests) RenewLease(ctx context.Context, l *backend.Life, ttl ti
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [backend.Requests]. It returns when a quorum has answered, and a moment later if the others
-// are about to; those that do not answer are seen to in the background.
+// ReleaseLease implements [backend.Requests]. It returns when a quorum of the nodes is free of the lease, and a moment later
+// if the others are about to answer; those that do not are seen to in the background.
 func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	r := q.r
 	c, ok := l.Data.(*claim)
@@ -29,23 +29,32 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	}
 	c.finish()
 	t := r.newTally()
-	t.certain = func() bool { return t.won() || t.denied() }
+	var said [unknown + 1]int
+	// A quorum cannot have had it: it was lost before.
+	lost := func() bool { return t.n-said[never]-said[absent] < t.quorum }
+	free := func() bool { return said[removed]+said[never] >= t.quorum }
+	t.certain = func() bool { return lost() || free() }
 	w := windowFor(c.ttl)
 	w.linger = true
 	errs := make([]error, len(r.nodes))
 	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(bool)) {
-		v, err := c.remove(r, i, lastNumber, w.node)
-		return v, func(late bool) {
+		what, err := c.remove(r, i, lastNumber, w.node)
+		answer := yes
+		if err != nil {
+			answer = none
+		}
+		return answer, func(late bool) {
 			if !late {
+				said[what]++
 				errs[i] = err
 			}
 		}
 	})
 	switch {
-	case t.won():
-		return nil
-	case t.denied():
+	case lost():
 		return backend.ErrLost
+	case free():
+		return nil
 	}
 	return r.noQuorum(errs)
 }

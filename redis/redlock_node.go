@@ -67,6 +67,20 @@ func (n *node) begin() bool {
 	return true
 }
 
+// hangs reports whether requests are under way to the node that it does not answer.
+func (n *node) hangs() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.requests > 0 && time.Since(n.silent) > hungTime
+}
+
+// silence is for how long the node has answered nobody, though asked.
+func (n *node) silence() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.silent)
+}
+
 func (n *node) finish(answered bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,10 +21,14 @@ type tally struct {
 
 	mu            sync.Mutex
 	yes, no, mute int
-	closed        bool // what comes now comes too late to count
+	expected      int    // nodes that have not answered yet, but for those that seemed to hang from the start
+	in            []bool // nodes that have answered or failed
+	hangs         []bool // nodes that seemed to hang from the start
+	closed        bool   // what comes now comes too late to count
 	ended         bool
 	end           chan struct{} // closed when the outcome is certain
-	all           chan struct{} // closed when every node has answered or failed
+	quorate       chan struct{} // closed when a quorum has answered
+	all           chan struct{} // closed when no answer is expected any more
 
 	// certain says when the outcome is certain. It is called with mu held.
 	certain func() bool
@@ -32,7 +36,11 @@ type tally struct {
 
 // newTally returns a tally that ends when a quorum has said yes, or cannot any more.
 func (r *Redlock) newTally() *tally {
-	t := &tally{n: len(r.nodes), quorum: len(r.nodes)/2 + 1, end: make(chan struct{}), all: make(chan struct{})}
+	n := len(r.nodes)
+	t := &tally{
+		n: n, quorum: n/2 + 1, in: make([]bool, n), hangs: make([]bool, n),
+		end: make(chan struct{}), quorate: make(chan struct{}), all: make(chan struct{}),
+	}
 	t.certain = func() bool { return t.won() || t.hopeless() }
 	return t
 }
@@ -40,17 +48,14 @@ func (r *Redlock) newTally() *tally {
 // answered counts the nodes that have said something.
 func (t *tally) answered() int { return t.yes + t.no }
 
-// hopeless reports whether no quorum can say yes any more.
-func (t *tally) hopeless() bool { return t.n-t.no-t.mute < t.quorum }
-
 // won reports whether a quorum has said yes.
 func (t *tally) won() bool { return t.yes >= t.quorum }
 
-// denied reports whether so many have said no that no quorum can exist, whatever the others would say.
-func (t *tally) denied() bool { return t.no > t.n-t.quorum }
+// hopeless reports whether no quorum can say yes any more.
+func (t *tally) hopeless() bool { return t.n-t.no-t.mute < t.quorum }
 
 // enter counts one node's verdict, after running record with whether it comes too late to count.
-func (t *tally) enter(v verdict, record func(late bool)) {
+func (t *tally) enter(i int, v verdict, record func(late bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if record != nil {
@@ -59,6 +64,8 @@ func (t *tally) enter(v verdict, record func(late bool)) {
 	if t.closed {
 		return
 	}
+	t.in[i] = true
+	before := t.answered()
 	switch v {
 	case yes:
 		t.yes++
@@ -67,24 +74,29 @@ func (t *tally) enter(v verdict, record func(late bool)) {
 	default:
 		t.mute++
 	}
-	all := t.answered()+t.mute == t.n
-	if !t.ended && (all || t.certain()) {
+	if !t.ended && (t.answered()+t.mute == t.n || t.certain()) {
 		t.ended = true
 		close(t.end)
 	}
-	if all {
-		close(t.all)
+	if before < t.quorum && t.answered() == t.quorum {
+		close(t.quorate)
+	}
+	if !t.hangs[i] {
+		if t.expected--; t.expected == 0 {
+			close(t.all)
+		}
 	}
 }
 
 // A window says how long a round lasts.
 type window struct {
-	// node is how long to wait for a node when a quorum has answered.
+	// node is how long to wait for the other nodes when a quorum has answered: what a hung one costs at most. A node hangs
+	// that answers nobody for so long; while it answers others, it is waited for as long as for a quorum.
 	node time.Duration
-	// outage is how long to wait for a quorum: with fewer there is nothing to be had by returning sooner, and a busy
-	// machine or network may be slow with all of them.
+	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
+	// not a node that hangs, but a machine or network that is slow with all of them.
 	outage time.Duration
-	// linger waits for the nodes that have not answered when the outcome is certain, as long again as that took.
+	// linger waits for the other nodes, as long as for node, when the outcome is certain too.
 	linger bool
 }
 
@@ -92,57 +104,83 @@ type window struct {
 // asks node i; what it returns is counted, or only recorded if it comes too late. Nodes that have not answered by then go on
 // in the background.
 func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (v verdict, record func(late bool))) {
-	begun := time.Now()
+	for i, n := range r.nodes {
+		if t.hangs[i] = n.hangs(); !t.hangs[i] {
+			t.expected++
+		}
+	}
+	if t.expected == 0 { // then all are waited for
+		clear(t.hangs)
+		t.expected = t.n
+	}
 	for i := range r.nodes {
 		if !r.calls.begin() {
-			t.enter(none, nil)
+			t.enter(i, none, nil)
 			continue
 		}
 		go func() {
 			defer r.calls.end()
-			t.enter(one(i))
+			v, record := one(i)
+			t.enter(i, v, record)
 		}()
 	}
-	t.wait(ctx, begun, w)
+	r.await(ctx, t, w)
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 }
 
-func (t *tally) wait(ctx context.Context, begun time.Time, w window) {
-	timer := time.NewTimer(w.node)
+// await returns when the round is over.
+func (r *Redlock) await(ctx context.Context, t *tally, w window) {
+	begun := time.Now()
+	timer := time.NewTimer(w.outage)
 	defer timer.Stop()
+	end, quorate, all := t.end, t.quorate, t.all
 	for {
 		select {
-		case <-t.end:
-			if w.linger {
-				t.linger(ctx, begun, w.node)
+		case <-end:
+			if !w.linger {
+				return
 			}
-			return
+			end = nil
+			timer.Reset(w.node)
+		case <-quorate:
+			quorate = nil
+			if end != nil {
+				timer.Reset(w.node)
+			}
+		case <-all:
+			all = nil
+			if t.enough() {
+				return
+			}
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			more := r.patience(t, w.node)
+			if more <= 0 || time.Since(begun) >= w.outage {
+				return
+			}
+			timer.Reset(more)
 		}
-		t.mu.Lock()
-		answered := t.answered()
-		t.mu.Unlock()
-		left := w.outage - time.Since(begun)
-		if answered >= t.quorum || left <= 0 {
-			return
-		}
-		timer.Reset(min(w.node, left))
 	}
 }
 
-// linger waits for the rest, for as long as the others have taken, within the node's time.
-func (t *tally) linger(ctx context.Context, begun time.Time, node time.Duration) {
-	const least = time.Millisecond
-	took := time.Since(begun)
-	timer := time.NewTimer(min(took+least, node-took))
-	defer timer.Stop()
-	select {
-	case <-t.all:
-	case <-ctx.Done():
-	case <-timer.C:
+// patience is how long to go on waiting for nodes that have not answered this round but do answer others.
+func (r *Redlock) patience(t *tally, node time.Duration) (more time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, n := range r.nodes {
+		if !t.in[i] {
+			more = max(more, node-n.silence())
+		}
 	}
+	return more
+}
+
+// enough reports whether a quorum has answered, or the outcome is certain without.
+func (t *tally) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended || t.answered() >= t.quorum
 }

@@ -35,11 +35,7 @@ func (r *Redlock) newElection(c *claim) *election {
 }
 
 // windowFor is the window of a request about a lease of ttl.
-func windowFor(ttl time.Duration) window {
-	node := nodeTimeout(ttl)
-	const share = 4
-	return window{node: node, outage: max(node, min(ttl/share, requestLimit))}
-}
+func windowFor(ttl time.Duration) window { return window{node: nodeTimeout(ttl), outage: requestLimit} }
 
 // ask asks node i for its vote.
 func (e *election) ask(i int) (verdict, func(late bool)) {
@@ -65,7 +61,7 @@ func (e *election) ask(i int) (verdict, func(late bool)) {
 // vote makes the request, a second time if the node had to be met first.
 func (e *election) vote(i int) (v vote, err error) {
 	n, r := e.r.nodes[i], e.r
-	err = e.c.write(n, i, e.window.node, func() (bool, error) {
+	err = e.c.write(n, i, e.number, e.window.node, func() (bool, error) {
 		begun := time.Now()
 		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
 			return false, err
@@ -194,13 +190,4 @@ func (e *election) held() error {
 		return nil
 	}
 	return most
-}
-
-func count(list []bool) (n int) {
-	for _, b := range list {
-		if b {
-			n++
-		}
-	}
-	return n
 }
