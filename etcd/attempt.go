@@ -19,7 +19,7 @@ type attempt struct {
 	own    string        // the owner's key
 
 	main  *lease // the lock's own, when granted
-	place *lease // of the place in the queue
+	place *lease // of the place in the queue: main, or a shorter one
 	// Leases to which a request that went unanswered may have bound the owner's key, or may yet.
 	doubtful []*lease
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
@@ -52,7 +52,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		sent, resp, err := a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 			return a.b.kv.Txn(ctx).
 				If(a.isFree()).
-				Then(a.put(valueHeld, a.main)).
+				Then(a.put(a.main)).
 				Else(clientv3.OpGet(a.prefix, clientv3.WithFirstCreate()...)).
 				Commit()
 		})
@@ -73,7 +73,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if len(first) == 0 {
 			return nil, backend.ErrHeld // cannot be: the key is not free
 		}
-		return nil, &backend.HeldError{Holder: holder(first[0].Value, first[0].CreateRevision)}
+		return nil, &backend.HeldError{Holder: holder(first[0])}
 	}
 	return nil, errLeasesLost
 }
@@ -84,8 +84,9 @@ func (a *attempt) isFree() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(a.prefix), "=", 0).WithPrefix()
 }
 
-func (a *attempt) put(state string, l *lease) clientv3.Op {
-	return clientv3.OpPut(a.own, state+a.r.Owner, clientv3.WithLease(clientv3.LeaseID(l.id)))
+// put writes the owner's key, bound to l. Its value is the owner as it is.
+func (a *attempt) put(l *lease) clientv3.Op {
+	return clientv3.OpPut(a.own, a.r.Owner, clientv3.WithLease(clientv3.LeaseID(l.id)))
 }
 
 // takeMain makes sure that there is a lease for the lock.
@@ -158,11 +159,12 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 		}
 	}
 	h := &held{main: a.main, mod: at.mod, echo: contains(a.doubtful, a.main)}
-	place := a.takePlace()
-	for _, l := range append(a.doubtful, place) {
-		if l != a.main && l != nil && contains(a.doubtful, l) {
+	for _, l := range append(a.doubtful, a.takePlace()) {
+		switch {
+		case l == a.main:
+		case contains(a.doubtful, l):
 			p.drop(l)
-		} else if l != a.main {
+		default:
 			p.put(l)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -98,8 +99,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return nil, err
 }
 
-// Inspect implements [backend.Backend]. The first in the queue is told as the holder, with token 0, when the key has just
-// been left to it.
+// Inspect implements [backend.Backend]. The first in the queue is told as the holder from when the key was left to it.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.Holder{}, err
@@ -130,7 +130,7 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err != nil || len(first.Kvs) == 0 {
 		return backend.Holder{}, err
 	}
-	h := holder(first.Kvs[0].Value, first.Kvs[0].CreateRevision)
+	h := holder(first.Kvs[0])
 	h.Waiters = int(first.Count) - 1
 	id := first.Kvs[0].Lease
 	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
@@ -146,13 +146,9 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, err
 }
 
-func holder(value []byte, createRevision int64) backend.Holder {
-	owner, held := parseValue(value)
-	h := backend.Holder{Owner: owner}
-	if held {
-		h.Token = uint64(createRevision)
-	}
-	return h
+// holder is whose key came first.
+func holder(first *mvccpb.KeyValue) backend.Holder {
+	return backend.Holder{Owner: string(first.Value), Token: uint64(first.CreateRevision)}
 }
 
 // Guarantees implements [backend.Backend].

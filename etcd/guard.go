@@ -104,7 +104,7 @@ func (g *guard) begin(e *guarded) {
 	round := e.round
 	g.mu.Unlock()
 	key := g.b.naming.own(e.life.Key(), e.life.Owner())
-	w := g.b.watches.add(key, func(from int64) { g.began(e, from) }, func() { g.ended(e, round) })
+	w := g.b.watches.add(key, func(from int64) { g.began(e, from) }, func(int64) { g.ended(e, round) })
 	g.mu.Lock()
 	over := e.over
 	if !over && e.live && e.round == round {

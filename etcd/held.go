@@ -84,7 +84,7 @@ func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration
 			resp, err = b.kv.Txn(ctx).
 				// A change that comes late finds that the key was written since.
 				If(clientv3.Compare(clientv3.ModRevision(own), "=", h.mod)).
-				Then(clientv3.OpPut(own, valueHeld+l.Owner(), clientv3.WithLease(clientv3.LeaseID(to.id)))).
+				Then(clientv3.OpPut(own, l.Owner(), clientv3.WithLease(clientv3.LeaseID(to.id)))).
 				Else(clientv3.OpGet(own)).
 				Commit()
 			return err

@@ -1,10 +1,6 @@
 package etcd
 
-import (
-	"strings"
-
-	"github.com/anylock/lock/backend"
-)
+import "github.com/anylock/lock/backend"
 
 // naming makes etcd's keys. All contenders for a key live below one prefix, each under its owner:
 //
@@ -28,18 +24,4 @@ func (n naming) prefix(key string) string {
 
 func (n naming) own(key, owner string) string {
 	return n.prefix(key) + ownerEncoding.Encode(owner)
-}
-
-// What an owner's key says of it, for Inspect and for people who look with etcdctl.
-const (
-	valueHeld    = "held "
-	valueWaiting = "waiting "
-)
-
-// parseValue returns whose key it is and whether it holds the lock.
-func parseValue(value []byte) (owner string, held bool) {
-	if owner, held = strings.CutPrefix(string(value), valueHeld); held {
-		return owner, true
-	}
-	return strings.TrimPrefix(string(value), valueWaiting), false
 }

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// placeTTL is the longest TTL of a place in the queue: for so long a waiter that died delays those behind it.
-	placeTTL = 8 * time.Second
+	// placeTTL is the longest TTL of a place in the queue: for so long a waiter that died delays those behind it. A lock
+	// with a longer one changes its lease when it is granted, which costs a write instead of a read.
+	placeTTL = 30 * time.Second
 	// recheck is how long a waiter trusts the silence of its watch, with up to half as much again.
 	recheck = 5 * time.Second
 	// leastPatience is the shortest time for which a queued waiter outlives an outage.
@@ -23,7 +24,7 @@ const (
 // A position is what a waiter knows of its place in the queue.
 type position struct {
 	before string // the key of the contender before; empty when there may be none
-	seen   int64  // the revision at which that was so
+	seen   int64  // the revision at which that was so, or at which the one before was deleted; 0 if not known
 }
 
 // queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
@@ -41,7 +42,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case a.rev == 0:
 			l, at, err = a.enqueue(ctx)
 		case at.before == "":
-			l, at, err = a.promote(ctx)
+			l, at, err = a.promote(ctx, at.seen)
 		default:
 			at, err = a.await(ctx, at)
 		}
@@ -57,8 +58,6 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 			// The place, or a lease for the lock, is gone. What there is will tell.
 		case backend.Definite(err), !passing(err) && !errors.Is(err, errNoAnswer), time.Since(answered) > patience:
 			return nil, err
-		default:
-			at.before = "" // look, when the outage is over
 		}
 		if err != nil {
 			if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
@@ -68,13 +67,15 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// enter makes the first request. A place in the queue needs a lease of its own: if the pool has one, or the lock's will
-// do, one transaction takes the key or a place, whatever is there. Else the key is tried first.
+// enter makes the first request. A long lock's place in the queue needs a lease of its own: if the pool has none, the key
+// is tried first. Else one transaction takes the key or a place, whatever is there.
 func (a *attempt) enter(ctx context.Context) (backend.Lease, position, error) {
-	if a.place = a.b.pool.takeIdle(a.placeClass()); a.place == nil {
-		l, err := a.try(ctx)
-		if err == nil || !errors.Is(err, backend.ErrHeld) {
-			return l, position{}, err
+	if class := a.placeClass(); class != a.ttl {
+		if a.place = a.b.pool.takeIdle(class); a.place == nil {
+			l, err := a.try(ctx)
+			if err == nil || !errors.Is(err, backend.ErrHeld) {
+				return l, position{}, err
+			}
 		}
 	}
 	return a.enqueue(ctx)
@@ -89,19 +90,17 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	if err := a.takeMain(ctx); err != nil {
 		return nil, at, err
 	}
-	if a.place == nil {
-		if a.place, err = a.b.pool.take(ctx, a.placeClass()); err != nil {
-			return nil, at, err
-		}
+	if err := a.takePlaceLease(ctx); err != nil {
+		return nil, at, err
 	}
 	refreshed := a.refreshStale(ctx)
 	missing := clientv3.Compare(clientv3.CreateRevision(a.own), "=", 0)
 	sent, resp, err := a.commit(ctx, a.place, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return a.b.kv.Txn(ctx).
 			If(a.isFree()).
-			Then(a.put(valueHeld, a.main)).
+			Then(a.put(a.main)).
 			// A copy of this request that comes late must not touch what is there by then.
-			Else(clientv3.OpTxn([]clientv3.Cmp{missing}, []clientv3.Op{a.put(valueWaiting, a.place)}, nil),
+			Else(clientv3.OpTxn([]clientv3.Cmp{missing}, []clientv3.Op{a.put(a.place)}, nil),
 				clientv3.OpGet(a.own),
 				clientv3.OpGet(a.prefix, clientv3.WithPrefix(), clientv3.WithLimit(2), clientv3.WithKeysOnly(),
 					clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))).
@@ -112,8 +111,10 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	}
 	switch {
 	case isLeaseNotFound(err):
-		// Either of them.
-		a.b.pool.drop(a.main, a.takePlace())
+		if place := a.takePlace(); place != a.main { // either of them
+			a.b.pool.drop(place)
+		}
+		a.b.pool.drop(a.main)
 		a.main = nil
 		return nil, at, err
 	case err != nil:
@@ -123,16 +124,18 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 		return l, at, err
 	}
 	own := resp.Responses[1].GetResponseRange().Kvs[0]
-	if own.Lease == a.main.id { // an attempt that went unanswered took the free key
+	if own.Lease == a.main.id && a.place != a.main { // an attempt that went unanswered took the free key
 		l, err = a.grant(ctx, grantedAt{sent, own.CreateRevision, own.ModRevision}, refreshed)
 		return l, at, err
 	}
 	a.rev = own.CreateRevision
 	a.b.pool.keep(a.place)
-	if !contains(a.doubtful, a.main) {
-		a.b.pool.put(a.main)
+	if a.place != a.main {
+		if !contains(a.doubtful, a.main) {
+			a.b.pool.put(a.main)
+		}
+		a.main = nil
 	}
-	a.main = nil
 	at.seen = resp.Header.Revision
 	if last := resp.Responses[2].GetResponseRange().Kvs; len(last) == 2 && string(last[0].Key) == a.own {
 		at.before = string(last[1].Key)
@@ -141,23 +144,28 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 }
 
 // promote takes the key if nobody is before, and tells who is otherwise.
-func (a *attempt) promote(ctx context.Context) (l backend.Lease, at position, err error) {
+//
+// It looks at the queue as it was at the revision since, 0 for the present. Nobody comes in before a place that is there:
+// who is first at a revision is first from then on. And the place lives as long as its lease, whose end the client knows.
+func (a *attempt) promote(ctx context.Context, since int64) (l backend.Lease, at position, err error) {
 	if err := a.takeMain(ctx); err != nil {
 		return nil, at, err
 	}
 	refreshed := a.refreshStale(ctx)
-	// The place has not been written since it was created, so that a late copy of this request changes nothing.
-	untouched := clientv3.Compare(clientv3.ModRevision(a.own), "=", a.rev)
-	nobodyBefore := clientv3.Compare(clientv3.CreateRevision(a.prefix), ">", a.rev-1).WithPrefix()
-	sent, resp, err := a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return a.b.kv.Txn(ctx).
-			If(untouched, nobodyBefore).
-			Then(a.put(valueHeld, a.main)).
-			Else(clientv3.OpGet(a.own),
-				clientv3.OpGet(a.prefix, append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
-					clientv3.WithMaxCreateRev(a.rev-1))...)).
-			Commit()
-	})
+	look := []clientv3.Op{
+		clientv3.OpGet(a.own),
+		clientv3.OpGet(a.prefix, append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
+			clientv3.WithMaxCreateRev(a.rev-1))...),
+	}
+	var (
+		sent = time.Now()
+		resp *clientv3.TxnResponse
+	)
+	if a.place == a.main {
+		resp, err = a.b.readAt(ctx, since, look...)
+	} else {
+		sent, resp, err = a.rebind(ctx, look)
+	}
 	switch {
 	case isLeaseNotFound(err):
 		a.b.pool.drop(a.main)
@@ -165,69 +173,100 @@ func (a *attempt) promote(ctx context.Context) (l backend.Lease, at position, er
 		return nil, at, err
 	case err != nil:
 		return nil, at, err
-	case resp.Succeeded:
+	case a.place != a.main && resp.Succeeded:
 		l, err = a.grant(ctx, grantedAt{sent, a.rev, resp.Header.Revision}, refreshed)
 		return l, at, err
 	}
-	at.seen = resp.Header.Revision
-	own := resp.Responses[0].GetResponseRange().Kvs
+	own, before := resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs
+	if at.seen = resp.Header.Revision; since > 0 && a.place == a.main {
+		at.seen = since
+	}
 	switch {
 	case len(own) == 0:
 		a.losePlace()
 		return nil, at, backend.ErrLost
-	case own[0].Lease == a.main.id:
-		l, err = a.grant(ctx, grantedAt{sent, a.rev, own[0].ModRevision}, refreshed)
-		return l, at, err
-	}
-	if before := resp.Responses[1].GetResponseRange().Kvs; len(before) > 0 {
+	case len(before) > 0:
 		at.before = string(before[0].Key)
+		return nil, at, nil
+	case own[0].Lease != a.main.id:
+		return nil, at, errNoAnswer // cannot be: it could have been bound to it
 	}
-	return nil, at, nil
+	l, err = a.grant(ctx, grantedAt{sent, a.rev, own[0].ModRevision}, refreshed)
+	return l, at, err
+}
+
+// rebind binds the place to the lock's lease if nobody is before.
+func (a *attempt) rebind(ctx context.Context, look []clientv3.Op) (time.Time, *clientv3.TxnResponse, error) {
+	// The place has not been written since it was created, so that a late copy of this request changes nothing.
+	untouched := clientv3.Compare(clientv3.ModRevision(a.own), "=", a.rev)
+	nobodyBefore := clientv3.Compare(clientv3.CreateRevision(a.prefix), ">", a.rev-1).WithPrefix()
+	return a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return a.b.kv.Txn(ctx).If(untouched, nobodyBefore).Then(a.put(a.main)).Else(look...).Commit()
+	})
 }
 
 // losePlace forgets a place that is gone.
 func (a *attempt) losePlace() {
 	a.rev = 0
-	if place := a.takePlace(); !contains(a.doubtful, place) {
+	place := a.takePlace()
+	if !contains(a.doubtful, place) {
 		a.b.pool.drop(place)
 	}
+	if place == a.main {
+		a.main = nil
+	}
+}
+
+// takePlaceLease makes sure that there is a lease for a place in the queue.
+func (a *attempt) takePlaceLease(ctx context.Context) (err error) {
+	switch class := a.placeClass(); {
+	case a.place != nil:
+	case class == a.ttl:
+		a.place = a.main
+	default:
+		a.place, err = a.b.pool.take(ctx, class)
+	}
+	return err
 }
 
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
-	fired, created := make(chan struct{}), make(chan int64, 1)
-	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func() { close(fired) })
+	fired, created := make(chan int64, 1), make(chan int64, 1)
+	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func(at int64) { fired <- at })
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
 	for {
+		var since int64
+		keys := []string{at.before}
 		select {
-		case <-fired:
-			return position{seen: at.seen}, nil
+		case deleted := <-fired:
+			return position{seen: deleted}, nil
 		case <-a.place.gone:
 			return position{}, nil // its being gone is found out by looking
 		case <-ctx.Done():
 			return at, backend.ContextError(ctx, nil)
-		case from := <-created:
-			if from <= at.seen {
+		case since = <-created:
+			if since <= at.seen {
 				continue // nothing happened between the look and the watch
 			}
 		case <-look.C:
+			keys = append(keys, a.own)
 			look.Reset(recheck + rand.N(recheck/2))
 		}
-		both, err := a.bothThere(ctx, at.before)
-		if err != nil {
-			return at, err
-		}
-		if !both {
-			return position{seen: at.seen}, nil
+		if all, err := a.b.areThere(ctx, since, keys...); err != nil || !all {
+			return position{seen: since}, err
 		}
 	}
 }
 
-// bothThere looks whether the own place and the one before are still there.
-func (a *attempt) bothThere(ctx context.Context, before string) (bool, error) {
-	resp, err := a.b.read(ctx, clientv3.OpGet(a.own, clientv3.WithCountOnly()), clientv3.OpGet(before, clientv3.WithCountOnly()))
+// areThere reports whether all of keys existed at a revision, 0 for the present.
+func (b *Backend) areThere(ctx context.Context, at int64, keys ...string) (bool, error) {
+	gets := make([]clientv3.Op, len(keys))
+	for i, k := range keys {
+		gets[i] = clientv3.OpGet(k, clientv3.WithCountOnly())
+	}
+	resp, err := b.readAt(ctx, at, gets...)
 	if err != nil {
 		return false, err
 	}

@@ -98,11 +98,32 @@ func isLeaseExist(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist)
 }
 
-// read reads keys in one request, as they all are at one revision.
+// read reads keys in one request, as they all are at one revision, the present one.
 func (b *Backend) read(ctx context.Context, gets ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
 		resp, err = b.kv.Txn(ctx).Then(gets...).Commit()
 		return err
 	})
 	return resp, err
+}
+
+// readAt reads keys as they were at a revision. Any server that has come so far can tell, alone and at once; a read of the
+// present waits for what the leader is writing. at may be 0 for the present.
+func (b *Backend) readAt(ctx context.Context, at int64, gets ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	if at == 0 {
+		return b.read(ctx, gets...)
+	}
+	past := make([]clientv3.Op, len(gets))
+	for i, g := range gets {
+		clientv3.WithRev(at)(&g)
+		clientv3.WithSerializable()(&g)
+		past[i] = g
+	}
+	actx, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
+	resp, err := b.kv.Txn(actx).Then(past...).Commit()
+	cancel()
+	if err != nil { // a server that lags behind, or has compacted the revision
+		return b.read(ctx, gets...)
+	}
+	return resp, nil
 }

@@ -45,7 +45,7 @@ type watch struct {
 	key     string
 	id      int64
 	created func(from int64) // called once at most, when deletions after the revision from will be told
-	fire    func()           // called once at most, never by stop
+	fire    func(at int64)   // called once at most, never by stop; at is when the key was deleted, 0 if that is not known
 	on      *watchStream     // which the creation was sent on
 	told    bool             // created was called
 }
@@ -62,7 +62,7 @@ func newWatches(client pb.WatchClient, closing context.Context) *watches {
 }
 
 // add begins a watch. created and fire are called on a goroutine of the stream's and must not block.
-func (ws *watches) add(key string, created func(from int64), fire func()) *watch {
+func (ws *watches) add(key string, created, fire func(revision int64)) *watch {
 	ws.mu.Lock()
 	ws.lastID++
 	w := &watch{key: key, id: ws.lastID, created: created, fire: fire}
@@ -180,10 +180,12 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 		if w == nil {
 			return
 		}
-		if !resp.Canceled {
-			s.send(cancelRequest(w.id))
+		if resp.Canceled {
+			w.fire(0)
+			return
 		}
-		w.fire()
+		w.fire(resp.Events[len(resp.Events)-1].Kv.ModRevision)
+		s.send(cancelRequest(w.id))
 	case resp.Created:
 		ws.mu.Lock()
 		w := ws.list[resp.WatchId]
@@ -207,7 +209,7 @@ func (ws *watches) fireAll() {
 	}
 	ws.mu.Unlock()
 	for _, w := range fired {
-		w.fire()
+		w.fire(0)
 	}
 }
 

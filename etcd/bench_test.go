@@ -1,0 +1,183 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// benchTTL is package lock's default.
+const benchTTL = 30 * time.Second
+
+// BenchmarkUncontended compares one goroutine's acquire and release, and its failed try, with concurrency.Mutex.
+func BenchmarkUncontended(b *testing.B) {
+	s := servers.EtcdCurrent(b)
+	ctx := context.Background()
+	store, client := opened(b, "etcd://"+s.Addr), raw(b, s.Addr)
+	b.Run("op=acquire-release/by=anylock", func(b *testing.B) {
+		together(b, 1, func(int) { cycle(b, store, req("serial", benchTTL)) })
+	})
+	b.Run("op=acquire-release/by=mutex", func(b *testing.B) {
+		m := concurrency.NewMutex(session(b, client), "mutex/serial")
+		together(b, 1, func(int) { mutexCycle(b, m) })
+	})
+	b.Run("op=acquire-release/by=anylock/waits=true", func(b *testing.B) {
+		together(b, 1, func(int) { cycle(b, store, waiting("serial", benchTTL)) })
+	})
+	b.Run("op=renew/by=anylock", func(b *testing.B) {
+		l := acquire(b, store, req("renewed", time.Hour))
+		together(b, 1, func(int) {
+			if err := l.Renew(ctx, time.Hour); err != nil {
+				b.Error(err)
+			}
+		})
+		release(b, l)
+	})
+	b.Run("op=failed-try/by=anylock", func(b *testing.B) {
+		defer release(b, acquire(b, store, req("held", time.Hour)))
+		together(b, 1, func(int) {
+			if _, err := store.Acquire(ctx, req("held", benchTTL)); err == nil {
+				b.Error("a second owner")
+			}
+		})
+	})
+	b.Run("op=failed-try/by=mutex", func(b *testing.B) {
+		holder := concurrency.NewMutex(session(b, client), "mutex/held")
+		if err := holder.Lock(ctx); err != nil {
+			b.Fatal(err)
+		}
+		m := concurrency.NewMutex(session(b, client), "mutex/held")
+		together(b, 1, func(int) {
+			if err := m.TryLock(ctx); err == nil {
+				b.Error("a second owner")
+			}
+		})
+	})
+}
+
+// BenchmarkHandOff passes one key around clients, each with a connection of its own, that hold it for no time.
+func BenchmarkHandOff(b *testing.B) {
+	s := servers.EtcdCurrent(b)
+	for _, clients := range []int{2, 8, 64} {
+		b.Run(fmt.Sprintf("op=hand-off/by=anylock/workers=%d", clients), func(b *testing.B) {
+			stores := make([]*Backend, clients)
+			for i := range stores {
+				stores[i] = opened(b, "etcd://"+s.Addr)
+			}
+			key := backend.NewOwner()
+			together(b, clients, func(w int) { cycle(b, stores[w], waiting(key, benchTTL)) })
+		})
+		if clients > 8 {
+			continue
+		}
+		b.Run(fmt.Sprintf("op=hand-off/by=mutex/workers=%d", clients), func(b *testing.B) {
+			mutexes := make([]*concurrency.Mutex, clients)
+			key := "mutex/" + backend.NewOwner()
+			for i := range mutexes {
+				mutexes[i] = concurrency.NewMutex(session(b, raw(b, s.Addr)), key)
+			}
+			together(b, clients, func(w int) { mutexCycle(b, mutexes[w]) })
+		})
+	}
+}
+
+// BenchmarkRenewBatch renews a thousand leases in one call.
+func BenchmarkRenewBatch(b *testing.B) {
+	const leases = 1000
+	store := opened(b, "etcd://"+servers.EtcdCurrent(b).Addr)
+	list := holdMany(b, store, leases, time.Hour)
+	b.ResetTimer()
+	for b.Loop() {
+		for _, err := range store.RenewBatch(context.Background(), list) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.StopTimer()
+	for _, r := range list {
+		_ = r.Lease.Release(context.Background())
+	}
+}
+
+// holdMany acquires many leases.
+func holdMany(t testing.TB, store *Backend, leases int, ttl time.Duration) []backend.Renewal {
+	list := make([]backend.Renewal, leases)
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range 32 {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < leases; i = int(next.Add(1)) - 1 {
+				l, err := store.Acquire(context.Background(), req(fmt.Sprint("many", i), ttl))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				list[i] = backend.Renewal{Lease: l, TTL: ttl}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return list
+}
+
+func cycle(t testing.TB, store *Backend, r backend.Request) {
+	l, err := store.Acquire(context.Background(), r)
+	if err == nil {
+		err = l.Release(context.Background())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func mutexCycle(t testing.TB, m *concurrency.Mutex) {
+	err := m.Lock(context.Background())
+	if err == nil {
+		err = m.Unlock(context.Background())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func session(t testing.TB, c *clientv3.Client) *concurrency.Session {
+	t.Helper()
+	s, err := concurrency.NewSession(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// together runs f b.N times on so many goroutines.
+func together(b *testing.B, workers int, f func(w int)) {
+	b.Helper()
+	b.ReportAllocs()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range workers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				f(w)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+}
