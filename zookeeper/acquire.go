@@ -18,6 +18,7 @@ type attempt struct {
 	class time.Duration // of its session
 	begun time.Time
 
+	queued   time.Time // when it got its place
 	answered time.Time // when the ensemble said last that the key is busy
 }
 
@@ -101,6 +102,7 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 		a.b.leave(s)
 		return nil, err
 	}
+	a.queued = time.Now()
 	lease, err := a.queue(ctx, s, n, l, fresh, sent)
 	if err != nil && !errors.Is(err, errGranted) {
 		s.giveUp(n, err)
@@ -172,18 +174,17 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fre
 	}
 }
 
-// ahead returns the places before n's in the queue, and whether its own is there. Of several nodes of one owner, which
-// a create that was made twice may leave, the first counts.
+// ahead returns the places before n's in the queue, and whether its own is there.
 func ahead(children []string, n *node) (before []place, found bool) {
 	q := queueOf(children)
 	for i, p := range q {
-		if p.prefix == n.prefix {
-			n.name = p.name
-			if i == 0 {
-				return nil, true
-			}
-			return q[:i], true
+		if p.name != n.name {
+			continue
 		}
+		if i == 0 {
+			return nil, true
+		}
+		return q[:i], true
 	}
 	return nil, false
 }
@@ -209,8 +210,15 @@ func (a *attempt) list(ctx context.Context, s *session, n *node) (listing, error
 
 // mayGoOn reports whether a request that failed with err may be made again in the same session.
 func (a *attempt) mayGoOn(ctx context.Context, s *session, err error) bool {
-	return ctx.Err() == nil && !s.isOver() && !a.b.isClosing() && passing(err) && !a.answered.IsZero() &&
-		time.Since(a.answered) <= max(a.ttl, leastPatience)
+	patience := a.b.options.Timeout
+	last := a.queued
+	if a.r.Wait {
+		patience = max(a.ttl, leastPatience)
+	}
+	if a.answered.After(last) {
+		last = a.answered
+	}
+	return ctx.Err() == nil && !s.isOver() && !a.b.isClosing() && passing(err) && time.Since(last) <= patience
 }
 
 // proof makes sure of n and the session by a write, and returns a time from before it was sent.

@@ -23,6 +23,12 @@ func (s *session) create(ctx context.Context, n *node) (l listing, fresh bool, s
 	for i := 1; ; i++ {
 		l, fresh, sent, err = s.createOnce(ctx, n)
 		switch {
+		case err == nil && n.echo:
+			// The first create may have arrived after all, before this one. What arrives from now on is behind it.
+			if _, err = s.recover(ctx, n, errTwice); err != nil {
+				s.discard(n)
+			}
+			return listing{}, false, sent, err
 		case err == nil:
 			return l, fresh, sent, nil
 		case errors.Is(err, zk.ErrNoNode) && i < attempts:
@@ -115,6 +121,8 @@ func (s *session) createOnce(ctx context.Context, n *node) (l listing, fresh boo
 	s.contact.proved(c.sent)
 	return l, fresh, c.sent, nil
 }
+
+var errTwice = errors.New("a node was created twice, and is not there")
 
 // recover looks for the node of a create that went unanswered with err. found is false when it was certainly not made.
 func (s *session) recover(ctx context.Context, n *node, err error) (found bool, _ error) {

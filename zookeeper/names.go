@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,12 @@ const (
 	rootPath  = "/"
 )
 
-// nodePrefix begins the names of all nodes of owner. No name of another owner begins with it.
-func nodePrefix(owner string) string { return nodeBegin + ownerNames.Encode(owner) + nodeEnd }
+// nodePrefix returns a new beginning of a node's name, which no other has: it is what a node is found by whose create went
+// unanswered. An owner that queues again does so under another one, so that cleaning up after the first place
+// cannot touch the second.
+func nodePrefix(owner string) string {
+	return nodeBegin + ownerNames.Encode(owner) + "." + strconv.FormatUint(rand.Uint64(), hexDigits) + nodeEnd
+}
 
 // A place is one node in the queue of a key.
 type place struct {
@@ -52,6 +57,9 @@ func parsePlace(name string) (p place, ok bool) {
 // owner reads the owner from the name, empty if it was cut.
 func (p place) owner() string {
 	s := strings.TrimSuffix(strings.TrimPrefix(p.prefix, nodeBegin), nodeEnd)
+	if i := strings.LastIndexByte(s, '.'); i >= 0 {
+		s = s[:i]
+	}
 	if strings.Contains(s, cutOwner) {
 		return ""
 	}

@@ -16,7 +16,7 @@ var errGone = errors.New("the node of this request was deleted by another client
 type node struct {
 	key, owner string
 	dir        string // of the key
-	prefix     string // of its name, before the number
+	prefix     string // of its name, before the number; no other has it
 
 	czxid   atomic.Uint64 // of its creation: the fencing token
 	written chan struct{} // closed when the create is on its way

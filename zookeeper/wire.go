@@ -52,6 +52,7 @@ type wire struct {
 	shaken  bool                // the handshake is over
 	sent    map[int32]time.Time // requests under way
 	pings   []time.Time         // pings under way, in order
+	heard   time.Time           // when a frame came last
 	creates map[int32]*node     // creates under way
 }
 
@@ -147,7 +148,7 @@ func authFrame(digest []byte) []byte {
 	return append(be.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// ping sends a sign of life, and reports how long the oldest one has been without an answer.
+// ping sends a sign of life, and reports for how long one has been without an answer and nothing else has come.
 func (w *wire) ping() (unanswered time.Duration) {
 	w.mu.Lock()
 	if !w.shaken {
@@ -155,7 +156,7 @@ func (w *wire) ping() (unanswered time.Duration) {
 		return 0
 	}
 	if len(w.pings) > 0 {
-		unanswered = time.Since(w.pings[0])
+		unanswered = min(time.Since(w.pings[0]), time.Since(w.heard))
 	}
 	w.mu.Unlock()
 	_, _ = w.Write(header(xidPing, opPing, 0))
@@ -214,6 +215,7 @@ func (w *wire) next() error {
 func (w *wire) look(p []byte) error {
 	const handshake, reply = 4 + 4 + 8, 4 + 8 + 4
 	w.mu.Lock()
+	w.heard = time.Now()
 	if !w.shaken {
 		w.shaken = true
 		w.mu.Unlock()

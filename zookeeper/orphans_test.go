@@ -1,0 +1,274 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// raw is a plain client, to look behind the backend.
+func raw(t testing.TB, addr string) *zk.Conn {
+	t.Helper()
+	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(quiet{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		for range events {
+		}
+	})
+	return c
+}
+
+// places lists the nodes of a key, none if it has no parent.
+func places(t testing.TB, c *zk.Conn, b *Backend, key string) []place {
+	t.Helper()
+	names, _, err := c.Children(b.dir(key))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return queueOf(names)
+}
+
+// lostCreate makes the next create reach the server, or not, and break the connection for a while.
+func lostCreate(p *proxy, forward bool, away time.Duration) (met <-chan struct{}) {
+	return p.once(opCreate, func() (bool, bool) {
+		p.set(func(p *proxy) { p.away = true })
+		time.AfterFunc(away, func() { p.set(func(p *proxy) { p.away = false }) })
+		return forward, true
+	})
+}
+
+// A create whose connection breaks, with the server out of reach for a while, leaves no node behind when its caller has
+// given up. (Z1)
+func TestLostCreateLeavesNoOrphan(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	for _, wait := range []bool{false, true} {
+		t.Run(fmt.Sprint("wait ", wait), func(t *testing.T) {
+			p := newProxy(t, s.Addr)
+			b := opened(t, "zookeeper://"+p.Addr)
+			r := req("k"+strconv.FormatBool(wait), time.Minute)
+			r.Wait = wait
+			release(t, acquire(t, b, r)) // the parent is there, and the session
+			id := b.onlySession(t).id
+			r.Owner = backend.NewOwner()
+			met := lostCreate(p, true, 1500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			begun := time.Now()
+			if _, err := b.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("acquire: %v, want the context's error", err)
+			}
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("acquire with a context of 500ms took %v", took)
+			}
+			<-met
+			if len(places(t, c, b, r.Key)) != 1 {
+				t.Fatal("the create has not arrived: nothing is tested")
+			}
+			until(t, soon, "the node is removed", func() bool { return len(places(t, c, b, r.Key)) == 0 })
+			time.Sleep(2 * settle)
+			if n := len(places(t, c, b, r.Key)); n != 0 {
+				t.Errorf("%d nodes", n)
+			}
+			if b.onlySession(t).id != id {
+				t.Error("the session is another one: its end has removed the node")
+			}
+		})
+	}
+}
+
+// onlySession returns the session of a backend that has one.
+func (b *Backend) onlySession(t *testing.T) *session {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.sessions) != 1 {
+		t.Fatalf("%d sessions", len(b.sessions))
+	}
+	for _, s := range b.sessions {
+		return s
+	}
+	return nil
+}
+
+// A create whose connection breaks is recovered, whether it has arrived or not: one node, the lease, and nothing behind it.
+func TestLostCreateIsRecovered(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr)
+	for i := range 8 {
+		r := req("k", time.Minute)
+		r.Wait = i%4 >= 2
+		release(t, acquire(t, b, req("k", time.Minute)))
+		met := lostCreate(p, i%2 == 0, 100*time.Millisecond)
+		l := acquire(t, b, r)
+		<-met
+		q := places(t, c, b, "k")
+		if len(q) != 1 || q[0].owner() != r.Owner {
+			t.Errorf("round %d: nodes %v, want one of %s", i, q, r.Owner)
+		}
+		_, st, err := c.Get(b.dir("k") + "/" + q[0].name)
+		if err != nil || uint64(st.Czxid) != l.Token() {
+			t.Errorf("round %d: token %d, node %+v, %v", i, l.Token(), st, err)
+		}
+		if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("round %d: a second acquire: %v", i, err)
+		}
+		release(t, l)
+		until(t, soon, "nothing is left", func() bool { return len(places(t, c, b, "k")) == 0 })
+	}
+}
+
+// Children of a key that are not ours neither disturb nor leak. (Z2)
+func TestForeignChildren(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	release(t, acquire(t, b, req("k", time.Minute)))
+	foreign := []string{
+		"a", "_c_", "_c_x", "lock-0000000000", "_c_x-lock-", "_c_x-lock-12x", "_c_-lock-99999999999", "x-lock-0000000000",
+		"_c_0123456789abcdef0123456789abcde-lock-", "-lock-0000000000", "0000000000",
+	}
+	for _, name := range foreign {
+		if _, err := c.Create(b.dir("k")+"/"+name, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	for range 3 {
+		l := acquire(t, b, req("k", time.Minute))
+		done := make(chan error, 1)
+		go func() {
+			l, err := b.Acquire(context.Background(), waiting("k", time.Minute))
+			if err == nil {
+				err = l.Release(context.Background())
+			}
+			done <- err
+		}()
+		until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == 2 })
+		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Token != l.Token() || h.Waiters != 1 {
+			t.Errorf("inspect: %+v, %v", h, err)
+		}
+		release(t, l)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, _, err := c.Children(b.dir("k"))
+	if err != nil || len(names) != len(foreign) {
+		t.Errorf("children %v, %v, want the %d foreign ones", names, err, len(foreign))
+	}
+}
+
+// counts asks a server for its numbers of nodes and watches.
+func counts(t testing.TB, addr string) (nodes, watches int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	text, err := servers.ZooKeeperAsk(ctx, addr, "mntr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		n, _ := strconv.Atoi(value)
+		switch name {
+		case "zk_znode_count":
+			nodes = n
+		case "zk_watch_count":
+			watches = n
+		}
+	}
+	return nodes, watches
+}
+
+// A thousand cancelled waiters leave the numbers of nodes and watches where they were. (Z5)
+func TestCancelledWaitersLeaveNothing(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	b := opened(t, "zookeeper://"+s.Addr)
+	l := acquire(t, b, req("k", time.Minute))
+	nodes, watches := counts(t, s.Addr)
+	const waiters = 1000
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range waiters {
+		wg.Go(func() {
+			if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: %v", err)
+			}
+		})
+	}
+	until(t, 30*time.Second, "all wait", func() bool {
+		n, w := counts(t, s.Addr)
+		return n == nodes+waiters && w == watches+waiters
+	})
+	cancel()
+	wg.Wait()
+	// One watch stays on the holder's node, which waiters to come share.
+	until(t, 30*time.Second, "nodes and watches are gone", func() bool {
+		n, w := counts(t, s.Addr)
+		return n == nodes && w <= watches+1
+	})
+	// One after the other they share it too, also in the client.
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, _ = b.Acquire(ctx, waiting("k", time.Minute))
+		cancel()
+	}
+	sess := b.onlySession(t)
+	until(t, soon, "the session keeps one watch", func() bool {
+		n, w := counts(t, s.Addr)
+		sess.mu.Lock()
+		defer sess.mu.Unlock()
+		return n == nodes && w <= watches+1 && len(sess.watches) <= 1
+	})
+	release(t, l)
+	until(t, soon, "the last watch is gone", func() bool {
+		n, w := counts(t, s.Addr)
+		sess.mu.Lock()
+		defer sess.mu.Unlock()
+		return n == nodes-1 && w == watches && len(sess.watches) == 0
+	})
+}
+
+// A node that is found by its name counts only if this session owns it. (Z9, CURATOR-498)
+func TestFoundNodeOfAnotherSession(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	release(t, acquire(t, b, req("k", time.Minute)))
+	sess := b.onlySession(t)
+	n := newNode(b, req("k", time.Minute))
+	path, err := c.Create(n.dir+"/"+n.prefix, record(0, n.owner), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("connection lost")
+	if found, err := sess.recover(t.Context(), n, lost); found || err != nil {
+		t.Errorf("recovered from a node of another session: %v, %v (%s)", found, err, n.name)
+	}
+	if _, _, _, err := sess.create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	own := n.path()
+	n.name = ""
+	if found, err := sess.recover(t.Context(), n, lost); !found || err != nil || n.path() != own {
+		t.Errorf("recovered %q, %v, %v, want the session's own %q, not %q", n.path(), found, err, own, path)
+	}
+	if before, found := ahead([]string{n.name, path[len(n.dir)+1:]}, n); !found || len(before) != 1 {
+		t.Errorf("the place of another session's node was taken for its own: %v, %v", before, found)
+	}
+}

@@ -1,0 +1,157 @@
+package zookeeper
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A proxy stands between a client and its server and makes faults.
+type proxy struct {
+	Addr string
+
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	silent bool // connections stay open, and nothing passes
+	away   bool // connections are refused
+	closed bool
+	// request is asked for each request: whether it goes on to the server, and whether all connections break behind it.
+	request func(op int32) (forward, cut bool)
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Addr: l.Addr().String(), listener: l, target: target, conns: make(map[net.Conn]struct{})}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		p.set(func(p *proxy) { p.closed = true })
+		_ = l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+// set changes the faults.
+func (p *proxy) set(f func(p *proxy)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+// cut breaks every connection.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	clear(p.conns)
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		if err != nil || p.away || p.closed {
+			_ = client.Close()
+			if server != nil {
+				_ = server.Close()
+			}
+			p.mu.Unlock()
+			continue
+		}
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		p.wg.Go(func() { p.requests(server, client) })
+		p.wg.Go(func() { p.replies(client, server) })
+	}
+}
+
+func (p *proxy) replies(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !p.isSilent() {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) isSilent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.silent
+}
+
+// requests passes whole frames on.
+func (p *proxy) requests(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	for first := true; ; first = false {
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(from, head); err != nil {
+			return
+		}
+		body := make([]byte, be.Uint32(head))
+		if _, err := io.ReadFull(from, body); err != nil {
+			return
+		}
+		forward, cut := !p.isSilent(), false
+		p.mu.Lock()
+		ask := p.request
+		p.mu.Unlock()
+		if forward && !first && ask != nil {
+			forward, cut = ask(int32(be.Uint32(body[4:])))
+		}
+		if forward {
+			if _, err := to.Write(append(head, body...)); err != nil {
+				return
+			}
+		}
+		if cut {
+			time.Sleep(20 * time.Millisecond) // for the server to read it; what it answers is lost
+			p.cut()
+		}
+	}
+}
+
+// once makes the next request of a kind meet f, others pass.
+func (p *proxy) once(op int32, f func() (forward, cut bool)) (met <-chan struct{}) {
+	done := make(chan struct{})
+	var once sync.Once
+	p.set(func(p *proxy) {
+		p.request = func(o int32) (forward, cut bool) {
+			forward = true
+			if o == op {
+				once.Do(func() {
+					forward, cut = f()
+					close(done)
+				})
+			}
+			return forward, cut
+		}
+	})
+	return done
+}
