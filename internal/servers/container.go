@@ -10,13 +10,12 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
-	"github.com/testcontainers/testcontainers-go/wait"
 )
 
 const containerDir = "/anylock" // where a server runs, with its files
 
-// node makes a node that runs command in the pod. Its log holds a line with readyLog, if any, before the server answers.
-func (p *pod) node(readyLog string, files map[string]string, command ...string) (node, error) {
+// node makes a node that runs command in the pod.
+func (p *pod) node(files map[string]string, command ...string) (node, error) {
 	req := testcontainers.ContainerRequest{
 		Image:      p.image,
 		Labels:     map[string]string{podLabel: "true"},
@@ -30,9 +29,6 @@ func (p *pod) node(readyLog string, files map[string]string, command ...string) 
 			c.NetworkMode = container.NetworkMode("container:" + p.holder.GetContainerID())
 			c.PidMode = container.PidMode("container:" + p.holder.GetContainerID()) // ends with the pod
 		},
-	}
-	if readyLog != "" {
-		req.WaitingFor = wait.ForLog(readyLog).WithStartupTimeout(startTimeout)
 	}
 	for name, text := range files {
 		req.Files = append(req.Files, testcontainers.ContainerFile{
@@ -55,10 +51,27 @@ func (p *pod) node(readyLog string, files map[string]string, command ...string) 
 type contained struct {
 	pod       *pod
 	container testcontainers.Container
+	done      chan struct{} // closed when what the last start began has ended
 }
 
 func (c *contained) start() error {
-	return c.request(func(ctx context.Context) error { return c.container.Start(ctx) })
+	err := c.request(func(ctx context.Context) error { return c.container.Start(ctx) })
+	if err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	c.done = done
+	go func() {
+		defer close(done)
+		defer c.pod.provider.Close()
+		ended := c.pod.provider.Client().ContainerWait(context.Background(), c.container.GetContainerID(),
+			client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+		select {
+		case <-ended.Result:
+		case <-ended.Error: // Docker itself has ended
+		}
+	}()
+	return nil
 }
 
 // signal freezes and thaws all processes of the container at once; a signal would reach the first one only.
@@ -84,17 +97,16 @@ func (c *contained) kill() error {
 			}
 			return err
 		}
-		ended := docker.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 		select {
-		case <-ended.Result:
+		case <-c.done:
 			return nil
-		case err := <-ended.Error:
-			return err
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	})
 }
 
-func (c *contained) exited() <-chan struct{} { return nil }
+func (c *contained) exited() <-chan struct{} { return c.done }
 
 func (c *contained) pid() int { return 0 }
 

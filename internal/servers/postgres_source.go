@@ -53,9 +53,8 @@ const (
 
 func (spec postgresSpec) launch(g *group) launch {
 	return launch{
-		command:  func(at place) ([]string, map[string]string) { return spec.command(g, at) },
-		ready:    postgresReady,
-		readyLog: "database system is ready to accept",
+		command: func(at place) ([]string, map[string]string) { return spec.command(g, at) },
+		ready:   postgresReady,
 		process: func(t testing.TB, s *Server, args []string, files map[string]string) node {
 			return spec.process(t, g.binary, s, args, files)
 		},

@@ -34,7 +34,7 @@ func (g *group) startRedis(t testing.TB, spec redisSpec) *Server {
 }
 
 func (spec redisSpec) launch() launch {
-	return launch{command: spec.command, ready: spec.ask.ready, readyLog: spec.readyLog()}
+	return launch{command: spec.command, ready: spec.ask.ready}
 }
 
 // command returns the command line and files of a server.
@@ -51,12 +51,4 @@ func (spec redisSpec) command(at place) (args []string, files map[string]string)
 		"--save", "", "--appendonly", "no", "--appendfsync", "no",
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
 	return append(args, spec.options...), spec.files
-}
-
-// readyLog is what a server writes when it is about to answer.
-func (spec redisSpec) readyLog() string {
-	if spec.sentinel != nil {
-		return "+monitor"
-	}
-	return "Ready to accept connections"
 }

@@ -62,10 +62,9 @@ func (k kind) source(t testing.TB, ports int) *group {
 
 // A launch says how to run one server. It runs in a folder of its own, so that paths are relative to it.
 type launch struct {
-	ports    []int // to listen on, the clients' first; nil for one that the group chooses
-	command  func(at place) (args []string, files map[string]string)
-	ready    func(ctx context.Context, s *Server) error
-	readyLog string // what it writes, in a container, when it is about to answer
+	ports   []int // to listen on, the clients' first; nil for one that the group chooses
+	command func(at place) (args []string, files map[string]string)
+	ready   func(ctx context.Context, s *Server) error
 
 	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the others.
 	process func(t testing.TB, s *Server, args []string, files map[string]string) node
@@ -126,7 +125,7 @@ func (g *group) server(t testing.TB, l launch) *Server {
 		s.node = newProcess(g.binary, s.Dir, args...)
 		return s
 	}
-	node, err := g.pod.node(l.readyLog, files, append([]string{g.binary}, args...)...)
+	node, err := g.pod.node(files, append([]string{g.binary}, args...)...)
 	if err != nil {
 		t.Fatalf("servers: %s container: %v", g.kind.name, err)
 	}

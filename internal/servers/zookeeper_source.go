@@ -35,8 +35,7 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 			return append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", zooKeeperClasses(),
 				"org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
 		},
-		ready:    zooKeeperReady,
-		readyLog: "binding to port",
+		ready: zooKeeperReady,
 	}
 }
 
