@@ -25,11 +25,11 @@
 //   - A TTL of more than 30 days has to be a date by the server's clock. The server is asked for its time, by some nine
 //     requests, so that a client's clock does not matter. Dates end in January 2038, as they are 32 bits to the client
 //     library: a TTL beyond is ErrUnsupported.
-//   - Tokens increase per key across release, expiry, eviction and restart. They come from one counter, which begins at
-//     the wall clock of the client that finds it missing, in µs. So after a loss of the counter the order depends on
-//     the clocks of clients: it is broken if the clock of the one that begins the counter anew is behind the clock of
-//     the one that began it before by more than the time in between. Whatever clocks do, the tokens that one Backend
-//     draws increase.
+//   - Tokens increase per key across release, expiry, eviction and restart, while the server's clock does not step back past
+//     the last grant. They come from one counter, which begins at the time in µs whenever it is missing: by the clock of
+//     the client that finds it so, kept within the three seconds that the server's clock of whole seconds allows. So the
+//     order may break if the counter is lost twice within three seconds and two clients' clocks disagree. Whatever
+//     clocks do, the tokens that one Backend draws increase.
 //   - A token is drawn after the lock is granted. When that takes more than 250 ms, the lock is looked at again; before, a
 //     lease whose lock was dropped in between, and granted to another that has drawn its token already, has the higher
 //     token of the two.

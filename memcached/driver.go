@@ -41,7 +41,8 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	return b, nil
 }
 
-// look makes sure that a memcached answers which can keep locks: it stores an item and compares and swaps it away.
+// look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
+// token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -61,7 +62,11 @@ func (b *Backend) look(ctx context.Context) error {
 			return none, err
 		}
 		got.Expiration = gone
-		return none, c.CompareAndSwap(got)
+		if err := c.CompareAndSwap(got); err != nil {
+			return none, err
+		}
+		_, err = b.nextToken(c)
+		return none, err
 	})
 	return err
 }

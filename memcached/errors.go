@@ -78,7 +78,7 @@ func isServerError(err error) bool {
 func isAnswer(err error) bool {
 	for _, answer := range []error{
 		memcache.ErrCacheMiss, memcache.ErrCASConflict, memcache.ErrNotStored, memcache.ErrMalformedKey,
-		backend.ErrLost, backend.ErrHeld, errForeign, errContended,
+		backend.ErrLost, backend.ErrHeld, errForeign, errContended, errAbsurdClock,
 	} {
 		if errors.Is(err, answer) {
 			return true
@@ -102,10 +102,7 @@ func harmless(err error) bool {
 	return unreached(err) || errors.As(err, &read)
 }
 
-// broken reports whether a connection is of no use after err.
+// broken reports whether a connection is of no use after err. The same step may succeed on a new one.
 func broken(err error) bool {
 	return err != nil && !isAnswer(err) && !backend.Definite(err) && !errors.Is(err, errBusy)
 }
-
-// passing reports whether the same step may succeed on a new connection.
-func passing(err error) bool { return broken(err) && !errors.Is(err, errNoAnswer) }

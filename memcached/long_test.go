@@ -53,6 +53,29 @@ func TestLongTTL(t *testing.T) {
 	}
 }
 
+func TestBoundary(t *testing.T) {
+	for _, last := range []int64{firstDate, firstDate + 1, 1e6 * 3, 1e9, 1.7e9, 1.8e9, lastDate - 2, lastDate - 1} {
+		for _, guess := range []int64{firstDate + 2, 1e9, 1.7e9, last, last + 1, last - 1, last + 1000, lastDate - 2} {
+			guess = min(max(guess, firstDate+2), lastDate-2)
+			asked := 0
+			got, err := boundary(guess-2, guess+2, func(date int64) (bool, error) {
+				if asked++; date < firstDate || date > lastDate {
+					t.Errorf("asked for %d", date)
+				}
+				return date <= last, nil
+			})
+			if got != last || err != nil || asked > 70 {
+				t.Errorf("%d from a guess of %d: %d, %v, asked %d times", last, guess, got, err, asked)
+			}
+		}
+	}
+	for _, always := range []bool{true, false} {
+		if _, err := boundary(1e9, 1e9+4, func(int64) (bool, error) { return always, nil }); !errors.Is(err, errAbsurdClock) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // Dates of the client library end in 2038.
 func TestDatesEnd(t *testing.T) {
 	b := newBackend(nil, Options{})

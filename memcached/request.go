@@ -53,7 +53,7 @@ func ask[T any](
 		if i == 1 && !unreached(err) {
 			d = 0 // the server has closed a connection that was idle
 		}
-		if i == attempts || !passing(err) || time.Until(end) < d {
+		if i == attempts || !broken(err) || time.Until(end) < d {
 			return v, unanswered, err
 		}
 		if err := backend.Sleep(ctx, d); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 )
@@ -15,8 +16,8 @@ const (
 
 // nextToken draws the next token from the server's counter. A counter that is missing, because the server is new or has
 // dropped it, begins at the time in microseconds: that is beyond every earlier token as long as there was less than one
-// grant a microsecond and no client's clock is behind the one that began the last counter. Whatever the clocks do, a
-// token is beyond all that this Backend has seen.
+// grant a microsecond and the clock does not step back. Whatever the clock does, a token is beyond all that this
+// Backend has seen.
 func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 	name := b.naming.counter()
 	for range tokenAttempts {
@@ -26,8 +27,7 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 			token, err = c.Increment(name, seen-token+1)
 		}
 		if errors.Is(err, memcache.ErrCacheMiss) {
-			token = max(uint64(max(b.now().UnixMicro(), 0)), seen+1)
-			err = c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
+			token, err = b.begin(c, name, seen)
 		}
 		switch {
 		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss): // another client was faster
@@ -41,6 +41,30 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("token: %w", errContended)
+}
+
+// begin begins the counter anew, and returns its first token, beyond seen. ErrNotStored says that another client was faster.
+//
+// The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours
+// counts within what the server's allows.
+func (b *Backend) begin(c *memcache.Client, name string, seen uint64) (uint64, error) {
+	server, err := b.serverTime(c)
+	if err != nil && !errors.Is(err, errAbsurdClock) {
+		return 0, err
+	}
+	now := b.now()
+	if err == nil {
+		earliest := time.Unix(server, 0)
+		latest := earliest.Add((serverLag + 1) * time.Second)
+		switch {
+		case now.Before(earliest):
+			now = earliest
+		case now.After(latest):
+			now = latest
+		}
+	}
+	token := max(uint64(max(now.UnixMicro(), 0)), seen+1)
+	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
 }
 
 // raiseSeen notes the greatest token.

@@ -126,6 +126,26 @@ func TestCounterOfASlowClock(t *testing.T) {
 	}
 }
 
+// A counter begins within the seconds that the server's clock allows, however wrong a client's is.
+func TestCounterBeginsByTheServersClock(t *testing.T) {
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr)
+	for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 10000 * 24 * time.Hour, -20000 * 24 * time.Hour} {
+		b.now = func() time.Time { return time.Now().Add(skew) }
+		b.seen.Store(0)
+		if err := raw(t, s.Addr).Delete(b.naming.counter()); err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, b, req("k", time.Minute))
+		off := time.Until(time.UnixMicro(int64(l.Token())))
+		const most = (serverLag + 2) * time.Second
+		if off > most || off < -most {
+			t.Errorf("by a clock that is %v off the counter begins %v off", skew, off)
+		}
+		release(t, l)
+	}
+}
+
 // A lock that was granted whose token cannot be drawn is given back.
 func TestNoToken(t *testing.T) {
 	s := servers.Memcached(t)

@@ -51,6 +51,14 @@ func (b *Backend) expiration(c *memcache.Client, ttl time.Duration, now *int64) 
 	return int32(n), nil
 }
 
+var errAbsurdClock = errors.New("the server's clock is not between February 1970 and January 2038")
+
+// Dates that the client library and memcached take for dates.
+const (
+	firstDate = mostRelative + 1
+	lastDate  = math.MaxInt32
+)
+
 // serverTime returns the second of the Unix epoch in which the server believes to be. The client library has no request
 // for it, so it is found by halves: an item is gone at once if its date is not in the server's future. Two clocks that
 // agree cost nine requests.
@@ -58,9 +66,6 @@ func (b *Backend) serverTime(c *memcache.Client) (int64, error) {
 	name := b.naming.scratch(backend.NewOwner()[:32])
 	defer func() { _ = c.Delete(name) }()
 	past := func(date int64) (bool, error) {
-		if date <= mostRelative || date > math.MaxInt32 {
-			return false, fmt.Errorf("the server's clock is absurd: it is not between 1970 and 2038")
-		}
 		if err := c.Set(&memcache.Item{Key: name, Expiration: int32(date)}); err != nil {
 			return false, err
 		}
@@ -70,35 +75,40 @@ func (b *Backend) serverTime(c *memcache.Client) (int64, error) {
 		}
 		return false, err
 	}
-	guess := b.now().Unix()
-	low, high := guess-2, guess+2 // past and future
+	const agree = 2 // how far apart clocks usually are at most
+	guess := min(max(b.now().Unix(), firstDate+agree), lastDate-agree)
+	return boundary(guess-agree, guess+agree, past)
+}
+
+// boundary returns the last date that is past, beginning with a guess between which two it is.
+func boundary(low, high int64, past func(date int64) (bool, error)) (int64, error) {
 	for step := int64(4); ; step *= 4 {
-		is, err := past(low)
-		if err != nil {
+		if is, err := past(low); err != nil {
 			return 0, err
-		}
-		if is {
+		} else if is {
 			break
 		}
-		high, low = low, max(low-step, mostRelative)
+		if low == firstDate {
+			return 0, errAbsurdClock
+		}
+		low, high = max(low-step, firstDate), low
 	}
 	for step := int64(4); ; step *= 4 {
-		is, err := past(high)
-		if err != nil {
+		if is, err := past(high); err != nil {
 			return 0, err
-		}
-		if !is {
+		} else if !is {
 			break
 		}
-		low, high = high, high+step
+		if high == lastDate {
+			return 0, errAbsurdClock
+		}
+		low, high = high, min(high+step, lastDate)
 	}
 	for high-low > 1 {
 		middle := low + (high-low)/2
-		is, err := past(middle)
-		if err != nil {
+		if is, err := past(middle); err != nil {
 			return 0, err
-		}
-		if is {
+		} else if is {
 			low = middle
 		} else {
 			high = middle
