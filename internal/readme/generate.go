@@ -12,9 +12,13 @@ import (
 	"github.com/anylock/lock/internal/guaranteestable"
 
 	// The stores that the table shows.
+	_ "github.com/anylock/lock/etcd"
 	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memcached"
 	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/zookeeper"
 )
 
 // A part is generated text that stands between "<!-- NAME:begin -->" and "<!-- NAME:end -->".
@@ -27,6 +31,7 @@ var parts = []part{
 	table("guarantees", guaranteestable.Markdown),
 	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
+	table("needs", writeNeeds),
 }
 
 // table is a part that shows all stores.

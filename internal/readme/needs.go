@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+// needs are what applications ask of a store, with the requirement that demands it.
+var needs = []struct {
+	words   string
+	require lock.Requirement
+}{
+	{"processes of one host exclude each other", lock.Reach(lock.ReachHost)},
+	{"hosts exclude each other", lock.Reach(lock.ReachNetwork)},
+	{"no fault of the store lets two in", lock.Linearizable()},
+	{"the store never drops a live lease", lock.NoEarlyLoss()},
+	{"tokens stay in order across a restart of the store", lock.Fencing(lock.FencingRestart)},
+	{"tokens stay in order when the store has lost its data", lock.Fencing(lock.FencingLoss)},
+	{"waiters are served in the order of their arrival", lock.FIFO()},
+	{"waiters are told, and do not poll", lock.Push()},
+	{"leases of 100 ms", lock.MinTTL(100 * time.Millisecond)},
+	{"leases of a second", lock.MinTTL(time.Second)},
+	{"a dead holder's key is free half a second after its TTL", lock.MaxLate(500 * time.Millisecond)},
+}
+
+// writeNeeds writes a table of which stores meet which requirement, as package lock judges it.
+func writeNeeds(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| what you need | requirement | stores that give it |\n|---|---|---|\n")
+	for _, need := range needs {
+		var stores []string
+		for _, d := range drivers {
+			ok, err := meets(d.Guarantees, need.require)
+			if err != nil {
+				return err
+			}
+			if ok {
+				stores = append(stores, d.Name)
+			}
+		}
+		switch len(stores) {
+		case 0:
+			stores = []string{"none"}
+		case len(drivers):
+			stores = []string{"all"}
+		}
+		fmt.Fprintf(&b, "| %s | `%v` | %s |\n", need.words, need.require, strings.Join(stores, ", "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// meets asks package lock whether it would open a store of these guarantees.
+func meets(g backend.Guarantees, r lock.Requirement) (bool, error) {
+	locks, err := lock.New(promise{g}, lock.Require(r))
+	if errors.Is(err, lock.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, locks.Close()
+}
+
+// A promise is a store that only says what it promises.
+type promise struct{ g backend.Guarantees }
+
+func (p promise) Guarantees() backend.Guarantees { return p.g }
+func (promise) Close() error                     { return nil }
+
+func (promise) Acquire(context.Context, backend.Request) (backend.Lease, error) {
+	return nil, backend.ErrUnsupported
+}
+
+func (promise) Inspect(context.Context, string) (backend.Holder, error) {
+	return backend.Holder{}, backend.ErrUnsupported
+}
