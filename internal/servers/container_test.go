@@ -3,6 +3,7 @@ package servers
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,24 @@ func TestContainersEndWithTheirPod(t *testing.T) {
 	case <-ended.Result:
 	case err := <-ended.Error:
 		t.Error(err)
+	}
+}
+
+// scripts/docker-images pulls what the tests run, or makes stand-ins.
+func TestScriptKnowsEveryImage(t *testing.T) {
+	script, err := os.ReadFile("../../scripts/docker-images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(script), "\nimages=(")
+	list, _, _ = strings.Cut(list, ")")
+	got := strings.Fields(list)
+	want := []string{podImage}
+	for _, k := range []kind{redisKind, etcdKind, zooKeeperKind, postgresKind, memcachedKind} {
+		want = append(want, k.image)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it has %v, the tests run %v", got, want)
 	}
 }
 
