@@ -126,7 +126,7 @@ func (a *attempt) ask(c *memcache.Client, asked, mine bool) (ans answer, err err
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
 	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration})
 	if errors.Is(err, memcache.ErrNotStored) {
-		if a.r.Wait && !mine { // a waiter has no use for the holder
+		if asked && !mine { // only a waiter asks again, and the holder is of no use to it
 			return ans, backend.ErrHeld
 		}
 		if ans.holder, err = read(c, a.name, a.r.Key); err != nil {

@@ -86,8 +86,10 @@ func TestForeignItem(t *testing.T) {
 		if err := c.Set(&memcache.Item{Key: b.naming.lock("k"), Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, errForeign) {
-			t.Errorf("acquire with an item %q: %v", value, err)
+		for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
+			if _, err := b.Acquire(context.Background(), r); !errors.Is(err, errForeign) {
+				t.Errorf("acquire (wait %v) with an item %q: %v", r.Wait, value, err)
+			}
 		}
 		if _, err := b.Inspect(context.Background(), "k"); !errors.Is(err, errForeign) {
 			t.Errorf("inspect with an item %q: %v", value, err)
