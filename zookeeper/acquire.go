@@ -18,6 +18,7 @@ type attempt struct {
 	class time.Duration // of its session
 	begun time.Time
 
+	noParent bool      // the key was never used, or its parent has been removed
 	queued   time.Time // when it got its place
 	answered time.Time // when the ensemble said last that the key is busy
 }
@@ -60,6 +61,7 @@ func (a *attempt) refused(ctx context.Context) error {
 	defer a.b.leave(s)
 	l, err := s.latest(ctx, a.b.dir(a.r.Key))
 	if errors.Is(err, zk.ErrNoNode) {
+		a.noParent = true
 		return nil
 	}
 	if err != nil {
@@ -97,6 +99,13 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	}
 	n := newNode(a.b, a.r)
 	n.s = s
+	if a.noParent {
+		a.noParent = false
+		if err := s.makeContainer(ctx, n.dir); err != nil {
+			a.b.leave(s)
+			return nil, err
+		}
+	}
 	l, fresh, sent, err := s.create(ctx, n)
 	if err != nil {
 		a.b.leave(s)

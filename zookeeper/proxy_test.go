@@ -21,6 +21,7 @@ type proxy struct {
 	silent bool // connections stay open, and nothing passes
 	away   bool // connections are refused
 	closed bool
+	delay  time.Duration // of replies
 	// request is asked for each request: whether it goes on to the server, and whether all connections break behind it.
 	request func(op int32) (forward, cut bool)
 }
@@ -83,15 +84,28 @@ func (p *proxy) accept() {
 }
 
 func (p *proxy) replies(to, from net.Conn) {
-	defer to.Close()
+	type piece struct {
+		data []byte
+		at   time.Time
+	}
+	line := make(chan piece, 1024) // what is on its way
+	p.wg.Go(func() {
+		defer to.Close()
+		for q := range line {
+			time.Sleep(time.Until(q.at))
+			_, _ = to.Write(q.data)
+		}
+	})
+	defer close(line)
 	defer from.Close()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !p.isSilent() {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
+		p.mu.Lock()
+		silent, delay := p.silent, p.delay
+		p.mu.Unlock()
+		if n > 0 && !silent {
+			line <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(delay)}
 		}
 		if err != nil {
 			return

@@ -7,12 +7,21 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // zooKeeper says how to run one server, with more lines of configuration and its number in an ensemble, if any.
 func (g *group) zooKeeper(lines []string, id string) launch {
 	const conf = "zoo.cfg"
+	var jvm []string
+	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		property := strings.HasPrefix(line, "-D")
+		if property {
+			jvm = append(jvm, line)
+		}
+		return property
+	})
 	return launch{
 		command: func(at place) (args []string, files map[string]string) {
 			own := []string{
@@ -25,7 +34,7 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 			if id != "" {
 				files["myid"] = id
 			}
-			jvm := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+			jvm := append([]string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, jvm...)
 			if g.pod != nil {
 				return []string{
 					"SERVER_JVMFLAGS=" + strings.Join(jvm[1:], " "), "ZK_SERVER_HEAP=128",

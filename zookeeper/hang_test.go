@@ -1,0 +1,106 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Where a server takes connections and never answers, all calls return with their context, or within their timeout. (Z8)
+func TestSilentServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, ctxFor := range []time.Duration{200 * time.Millisecond, time.Minute} {
+		ctx, cancel := context.WithTimeout(t.Context(), ctxFor)
+		begun := time.Now()
+		_, err := openURL(ctx, "zookeeper://u:hunter2@"+l.Addr().String())
+		cancel()
+		if err == nil {
+			t.Fatal("opened")
+		}
+		if took := time.Since(begun); took > min(ctxFor, openTimeout)+time.Second {
+			t.Errorf("open with a context of %v took %v", ctxFor, took)
+		}
+		if ctxFor < time.Second && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("open: %v, want the context's error", err)
+		}
+	}
+
+	s := servers.ZooKeeper(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr)
+	held := acquire(t, b, req("k", time.Minute))
+	p.set(func(p *proxy) { p.silent = true })
+	calls := map[string]func(ctx context.Context) error{
+		"Acquire":      func(ctx context.Context) error { _, err := b.Acquire(ctx, req("a", time.Minute)); return err },
+		"Acquire busy": func(ctx context.Context) error { _, err := b.Acquire(ctx, waiting("k", time.Minute)); return err },
+		"Inspect":      func(ctx context.Context) error { _, err := b.Inspect(ctx, "k"); return err },
+		"Renew":        func(ctx context.Context) error { return held.Renew(ctx, time.Minute) },
+		"Renew moving": func(ctx context.Context) error { return held.Renew(ctx, time.Second) },
+	}
+	for what, call := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		begun := time.Now()
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want the context's error", what, err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("%s with a context of 200ms took %v", what, took)
+		}
+	}
+	begun := time.Now()
+	if err := held.Release(t.Context()); err == nil {
+		t.Error("released")
+	}
+	if took := time.Since(begun); took > 3*defaultTimeout {
+		t.Errorf("release took %v", took)
+	}
+	begun = time.Now()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 2*soon {
+		t.Errorf("close took %v", took)
+	}
+	if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("acquire after close: %v", err)
+	}
+}
+
+// A client leaves a member that hangs for another one, with its leases.
+func TestLeavesHungMember(t *testing.T) {
+	list := servers.ZooKeeperEnsemble(t, 3)
+	b := opened(t, "zookeeper://"+addresses(list)+"?session_timeout=10s")
+	l := acquire(t, b, req("k", 5*time.Second))
+	for range 2 {
+		s, _ := l.(lease).n.home()
+		s.mu.Lock()
+		addr := s.wire.RemoteAddr().String()
+		s.mu.Unlock()
+		for _, m := range list {
+			if m.Addr != addr {
+				continue
+			}
+			m.Freeze()
+			begun := time.Now()
+			until(t, 2*soon, "the client works again", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return l.Renew(ctx, 5*time.Second) == nil
+			})
+			t.Logf("works again after %v", time.Since(begun))
+			m.Thaw()
+		}
+	}
+	release(t, l)
+}

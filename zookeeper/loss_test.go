@@ -1,0 +1,274 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// gone polls until a node is not there, and returns when it was seen last and when not any more.
+func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, missed time.Time) {
+	t.Helper()
+	for end := time.Now().Add(within); ; time.Sleep(time.Millisecond) {
+		asked := time.Now()
+		ok, _, err := c.Exists(path)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case !ok:
+			return seen, time.Now()
+		case time.Now().After(end):
+			t.Fatalf("%s is still there after %v", path, within)
+		}
+		seen = asked
+	}
+}
+
+// When the link freezes, the holder is told before the server deletes its node, whatever the TTL, and while it renews. (Z3)
+func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	for _, ttl := range []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour} {
+		for _, renew := range []bool{false, true} {
+			t.Run(fmt.Sprint(ttl, " renew ", renew), func(t *testing.T) {
+				t.Parallel()
+				p := newProxy(t, s.Addr)
+				b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=3s")
+				key := fmt.Sprint("k", ttl, renew)
+				l := acquire(t, b, req(key, ttl))
+				path := b.dir(key) + "/" + places(t, c, b, key)[0].name
+				for end := time.Now().Add(time.Second); time.Now().Before(end) && (renew || ttl > time.Second); {
+					time.Sleep(50 * time.Millisecond)
+					if renew {
+						if err := l.Renew(t.Context(), ttl); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				p.set(func(p *proxy) { p.silent = true })
+				frozen := time.Now()
+				if renew {
+					go func() { _ = l.Renew(context.Background(), ttl) }()
+				}
+				told := make(chan time.Time, 1)
+				go func() {
+					<-l.Lost()
+					told <- time.Now()
+				}()
+				deadline := l.Deadline()
+				_, missed := gone(t, c, path, 10*time.Second)
+				select {
+				case at := <-told:
+					t.Logf("told %v before the node went, %v after the freeze", missed.Sub(at), at.Sub(frozen))
+				case <-time.After(50 * time.Millisecond):
+					t.Errorf("the server has deleted the node and Lost is not closed")
+				}
+				if missed.Before(l.Deadline()) || missed.Before(deadline) {
+					t.Errorf("the node went %v before the deadline", deadline.Sub(missed))
+				}
+			})
+		}
+	}
+}
+
+// When a session has expired, its leases are lost for good: they touch nothing of the session after it. (Z4)
+func TestOldLeaseSparesNewSession(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=1s")
+	old := acquire(t, b, req("k", time.Hour))
+	id := b.onlySession(t).id
+	p.set(func(p *proxy) { p.silent = true })
+	gone(t, c, b.dir("k")+"/"+places(t, c, b, "k")[0].name, 10*time.Second)
+	p.cut()
+	p.set(func(p *proxy) { p.silent = false })
+	var fresh backend.Lease
+	until(t, soon, "the client works again", func() bool {
+		var err error
+		fresh, err = b.Acquire(t.Context(), req("k", time.Hour))
+		return err == nil
+	})
+	if now := b.onlySession(t).id; now == id {
+		t.Fatal("the session has not expired: nothing is tested")
+	}
+	select {
+	case <-old.Lost():
+	default:
+		t.Error("Lost of the old lease is open")
+	}
+	for range 2 {
+		if err := old.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("renew by the old lease: %v", err)
+		}
+		if err := old.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("release by the old lease: %v", err)
+		}
+	}
+	time.Sleep(2 * settle) // clean-ups run in the background
+	if q := places(t, c, b, "k"); len(q) != 1 {
+		t.Errorf("places %v, want the new lease's", q)
+	}
+	if fresh.Token() <= old.Token() {
+		t.Errorf("token %d after %d", fresh.Token(), old.Token())
+	}
+	if err := fresh.Renew(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	release(t, fresh)
+}
+
+// What the library still has to send when its session has expired is never sent under the next one.
+func TestQueuedRequestEndsWithItsSession(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=1s")
+	l := acquire(t, b, req("k", time.Hour))
+	sess := b.onlySession(t)
+	path := b.dir("k") + "/" + places(t, c, b, "k")[0].name
+	p.set(func(p *proxy) { p.away = true })
+	p.cut()
+	done := make(chan error, 1)
+	go func() { // behind our own guards
+		_, err := sess.conn.Create(b.dir("k")+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		done <- err
+	}()
+	gone(t, c, path, 10*time.Second)
+	p.set(func(p *proxy) { p.away = false })
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a request of the old session was carried out")
+		}
+	case <-time.After(2 * soon):
+		t.Error("a request of the old session hangs")
+	}
+	until(t, soon, "the lease is lost", func() bool {
+		select {
+		case <-l.Lost():
+			return true
+		default:
+			return false
+		}
+	})
+	if ok, _, err := c.Exists(b.dir("k") + "/late"); ok || err != nil {
+		t.Errorf("its node is there: %v, %v", ok, err)
+	}
+}
+
+// A waiter whose node is deleted fails. It never takes that for its turn. (Z6)
+func TestDeletedWaiterFails(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	l := acquire(t, b, req("k", time.Minute))
+	var errs []chan error
+	for i := range 3 {
+		done := make(chan error, 1)
+		errs = append(errs, done)
+		go func() {
+			l, err := b.Acquire(context.Background(), waiting("k", time.Minute))
+			if err == nil {
+				err = l.Release(context.Background())
+			}
+			done <- err
+		}()
+		until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == i+2 })
+	}
+	q := places(t, c, b, "k")
+	for _, i := range []int{1, 2} { // the one that watches the holder, and one behind it
+		if err := c.Delete(b.dir("k")+"/"+q[i].name, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The second is woken by the end of the first's node; the first looks when its watch fires, or after recheck.
+	for _, i := range []int{1, 0} {
+		select {
+		case err := <-errs[i]:
+			if !errors.Is(err, errGone) {
+				t.Errorf("waiter %d whose node was deleted: %v", i, err)
+			}
+		case <-time.After(2*recheck + soon):
+			t.Errorf("waiter %d whose node was deleted waits on", i)
+		}
+	}
+	select {
+	case err := <-errs[2]:
+		t.Errorf("the third waiter has ended: %v", err)
+	default:
+	}
+	if q := places(t, c, b, "k"); len(q) != 2 {
+		t.Errorf("places %v, want the holder's and the third waiter's", q)
+	}
+	release(t, l)
+	if err := <-errs[2]; err != nil {
+		t.Errorf("the third waiter: %v", err)
+	}
+}
+
+// Tokens rise when the parent of a key is removed, as servers do with an empty container, and numbers begin anew. (Z7)
+func TestTokensSurviveTheParent(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	var last uint64
+	for i := range 3 {
+		for range 3 {
+			l := acquire(t, b, req("k", time.Minute))
+			if l.Token() <= last {
+				t.Fatalf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			if n := places(t, c, b, "k")[0].number; i > 0 && n > 2 {
+				t.Fatalf("number %d: the parent is the old one", n)
+			}
+			release(t, l)
+		}
+		if err := c.Delete(b.dir("k"), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := c.Get(b.dir("k")); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("get of the parent: %v", err)
+	}
+}
+
+// The servers remove the parent of a key when it is empty, which disturbs nobody who is just coming.
+func TestServersRemoveEmptyParents(t *testing.T) {
+	s := servers.ZooKeeper(t, "-Dznode.container.checkIntervalMs=5")
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	var last uint64
+	removed := 0
+	for i := range 200 {
+		r := req("k", time.Minute)
+		r.Wait = i%2 == 0
+		l := acquire(t, b, r)
+		if l.Token() <= last {
+			t.Fatalf("token %d after %d", l.Token(), last)
+		}
+		last = l.Token()
+		if places(t, c, b, "k")[0].number == 0 {
+			removed++
+		}
+		release(t, l)
+		time.Sleep(rand.N(10 * time.Millisecond))
+	}
+	if removed < 2 {
+		t.Error("the parent was never removed")
+	}
+	t.Logf("the parent was removed %d times", removed)
+	until(t, soon, "the parent is gone", func() bool {
+		ok, _, err := c.Exists(b.dir("k"))
+		return err == nil && !ok
+	})
+}

@@ -1,0 +1,162 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// frames counts what a backend writes, by kind; pings are apart.
+type frames struct {
+	mu sync.Mutex
+	n  map[int32]int
+}
+
+// Kinds of frames that only tests name.
+const (
+	opDelete    = 2
+	opExists    = 3
+	opGetData   = 4
+	opChildren  = 12
+	opMulti     = 14
+	opContainer = 19
+)
+
+var opNames = map[int32]string{
+	opCreate: "create", opDelete: "delete", opExists: "exists", opGetData: "getData", opSync: "sync", opChildren: "children",
+	opMulti: "multi", opContainer: "createContainer", opClose: "close",
+}
+
+func (f *frames) observe(op int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op != opPing {
+		f.n[op]++
+	}
+}
+
+// during returns what was written while do ran.
+func (f *frames) during(do func()) string {
+	f.mu.Lock()
+	f.n = make(map[int32]int)
+	f.mu.Unlock()
+	do()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := ""
+	for _, op := range []int32{
+		opSync, opChildren, opExists, opGetData, opContainer, opCreate, opDelete, opMulti, opClose,
+	} {
+		if n := f.n[op]; n > 0 {
+			text += fmt.Sprintf("%s %d ", opNames[op], n)
+		}
+	}
+	return text
+}
+
+func counted(t *testing.T, url string) (*Backend, *frames) {
+	b := opened(t, url)
+	f := &frames{n: make(map[int32]int)}
+	b.mu.Lock()
+	b.onFrame = f.observe // before the sessions of this test's class are opened
+	b.mu.Unlock()
+	return b, f
+}
+
+// What operations write, counted on the wire. The create and the look at the queue behind it go out together, so that the
+// requests one after the other are those that the driver registers.
+func TestRequests(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	const ttl = time.Second
+	b, f := counted(t, "zookeeper://"+s.Addr)
+	release(t, acquire(t, b, req("k", ttl))) // the parent and the session are there
+	other := opened(t, "zookeeper://"+s.Addr)
+	var l backend.Lease
+	want := map[string]string{}
+	got := map[string]string{}
+	step := func(what, wanted string, do func()) {
+		want[what] = wanted
+		got[what] = f.during(do)
+	}
+	step("try", "children 2 create 1 ", func() { l = acquire(t, b, req("k", ttl)) })
+	step("refused", "children 1 ", func() { _, _ = b.Acquire(t.Context(), req("k", ttl)) })
+	step("inspect", "children 1 getData 1 ", func() { _, _ = b.Inspect(t.Context(), "k") })
+	step("renew", "multi 1 ", func() {
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+	})
+	step("release", "delete 1 ", func() { release(t, l) })
+	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
+	release(t, l)
+	step("new key", "children 2 createContainer 1 create 1 ", func() { l = acquire(t, b, req("new", ttl)) })
+	release(t, l)
+
+	var batch []backend.Renewal
+	for i := range 100 {
+		batch = append(batch, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: ttl})
+	}
+	step("batch of 100", "multi 1 ", func() {
+		for _, err := range b.RenewBatch(t.Context(), batch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+
+	l = acquire(t, other, req("k", time.Minute))
+	done := make(chan backend.Lease, 1)
+	step("waiter until it waits", "children 1 getData 1 create 1 ", func() {
+		go func() {
+			l, err := b.Acquire(context.Background(), waiting("k", ttl))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- l
+		}()
+		until(t, soon, "the waiter watches", func() bool { _, w := counts(t, s.Addr); return w == 1 })
+	})
+	step("hand-off", "children 1 multi 1 ", func() { release(t, l); l = <-done })
+	release(t, l)
+	for what := range want {
+		if got[what] != want[what] {
+			t.Errorf("%s: %s, want %s", what, got[what], want[what])
+		}
+		t.Logf("%s: %s", what, got[what])
+	}
+}
+
+// The requests one after the other, as the driver registers them: a request counts when it is written after an answer.
+func TestRoundTrips(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	p := newProxy(t, s.Addr)
+	const delay = 100 * time.Millisecond
+	b := opened(t, "zookeeper://"+p.Addr)
+	release(t, acquire(t, b, req("k", time.Minute)))
+	p.set(func(p *proxy) { p.delay = delay })
+	trips := func(do func()) string {
+		begun := time.Now()
+		do()
+		return fmt.Sprint(int(time.Since(begun) / delay))
+	}
+	var l backend.Lease
+	got := backend.RoundTrips{
+		Acquire: trips(func() { l = acquire(t, b, req("k", time.Minute)) }),
+		Renew: trips(func() {
+			if err := l.Renew(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}),
+		Release: trips(func() { release(t, l) }),
+	}
+	for _, d := range backend.DefaultMux.Drivers() {
+		if d.Name == "zookeeper" && d.RoundTrips != got {
+			t.Errorf("round trips %+v, the driver registers %+v", got, d.RoundTrips)
+		}
+	}
+}
