@@ -31,7 +31,7 @@ quick: ## Run the tests with the servers that happen to be there
 
 .PHONY: test-docker
 test-docker: ## Run the conformance tests with every server in a container; without Docker, install and start one
-	GO="$(GO)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
+	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
 
 .PHONY: lint
 lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and staticcheck
