@@ -14,12 +14,17 @@ const module = "github.com/anylock/lock"
 // What each package that applications import may depend on, so that they pay only for the store they use: packages of
 // this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
 var dependencies = map[string]struct{ own, others []string }{
-	"":             {own: []string{"/backend", "/internal/alarm"}},
-	"/backend":     {own: []string{"/internal/alarm"}},
-	"/memory":      {own: []string{"/backend", "/internal/alarm"}},
-	"/file":        {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
-	"/redis":       {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"/memcached":   {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/bradfitz/gomemcache/"}},
+	"":           {own: []string{"/backend", "/internal/alarm"}},
+	"/backend":   {own: []string{"/internal/alarm"}},
+	"/memory":    {own: []string{"/backend", "/internal/alarm"}},
+	"/file":      {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
+	"/redis":     {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
+	"/memcached": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/bradfitz/gomemcache/"}},
+	"/zookeeper": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/go-zookeeper/zk"}},
+	"/postgres":  {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"/etcd": {own: []string{"/backend", "/internal/alarm"}, others: []string{
+		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
+	}},
 	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 

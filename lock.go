@@ -168,5 +168,11 @@ func (l *Locker) fullKey(key string) (string, error) {
 	return full, backend.ValidateKey(full)
 }
 
-// effective is the TTL that the store will grant.
-func (l *Locker) effective(ttl time.Duration) time.Duration { return l.guarantees.Round(ttl) }
+// effective is how far away the deadline of a lease of ttl is at first.
+func (l *Locker) effective(ttl time.Duration) time.Duration {
+	ttl = l.guarantees.Round(ttl)
+	if most := l.guarantees.MaxTTL; most > 0 {
+		return min(ttl, most)
+	}
+	return ttl
+}

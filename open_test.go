@@ -85,7 +85,7 @@ func TestRequire(t *testing.T) {
 		t.Errorf("%v complains of what is there", err)
 	}
 	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(),
-		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second)))
+		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +97,13 @@ func TestParseRequirement(t *testing.T) {
 		lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(), lock.Fencing(lock.FencingNone),
 		lock.Fencing(lock.FencingProcess), lock.Fencing(lock.FencingRestart), lock.Fencing(lock.FencingLoss),
 		lock.Reach(lock.ReachProcess), lock.Reach(lock.ReachHost), lock.Reach(lock.ReachNetwork),
-		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second),
+		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour),
 	} {
 		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
 			t.Errorf("%s: %v, %v", r, got, err)
 		}
 	}
-	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl"} {
+	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl", "max-ttl=0x"} {
 		_, err := lock.ParseRequirement(bad)
 		wantErr(t, err, lock.ErrInvalid)
 	}
@@ -179,5 +179,26 @@ func TestRequireOfAnUnknownValue(t *testing.T) {
 		if _, err := lock.New(memory.New(), lock.Require(r)); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", r, err)
 		}
+	}
+}
+
+// bounded is a store that keeps no lease for longer than a minute by itself.
+type bounded struct{ *memory.Backend }
+
+func (b bounded) Guarantees() backend.Guarantees {
+	g := b.Backend.Guarantees()
+	g.MaxTTL = time.Minute
+	return g
+}
+
+func TestRequireMaxTTL(t *testing.T) {
+	b := bounded{memory.New()}
+	defer b.Close()
+	_, err := lock.New(b, lock.Require(lock.MaxTTL(time.Hour)))
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-ttl=1h0m0s is required, but") {
+		t.Errorf("an hour: %v", err)
+	}
+	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute))); err != nil {
+		t.Errorf("a minute: %v", err)
 	}
 }

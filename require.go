@@ -94,6 +94,16 @@ func MinTTL(d time.Duration) Requirement {
 	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
 }
 
+// MaxTTL requires that leases as long as d are kept although the store hears nothing of their holder: "max-ttl=1h".
+func MaxTTL(d time.Duration) Requirement {
+	return Requirement{"max-ttl=" + d.String(), func(g Guarantees) string {
+		if g.MaxTTL == 0 || g.MaxTTL >= d {
+			return ""
+		}
+		return fmt.Sprintf("a holder that the store does not hear of keeps its leases for %v at most", g.MaxTTL)
+	}}
+}
+
 func flag(text, instead string, ok func(Guarantees) bool) Requirement {
 	return Requirement{text, func(g Guarantees) string {
 		if ok(g) {
@@ -143,15 +153,13 @@ func ParseRequirement(text string) (Requirement, error) {
 				return Reach(at), nil
 			}
 		}
-	case "max-late", "min-ttl":
+	case "max-late", "min-ttl", "max-ttl":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < 0 {
 			return bad()
 		}
-		if name == "max-late" {
-			return MaxLate(d), nil
-		}
-		return MinTTL(d), nil
+		of := map[string]func(time.Duration) Requirement{"max-late": MaxLate, "min-ttl": MinTTL, "max-ttl": MaxTTL}
+		return of[name](d), nil
 	}
 	return bad()
 }

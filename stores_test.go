@@ -2,31 +2,17 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock"
-	_ "github.com/anylock/lock/file"
-	"github.com/anylock/lock/internal/servers"
-	_ "github.com/anylock/lock/redis"
 )
-
-// onStores runs f on every store that other processes can share, through its URL.
-func onStores(t *testing.T, f func(t *testing.T, url string)) {
-	for _, store := range []struct {
-		name string
-		url  func(t *testing.T) string
-	}{
-		{"file", func(t *testing.T) string { return "file://" + t.TempDir() }},
-		{"redis", func(t *testing.T) string { return servers.RedisURL(t) }},
-	} {
-		t.Run(store.name, func(t *testing.T) { f(t, store.url(t)) })
-	}
-}
 
 func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	t.Helper()
@@ -42,17 +28,16 @@ func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
 	return l
 }
 
-// Ten thousand leases in one process cost no goroutine and no connection each, and none is lost over three TTLs.
+// Many leases in one process, ten thousand where the store can, cost no goroutine each, and none is lost over three TTLs.
 func TestManyLeasesOnStores(t *testing.T) {
 	if testing.Short() {
 		t.Skip("holds leases for half a minute")
 	}
-	onStores(t, func(t *testing.T, url string) {
+	onStores(t, func(t *testing.T, s sharedStore) {
 		t.Parallel()
-		const (
-			n   = 10_000
-			ttl = 10 * time.Second
-		)
+		const ttl = 10 * time.Second
+		n := s.many
+		url, _ := s.start(t)
 		l := open(t, url, lock.WithTTL(ttl), lock.WithPrefix(t.Name()))
 		leases := make([]*lock.Lease, n)
 		inParallel(n, func(i int) {
@@ -79,7 +64,7 @@ func TestManyLeasesOnStores(t *testing.T) {
 		if gone > 0 {
 			t.Errorf("%d of %d leases lost", gone, n)
 		}
-		const enough = 200 // for this test's workers and those of the others that run beside it
+		const enough = 400 // for this test's workers and those of the others that run beside it
 		if most > enough {
 			t.Errorf("%d goroutines for %d leases", most, n)
 		}
@@ -110,7 +95,8 @@ func inParallel(n int, f func(i int)) {
 
 // Goroutines of two Lockers increment a plain variable under one key; tokens rise from holder to holder.
 func TestCounterOnStores(t *testing.T) {
-	onStores(t, func(t *testing.T, url string) {
+	onStores(t, func(t *testing.T, s sharedStore) {
+		url, _ := s.start(t)
 		lockers := []*lock.Locker{
 			open(t, url, lock.WithPrefix(t.Name())),
 			open(t, url, lock.WithPrefix(t.Name()), lock.WithHandoff(3)),
@@ -143,4 +129,74 @@ func TestCounterOnStores(t *testing.T) {
 			t.Errorf("counted to %d, want %d", counter, workers*rounds)
 		}
 	})
+}
+
+// A store that stops answering takes the lease from its holder at the deadline: the context ends, with the reason. When
+// the store goes on, the key is free, and the next token is greater.
+func TestFrozenStores(t *testing.T) {
+	onStores(t, func(t *testing.T, s sharedStore) {
+		url, nodes := s.start(t)
+		if len(nodes) == 0 {
+			t.Skip("there is no server that could be frozen")
+		}
+		t.Parallel()
+		l := open(t, url, lock.WithTTL(3*time.Second))
+		g := l.Guarantees()
+		ttl := g.Round(3 * time.Second)
+		lease, err := l.Acquire(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			n.Freeze()
+		}
+		select {
+		case <-lease.Context().Done():
+		case <-time.After(ttl + 5*time.Second):
+			t.Errorf("not lost %v after the deadline", time.Since(lease.Deadline()))
+		}
+		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the context ended for %v, want ErrLost", cause)
+		}
+		for _, n := range nodes {
+			n.Thaw()
+		}
+		_ = lease.Release(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		var next *lock.Lease
+		for {
+			if next, err = l.Acquire(ctx, "key"); err == nil || ctx.Err() != nil {
+				break // until then connections are made anew
+			}
+		}
+		if err != nil {
+			t.Fatalf("after the store went on: %v", err)
+		}
+		if next.Token() <= lease.Token() {
+			t.Errorf("token %d after %d", next.Token(), lease.Token())
+		}
+		release(t, next)
+	})
+}
+
+// A URL of a weaker store fails when it is opened, with all that is missing.
+func TestWeakStoresAreRefused(t *testing.T) {
+	url, _ := startStore(t, "memcached")
+	_, err := lock.Open(t.Context(), url, lock.Require(lock.Linearizable(), lock.NoEarlyLoss(), lock.FIFO(), lock.Push(),
+		lock.Reach(lock.ReachNetwork)))
+	if !errors.Is(err, lock.ErrUnsupported) {
+		t.Fatalf("%v, want ErrUnsupported", err)
+	}
+	for _, part := range []string{
+		"memcached", "linearizable is required, but", "no-early-loss is required, but a live lease may be dropped: eviction",
+		"fifo is required, but", "push is required, but waiters poll",
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "reach") {
+		t.Errorf("%q complains of what is there", err)
+	}
 }

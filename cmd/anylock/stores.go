@@ -6,9 +6,13 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	// The stores that --backend can name.
+	_ "github.com/anylock/lock/etcd"
 	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memcached"
 	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/zookeeper"
 )
 
 // go-redis tells every failed connection on standard error, which is the command's. What matters of it reaches us as

@@ -32,6 +32,7 @@ type Guarantees struct {
 	EnforcedBy  string  `json:"enforced_by"`
 	MinTTL      float64 `json:"min_ttl_seconds"`
 	Granularity float64 `json:"granularity_seconds"`
+	MaxTTL      float64 `json:"max_ttl_seconds"` // 0: no limit
 	MaxLate     float64 `json:"max_late_seconds"`
 	Fencing     string  `json:"fencing"`
 	FIFO        bool    `json:"fifo"`
@@ -47,7 +48,7 @@ func Records(drivers []backend.Driver) []Record {
 			Name: d.Name, Schemes: d.Schemes, Examples: d.Examples, Params: d.Params,
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
-				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(),
+				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(),
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),
@@ -101,6 +102,13 @@ func earlyLoss(g backend.Guarantees) string {
 		return "never"
 	}
 	return g.EarlyLoss
+}
+
+func maxTTL(d time.Duration) string {
+	if d == 0 {
+		return "any"
+	}
+	return d.String()
 }
 
 func duration(d time.Duration) string {

@@ -22,6 +22,7 @@ var rows = []row{
 	{"a live lease may be dropped", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
 	{"expiry is kept by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
+	{"longest TTL kept while a holder is not heard of", func(d backend.Driver) string { return maxTTL(d.Guarantees.MaxTTL) }},
 	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
 	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},

@@ -15,7 +15,7 @@ var drivers = []backend.Driver{
 		Name: "strong", Schemes: []string{"strong", "strongs"}, Examples: []string{"strong://host", "strongs://host"},
 		Params: map[string]string{"lock_zebra": "stripes", "lock_ant": "legs"},
 		Guarantees: backend.Guarantees{
-			MinTTL: time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
+			MinTTL: time.Second, MaxTTL: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 			Reach: backend.ReachNetwork,
 		},
@@ -41,6 +41,7 @@ func TestMarkdown(t *testing.T) {
 		"| a live lease may be dropped | never | see below |\n" +
 		"| expiry is kept by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
+		"| longest TTL kept while a holder is not heard of | 40s | any |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
