@@ -61,8 +61,9 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		sent  time.Time
 		token uint64
 	)
+	limit, alone := s.limit(h)
 	left, err := s.make(ctx, request{
-		limit: s.limit(h),
+		limit: limit, alone: alone,
 		do: func(rctx context.Context) (err error) {
 			sent = time.Now()
 			token, err = b.lockOnce(rctx, s, h)
@@ -78,7 +79,9 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		return l, false, err
 	case err == nil:
 		err = backend.ErrHeld
-	case ctx.Err() == nil && neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
+	case ctx.Err() != nil:
+		err = backend.ContextError(ctx, err)
+	case neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
 		again = true
 	}
 	b.pool.drop(h)
@@ -86,18 +89,18 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	return nil, again, err
 }
 
-// limit bounds a request for h. A session with other leases is not given up while they live.
-func (s *session) limit(h *hold) time.Duration {
+// limit bounds a request for h, and tells whether h is alone. A session with other leases is not given up while they live.
+func (s *session) limit(h *hold) (limit time.Duration, alone bool) {
 	p := &s.b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	limit := s.b.options.Timeout
+	limit, alone = s.b.options.Timeout, true
 	for _, other := range s.holds {
 		if other != h {
-			limit = max(limit, other.ttl)
+			limit, alone = max(limit, other.ttl), false
 		}
 	}
-	return limit
+	return limit, alone
 }
 
 // lockOnce asks once, in the way of the mode. Token 0 means that the key is held.
@@ -110,7 +113,7 @@ func (b *Backend) lockOnce(ctx context.Context, s *session, h *hold) (token uint
 
 // giveBack ends an attempt whose caller has left, with the turn.
 func (b *Backend) giveBack(s *session, h *hold, token uint64) {
-	if token > 0 && !s.conn.IsClosed() {
+	if token > 0 && !s.isBroken() {
 		ctx, cancel := context.WithTimeout(b.base, b.options.Timeout)
 		defer cancel()
 		if err := s.unlock(ctx, h); err != nil {

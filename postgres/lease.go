@@ -20,8 +20,9 @@ var _ backend.Requests = requests{}
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*hold), &q.b.pool
 	granted := q.b.guarantees.Round(ttl)
+	limit, _ := h.s.limit(nil)
 	_, err := h.s.make(ctx, request{
-		limit: max(h.s.limit(nil), granted),
+		limit: max(limit, granted),
 		do: func(rctx context.Context) error {
 			if p.isGone(h) {
 				return backend.ErrLost
@@ -50,7 +51,7 @@ func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error
 
 // lostOr is err, or ErrLost where the connection has ended with it, and every lease on it.
 func (s *session) lostOr(err error) error {
-	if s.conn.IsClosed() {
+	if s.isBroken() {
 		return fmt.Errorf("%w: %w", backend.ErrLost, err)
 	}
 	return err
@@ -74,8 +75,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 // giveUp releases what h holds, and makes sure of it if its connection is broken.
 func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 	p := &b.pool
+	limit, alone := h.s.limit(h)
 	_, err := h.s.make(ctx, request{
-		limit: h.s.limit(h),
+		limit: limit, alone: alone,
 		do: func(rctx context.Context) error {
 			p.mu.Lock()
 			gone, done := h.gone, h.done

@@ -1,9 +1,85 @@
 package postgres
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childEnv makes the test program a client of its own: it opens the URL, acquires the key, says so, and does no more.
+const childEnv = "ANYLOCK_POSTGRES_CHILD"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		child(strings.Fields(what))
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func child(args []string) {
+	url, key := args[0], args[1]
+	ttl, err := time.ParseDuration(args[2])
+	if err != nil {
+		panic(err)
+	}
+	b, err := openURL(context.Background(), url)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("open")
+	if _, err := b.Acquire(context.Background(), waiting(key, ttl)); err != nil {
+		panic(err)
+	}
+	fmt.Println("held")
+	time.Sleep(time.Minute) // it is stopped or killed
+}
+
+// A process is a client in a process of its own, which ends with the test.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+}
+
+func startChild(t *testing.T, url, key string, ttl time.Duration) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %v", childEnv, url, key, ttl))
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.lines = bufio.NewScanner(out)
+	t.Cleanup(p.kill)
+	p.says("open")
+	return p
+}
+
+func (p *process) says(line string) {
+	p.t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != line {
+		p.t.Fatalf("the other process says %q, want %q", p.lines.Text(), line)
+	}
+}
+
+func (p *process) freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,6 +20,7 @@ type session struct {
 	prepared [statements]*pgconn.StatementDescription
 	server   server
 	turn     chan struct{} // holds an element while it is somebody's turn
+	broken   atomic.Bool   // the connection was given up
 
 	// Guarded by pool.mu.
 	holds   map[hash]*hold
@@ -69,7 +71,7 @@ func (s *session) take(ctx context.Context) error {
 			return backend.ContextError(ctx, nil)
 		}
 	}
-	if s.conn.IsClosed() {
+	if s.isBroken() {
 		<-s.turn
 		return errBroken
 	}
@@ -79,7 +81,7 @@ func (s *session) take(ctx context.Context) error {
 // give ends the turn. A connection that broke meanwhile takes its leases with it.
 func (s *session) give() {
 	p := &s.b.pool
-	if s.conn.IsClosed() {
+	if s.isBroken() {
 		p.bury(s)
 	} else {
 		p.mu.Lock()
@@ -93,7 +95,7 @@ func (s *session) give() {
 // A request is made in one turn of a session.
 type request struct {
 	limit time.Duration                   // how long the server may take before the connection is closed; 0 for no limit
-	hangs bool                            // it is given up with its connection when its caller leaves
+	alone bool                            // nothing else is on the connection, which may be closed when ctx ends
 	do    func(ctx context.Context) error // with the turn
 	left  func(err error)                 // with the turn, when the caller has left in between
 }
@@ -107,22 +109,23 @@ func (s *session) turnFor(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// make makes a request. The end of ctx does not interrupt it, which would break the connection and lose all its leases: the
-// caller leaves, and the request goes on by itself. Then left is true and the error the context's.
+// make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
+// connection and lose its leases: the caller leaves, and the request goes on by itself. Then left is true and the error
+// the context's.
 func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	if err := s.take(ctx); err != nil {
 		return false, err
 	}
-	rctx, cancel := context.WithCancel(s.b.base)
-	if r.limit > 0 {
-		cancel()
-		rctx, cancel = context.WithTimeout(s.b.base, r.limit)
-	}
-	if ctx.Done() == nil {
-		defer cancel()
+	if r.alone || ctx.Done() == nil {
 		defer s.give()
-		return false, r.do(rctx)
+		if r.limit > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, r.limit)
+			defer cancel()
+		}
+		return false, r.do(ctx)
 	}
+	rctx, cancel := context.WithTimeout(s.b.base, r.limit)
 	var mu sync.Mutex
 	done := make(chan error, 1)
 	s.b.calls.join()
@@ -151,9 +154,6 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		return false, err
 	default:
 		left = true
-		if r.hangs {
-			cancel()
-		}
 		return true, backend.ContextError(ctx, nil)
 	}
 }
@@ -269,14 +269,35 @@ func (s *session) release(ctx context.Context, h *hold) error {
 	return nil
 }
 
-// close breaks the connection, with the turn. The session is buried at the end of the turn.
+// isBroken reports, with the turn, whether the connection is of no more use.
+func (s *session) isBroken() bool { return s.broken.Load() || s.conn.IsClosed() }
+
+// close ends the session, with the turn. It is buried at the end of the turn.
 func (s *session) close() {
-	if s.conn.IsClosed() {
+	if s.isBroken() {
 		return
 	}
+	s.broken.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), s.b.options.Timeout)
 	defer cancel()
 	_ = s.conn.Close(ctx) // it is closed in any case
+}
+
+// abort ends the session, with the turn, while its request may still be running: the server does not look at a connection
+// whose statement waits for a lock.
+func (s *session) abort() {
+	if s.isBroken() {
+		return
+	}
+	s.broken.Store(true)
+	s.b.calls.join()
+	go func() {
+		defer s.b.calls.end()
+		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
+		defer cancel()
+		_ = s.conn.CancelRequest(ctx)
+		_ = s.conn.Close(ctx) // it is closed in any case
+	}()
 }
 
 func parseToken(text string) (uint64, error) {

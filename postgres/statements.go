@@ -3,10 +3,15 @@ package postgres
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/anylock/lock/backend"
 )
 
 var (
@@ -98,35 +103,86 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, o Options) (prepared [sta
 	return prepared, err
 }
 
-// run sends steps, and last the label, as one request, and returns the first row of the last step.
+// run sends steps, and last the label, as one request, and returns the first row of the last step. NULL is empty. A label is
+// parsed and no more: that is enough for pg_stat_activity.
 func (s *session) run(ctx context.Context, label string, steps ...step) (row []string, err error) {
-	var batch pgconn.Batch
+	f := s.conn.Frontend()
 	for _, st := range steps {
 		d := s.prepared[st.statement]
-		var params [][]byte
+		bind := pgproto3.Bind{PreparedStatement: d.Name}
 		if len(d.ParamOIDs) > 0 {
-			params = [][]byte{strconv.AppendInt(nil, st.param, 10)}
+			bind.Parameters = [][]byte{strconv.AppendInt(nil, st.param, 10)}
 		}
-		batch.ExecStatement(d, params, nil, nil)
+		f.SendBind(&bind)
+		f.SendExecute(&pgproto3.Execute{})
 	}
 	if label != "" {
-		batch.ExecParams(label, nil, nil, nil, nil)
+		f.SendParse(&pgproto3.Parse{Query: label})
 	}
-	return rowOf(s.conn.ExecBatch(ctx, &batch), len(steps)-1)
+	f.SendSync(&pgproto3.Sync{})
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // in the past
+	})
+	row, err = s.answer(f, len(steps))
+	if !stop() {
+		<-ended
+		_ = s.conn.Conn().SetDeadline(time.Time{}) // the answer may have been there already
+	}
+	if errors.Is(err, errUnanswered) {
+		s.abort()
+		if ctx.Err() != nil {
+			err = backend.ContextError(ctx, nil)
+		}
+	}
+	return row, err
 }
+
+// answer reads what comes back for so many steps.
+func (s *session) answer(f *pgproto3.Frontend, steps int) (row []string, err error) {
+	if err := f.Flush(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	for complete := 0; ; {
+		m, rerr := s.conn.ReceiveMessage(context.Background())
+		if rerr != nil && code(rerr) != "" {
+			return nil, rerr // the server has ended the session
+		}
+		if rerr != nil {
+			return nil, fmt.Errorf("%w: %w", errUnanswered, rerr)
+		}
+		switch m := m.(type) {
+		case *pgproto3.DataRow:
+			if complete == steps-1 && row == nil {
+				for _, v := range m.Values {
+					row = append(row, string(v))
+				}
+			}
+		case *pgproto3.CommandComplete:
+			complete++
+		case *pgproto3.ErrorResponse:
+			err = pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.ReadyForQuery:
+			return row, err
+		}
+	}
+}
+
+// errUnanswered means that the connection broke, or was given up, before the answer was there.
+var errUnanswered = errors.New("no answer from the server")
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that has one.
 func simple(ctx context.Context, conn *pgconn.PgConn, sql string) (row []string, err error) {
-	return rowOf(conn.Exec(ctx, sql), -1)
+	return lastRow(conn.Exec(ctx, sql))
 }
 
-// rowOf reads all results, and returns the first row of the nth, or of the last that has one if n is negative. NULL is
-// empty.
-func rowOf(results *pgconn.MultiResultReader, nth int) (row []string, err error) {
-	for i := 0; results.NextResult(); i++ {
+// lastRow reads all results, and returns the first row of the last that has one. NULL is empty.
+func lastRow(results *pgconn.MultiResultReader) (row []string, err error) {
+	for results.NextResult() {
 		r := results.ResultReader()
 		for first := true; r.NextRow(); first = false {
-			if !first || nth >= 0 && i != nth {
+			if !first {
 				continue
 			}
 			row = row[:0]

@@ -95,8 +95,8 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 		sent  time.Time
 		token uint64
 	)
-	left, err := s.make(ctx, request{
-		hangs: true,
+	_, err = s.make(ctx, request{
+		alone: true,
 		do: func(rctx context.Context) (err error) {
 			defer b.pool.setWaits(s, false)
 			sent = time.Now()
@@ -111,11 +111,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 			}
 			return err
 		},
-		left: func(error) { b.giveBack(s, h, token) },
 	})
-	if left {
-		return nil, true, err
-	}
 	if err != nil {
 		b.pool.drop(h)
 		b.pool.checkIn(s)

@@ -74,7 +74,7 @@ func (s *session) watch() {
 		return
 	}
 	s.park()
-	for ctx.Err() == nil && !s.conn.IsClosed() {
+	for ctx.Err() == nil && !s.isBroken() {
 		if !s.keep(ctx) {
 			break
 		}
@@ -82,7 +82,7 @@ func (s *session) watch() {
 	s.watching.Lock()
 	s.unwatch = nil
 	s.watching.Unlock()
-	if s.conn.IsClosed() {
+	if s.isBroken() {
 		s.b.pool.bury(s)
 	}
 	<-s.turn
@@ -96,7 +96,7 @@ func (s *session) keep(ctx context.Context) (more bool) {
 	if err == nil {
 		return true // a notification, which is nobody's
 	}
-	if ctx.Err() != nil || s.conn.IsClosed() || rctx.Err() == nil {
+	if ctx.Err() != nil || s.isBroken() || rctx.Err() == nil {
 		if ctx.Err() == nil {
 			s.close()
 		}

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// BenchmarkSerial measures one goroutine that acquires and releases one key, against the bare functions on one connection.
+func BenchmarkSerial(b *testing.B) {
+	s := servers.Postgres(b)
+	ctx := context.Background()
+	bare := dialed(b, s.PostgresURL())
+	b.Run("op=bare-lock-unlock", func(b *testing.B) {
+		for b.Loop() {
+			bareRound(b, bare, 1)
+		}
+	})
+	for _, url := range []string{"", "&lock_durable=true", "&lock_share=10s", "&lock_mode=transaction"} {
+		store := opened(b, s.PostgresURL()+url)
+		b.Run("op=acquire-release/url="+url, func(b *testing.B) {
+			for b.Loop() {
+				release(b, acquire(b, store, req("k", 10*time.Second)))
+			}
+		})
+		b.Run("op=renew/url="+url, func(b *testing.B) {
+			l := acquire(b, store, req("k", 10*time.Second))
+			defer release(b, l)
+			for b.Loop() {
+				if err := l.Renew(ctx, 10*time.Second); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSerialPaired takes turns, so that both see the same machine, and reports how much of the bare speed is left.
+func BenchmarkSerialPaired(b *testing.B) {
+	s := servers.Postgres(b)
+	bare, store := dialed(b, s.PostgresURL()), opened(b, s.PostgresURL())
+	var tookBare, tookOurs time.Duration
+	for b.Loop() {
+		const each = 20
+		begun := time.Now()
+		for range each {
+			bareRound(b, bare, 1)
+		}
+		middle := time.Now()
+		for range each {
+			release(b, acquire(b, store, req("k", 10*time.Second)))
+		}
+		tookBare += middle.Sub(begun)
+		tookOurs += time.Since(middle)
+	}
+	b.ReportMetric(float64(tookBare)/float64(tookOurs), "ours/bare")
+}
+
+// BenchmarkHandOff passes one key around clients, each with connections of its own, against the bare functions.
+func BenchmarkHandOff(b *testing.B) {
+	const clients = 8
+	s := servers.Postgres(b)
+	b.Run(fmt.Sprintf("op=bare-hand-off/workers=%d", clients), func(b *testing.B) {
+		conns := make([]*pgx.Conn, clients)
+		for i := range conns {
+			conns[i] = dialed(b, s.PostgresURL())
+		}
+		together(b, clients, func(i int) { bareRound(b, conns[i], 2) })
+	})
+	b.Run(fmt.Sprintf("op=hand-off/workers=%d", clients), func(b *testing.B) {
+		stores := make([]*Backend, clients)
+		for i := range stores {
+			stores[i] = opened(b, s.PostgresURL())
+		}
+		together(b, clients, func(i int) {
+			l, err := stores[i].Acquire(context.Background(), waiting("k", time.Minute))
+			if err == nil {
+				err = l.Release(context.Background())
+			}
+			if err != nil {
+				b.Error(err)
+			}
+		})
+	})
+}
+
+func bareRound(b *testing.B, c *pgx.Conn, key int64) {
+	b.Helper()
+	for _, sql := range []string{"SELECT pg_advisory_lock($1)", "SELECT pg_advisory_unlock($1)"} {
+		if _, err := c.Exec(context.Background(), sql, key); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// together runs b.N rounds, shared by workers.
+func together(b *testing.B, workers int, round func(worker int)) {
+	b.Helper()
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range workers {
+		n := b.N / workers
+		if w < b.N%workers {
+			n++
+		}
+		wg.Go(func() {
+			for range n {
+				round(w)
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rounds/s")
+}

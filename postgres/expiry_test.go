@@ -1,0 +1,234 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+var bothModes = map[string]string{"session": "", "transaction": "&lock_mode=transaction"}
+
+// freedAfter waits for the key's lock, and returns how long after the holder's last request the server gave it away.
+func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
+	t.Helper()
+	h := hashOf(defaultNamespace, key)
+	classid, objid := h.halves()
+	since := query[time.Time](t, c, `SELECT a.state_change FROM pg_stat_activity a JOIN pg_locks l USING (pid)
+		WHERE l.locktype = 'advisory' AND l.granted AND l.classid = $1::oid AND l.objid = $2::oid`, classid, objid)
+	freed := query[time.Time](t, c, `WITH l AS MATERIALIZED (SELECT pg_advisory_lock($1)) SELECT clock_timestamp() FROM l`, int64(h))
+	_ = query[bool](t, c, "SELECT pg_advisory_unlock($1)", int64(h))
+	return freed.Sub(since)
+}
+
+// P3: the key of a frozen holder is free when its TTL has run out, by the server's clock.
+func TestFrozenHolder(t *testing.T) {
+	s := servers.Postgres(t)
+	const ttl = 1500 * time.Millisecond
+	for mode, params := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := dialed(t, s.PostgresURL())
+			p := startChild(t, s.PostgresURL()+params, mode, ttl)
+			p.says("held")
+			p.freeze()
+			took := freedAfter(t, c, mode)
+			t.Logf("freed %v after the last request, of a TTL of %v", took, ttl)
+			if took < ttl || took > ttl+maxLate {
+				t.Errorf("freed %v after the last request, of a TTL of %v", took, ttl)
+			}
+		})
+	}
+}
+
+// A holder that is killed leaves at once.
+func TestKilledHolder(t *testing.T) {
+	s := servers.Postgres(t)
+	for mode, params := range bothModes {
+		p := startChild(t, s.PostgresURL()+params, mode, time.Minute)
+		p.says("held")
+		p.kill()
+		b := opened(t, s.PostgresURL()+params)
+		release(t, granted(t, startAcquire(context.Background(), b, waiting(mode, time.Minute)), soon).lease)
+	}
+}
+
+// P4: a waiter that was killed or is cut off delays the next one by its TTL at most.
+func TestDeadWaiter(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL())
+	const ttl = time.Second
+	for _, how := range []string{"killed", "cut-off", "frozen"} {
+		t.Run(how, func(t *testing.T) {
+			held := acquire(t, b, req(how, time.Minute))
+			url := s.PostgresURL()
+			p := newProxy(t, s.Addr)
+			if how == "cut-off" {
+				url = strings.Replace(url, s.Addr, p.Addr, 1)
+			}
+			dead := startChild(t, url, how, ttl)
+			queued(t, b, how, 1)
+			next := queueUp(t, b, waiting(how, time.Minute), 2)
+			switch how {
+			case "killed":
+				dead.kill()
+			case "cut-off":
+				p.set(func(p *proxy) { p.silent = true })
+			case "frozen":
+				dead.freeze()
+			}
+			begun := time.Now()
+			release(t, held)
+			o := granted(t, next, ttl+maxLate+soon)
+			if took := o.at.Sub(begun); took > ttl+maxLate+time.Second {
+				t.Errorf("the next waiter had to wait %v", took)
+			} else {
+				t.Logf("the next waiter had to wait %v", took)
+			}
+			release(t, o.lease)
+		})
+	}
+}
+
+// P5: the end of a session is known to its holder within 100 ms, however long it has been quiet.
+func TestTerminatedHolder(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	for mode, params := range bothModes {
+		b := opened(t, s.PostgresURL()+params)
+		var worst time.Duration
+		for i := range 12 {
+			l := acquire(t, b, req(mode, time.Minute))
+			if i%3 == 2 {
+				if err := l.Renew(context.Background(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+			begun := time.Now()
+			classid, objid := hashOf(defaultNamespace, mode).halves()
+			if _, err := c.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_locks
+				WHERE locktype = 'advisory' AND classid = $1::oid AND objid = $2::oid`, classid, objid); err != nil {
+				t.Fatal(err)
+			}
+			lost(t, l, soon)
+			worst = max(worst, time.Since(begun))
+			if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("release of a lease whose session has ended: %v", err)
+			}
+			until(t, soon, "the key is free", func() bool { return locks(t, c) == 0 })
+		}
+		t.Logf("%s: lost within %v", mode, worst)
+		if worst > 100*time.Millisecond {
+			t.Errorf("%s: Lost closed after %v", mode, worst)
+		}
+	}
+}
+
+// Leases that share a connection end each on its own time, although others keep the connection alive, and all at once when
+// it breaks.
+func TestShared(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_conns=4")
+	c := dialed(t, s.PostgresURL())
+	const ttl, n = 2 * time.Second, 12
+	var leases []backend.Lease
+	for i := range n {
+		leases = append(leases, acquire(t, b, req(fmt.Sprint("k", i), ttl)))
+	}
+	sessions := func() int {
+		return query[int](t, c, "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory'")
+	}
+	if got := sessions(); got != 1 {
+		t.Errorf("%d leases use %d connections", n, got)
+	}
+	for i := range n {
+		h, err := b.Inspect(context.Background(), fmt.Sprint("k", i))
+		if err != nil || h.Owner != leases[i].(*backend.Life).Owner() {
+			t.Errorf("lease %d: %+v, %v", i, h, err)
+		}
+	}
+	// P6: a session would be granted its own lock again.
+	if _, err := b.Acquire(context.Background(), req("k0", ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("acquire of a key that the same connection holds: %v", err)
+	}
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 10) {
+		if err := leases[0].Renew(context.Background(), ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := locks(t, c); got != 1 {
+		t.Errorf("%d locks are left when one lease is renewed and the others have expired", got)
+	}
+	other := acquire(t, b, req("other", ttl))
+	if got := sessions(); got != 1 {
+		t.Errorf("%d connections", got)
+	}
+	b.cut()
+	lost(t, leases[0], soon)
+	lost(t, other, soon)
+	until(t, soon, "the keys are free", func() bool { return locks(t, c) == 0 })
+	release(t, acquire(t, b, req("k0", ttl)))
+}
+
+// A connection without leases is not ended by the timer of its last one, and is used again.
+func TestIdleConnectionsLast(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	pids := func() string {
+		return query[string](t, c, "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'anylock'")
+	}
+	release(t, acquire(t, b, req("k", minTTL)))
+	before := pids()
+	time.Sleep(5 * minTTL) // the time that is measured
+	if after := pids(); after != before {
+		t.Errorf("sessions %s, after a while %s", before, after)
+	}
+	release(t, acquire(t, b, req("k", minTTL)))
+	if after := pids(); after != before {
+		t.Errorf("sessions %s, after another lease %s", before, after)
+	}
+}
+
+// Close leaves the keys of live leases held until the TTL has run out, as their holders may be at work.
+func TestCloseKeepsKeys(t *testing.T) {
+	s := servers.Postgres(t)
+	for mode, params := range bothModes {
+		b, other := opened(t, s.PostgresURL()+params), opened(t, s.PostgresURL()+params)
+		const ttl = time.Second
+		acquire(t, b, req(mode, ttl))
+		begun := time.Now()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, other, waiting(mode, ttl))
+		if took := time.Since(begun); took < ttl/2 {
+			t.Errorf("%s: free %v after Close, of a TTL of %v", mode, took, ttl)
+		}
+		release(t, l)
+	}
+}
+
+// A lease in transaction mode does not hold back vacuum.
+func TestTransactionPinsNothing(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL()+"&lock_mode=transaction")
+	c := dialed(t, s.PostgresURL())
+	l := acquire(t, b, req("k", time.Minute))
+	defer release(t, l)
+	if err := l.Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	const sql = `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND backend_xmin IS NULL AND backend_xid IS NULL`
+	if query[int](t, c, sql) != 1 {
+		t.Error("the transaction has a snapshot or an id")
+	}
+}

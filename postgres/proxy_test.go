@@ -1,0 +1,145 @@
+package postgres
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// A proxy stands between a client and its server, counts requests, and makes faults.
+type proxy struct {
+	Addr string
+
+	listener net.Listener
+	target   string
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	syncs  int  // requests: a client waits for the answer to each Sync or Query
+	silent bool // connections take what is sent, and nothing is passed on
+	mute   bool // nothing comes back
+	closed bool
+}
+
+func newProxy(t testing.TB, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Addr: l.Addr().String(), listener: l, target: target, conns: make(map[net.Conn]struct{})}
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		p.set(func(p *proxy) { p.closed = true })
+		_ = l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		if p.closed {
+			_ = client.Close()
+			_ = server.Close()
+			p.mu.Unlock()
+			return
+		}
+		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+		p.mu.Unlock()
+		p.wg.Go(func() { p.copy(server, client, (&frames{}).requests) })
+		p.wg.Go(func() { p.copy(client, server, nil) })
+	}
+}
+
+func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		dropped := p.silent || p.mute && count == nil
+		if count != nil {
+			p.syncs += count(buf[:n])
+		}
+		p.mu.Unlock()
+		if n > 0 && !dropped {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// set changes the faults.
+func (p *proxy) set(f func(p *proxy)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+// requests counts since the last call.
+func (p *proxy) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.syncs
+	p.syncs = 0
+	return n
+}
+
+// cut breaks every connection.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	clear(p.conns)
+}
+
+// frames cuts what a client sends into messages: a startup message without a type, then a type and a length each.
+type frames struct {
+	started bool
+	rest    bytes.Buffer
+}
+
+func (f *frames) requests(p []byte) (n int) {
+	f.rest.Write(p)
+	for {
+		head := 0
+		if f.started {
+			head = 1
+		}
+		b := f.rest.Bytes()
+		if len(b) < head+4 {
+			return n
+		}
+		size := head + int(b[head])<<24 + int(b[head+1])<<16 + int(b[head+2])<<8 + int(b[head+3])
+		if len(b) < size {
+			return n
+		}
+		if f.started && (b[0] == 'S' || b[0] == 'Q') {
+			n++
+		}
+		f.started = true
+		_, _ = io.CopyN(io.Discard, &f.rest, int64(size))
+	}
+}

@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says; in transaction
+// mode the token is a request more.
+func TestOneRequestEach(t *testing.T) {
+	s := servers.Postgres(t)
+	said := driver(t).RoundTrips
+	for _, c := range []struct {
+		params string
+		want   backend.RoundTrips
+	}{
+		{"", said},
+		{"&lock_share=10s", said},
+		{"&lock_durable=true", said},
+		{"&lock_mode=transaction", backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"}},
+	} {
+		t.Run(c.params, func(t *testing.T) {
+			p := newProxy(t, s.Addr)
+			b := opened(t, strings.Replace(s.PostgresURL(), s.Addr, p.Addr, 1)+c.params)
+			const ttl = 10 * time.Second
+			first, second := acquire(t, b, req("warm 1", ttl)), acquire(t, b, req("warm 2", ttl)) // connections are there
+			release(t, first)
+			release(t, second)
+			time.Sleep(3 * quiet) // and at rest
+			first = acquire(t, b, req("warm 1", ttl))
+			release(t, first)
+			counted := func(want string, what string, do func()) {
+				t.Helper()
+				p.requests()
+				do()
+				if got := fmt.Sprint(p.requests()); got != want {
+					t.Errorf("%s: %s requests, want %s", what, got, want)
+				}
+			}
+			for i := range 5 {
+				r := req(fmt.Sprint("k", i), ttl)
+				r.Wait = i%2 == 1 // also when it may wait
+				var l backend.Lease
+				counted(c.want.Acquire, "acquire", func() { l = acquire(t, b, r) })
+				if l.Token() == 0 {
+					t.Fatal("no token")
+				}
+				counted(c.want.Renew, "renew", func() {
+					if err := l.Renew(context.Background(), ttl); err != nil {
+						t.Fatal(err)
+					}
+				})
+				counted(c.want.Release, "release", func() { release(t, l) })
+			}
+			held := acquire(t, b, req("busy", ttl))
+			if c.params == "" {
+				counted("1", "refused attempt", func() {
+					if _, err := b.Acquire(context.Background(), req("busy", ttl)); err == nil {
+						t.Error("granted twice")
+					}
+				})
+			}
+			release(t, held)
+		})
+	}
+}
+
+func driver(t *testing.T) backend.Driver {
+	t.Helper()
+	for _, d := range backend.DefaultMux.Drivers() {
+		if d.Name == "postgres" {
+			return d
+		}
+	}
+	t.Fatal("not registered")
+	panic("unreachable")
+}
