@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,9 +24,9 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls
-	closing    chan struct{} // closed when Close begins
-	idle       time.Duration // for which an unused session is kept
-	onFrame    func(op int32)
+	closing    chan struct{}                  // closed when Close begins
+	idle       time.Duration                  // for which an unused session is kept
+	frame      atomic.Pointer[func(op int32)] // lets tests count what is written
 
 	mu       sync.Mutex
 	sessions map[time.Duration]*session // by class
@@ -37,16 +38,9 @@ var (
 	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
-// observe lets tests count what is sent.
-func (b *Backend) observe(op int32) {
-	if b.onFrame != nil {
-		b.onFrame(op)
-	}
-}
-
 func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode(key) }
 
-// begin counts a call in, unless it must fail.
+// enterCall counts a call in, unless it must fail.
 func (b *Backend) enterCall(ctx context.Context) error {
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -78,12 +79,13 @@ func (p *proxy) accept() {
 		}
 		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
 		p.mu.Unlock()
-		p.wg.Go(func() { p.requests(server, client) })
-		p.wg.Go(func() { p.replies(client, server) })
+		mute := new(atomic.Bool) // what is answered is lost
+		p.wg.Go(func() { p.requests(server, client, mute) })
+		p.wg.Go(func() { p.replies(client, server, mute) })
 	}
 }
 
-func (p *proxy) replies(to, from net.Conn) {
+func (p *proxy) replies(to, from net.Conn, mute *atomic.Bool) {
 	type piece struct {
 		data []byte
 		at   time.Time
@@ -104,7 +106,7 @@ func (p *proxy) replies(to, from net.Conn) {
 		p.mu.Lock()
 		silent, delay := p.silent, p.delay
 		p.mu.Unlock()
-		if n > 0 && !silent {
+		if n > 0 && !silent && !mute.Load() {
 			line <- piece{append([]byte(nil), buf[:n]...), time.Now().Add(delay)}
 		}
 		if err != nil {
@@ -120,7 +122,7 @@ func (p *proxy) isSilent() bool {
 }
 
 // requests passes whole frames on.
-func (p *proxy) requests(to, from net.Conn) {
+func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 	defer to.Close()
 	defer from.Close()
 	for first := true; ; first = false {
@@ -139,13 +141,14 @@ func (p *proxy) requests(to, from net.Conn) {
 		if forward && !first && ask != nil {
 			forward, cut = ask(int32(be.Uint32(body[4:])))
 		}
+		mute.Store(mute.Load() || cut)
 		if forward {
 			if _, err := to.Write(append(head, body...)); err != nil {
 				return
 			}
 		}
 		if cut {
-			time.Sleep(20 * time.Millisecond) // for the server to read it; what it answers is lost
+			time.Sleep(20 * time.Millisecond) // for the server to read it
 			p.cut()
 		}
 	}

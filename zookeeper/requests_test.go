@@ -62,9 +62,8 @@ func (f *frames) during(do func()) string {
 func counted(t *testing.T, url string) (*Backend, *frames) {
 	b := opened(t, url)
 	f := &frames{n: make(map[int32]int)}
-	b.mu.Lock()
-	b.onFrame = f.observe // before the sessions of this test's class are opened
-	b.mu.Unlock()
+	observe := f.observe
+	b.frame.Store(&observe)
 	return b, f
 }
 

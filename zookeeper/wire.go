@@ -80,7 +80,9 @@ func (w *wire) Write(p []byte) (int, error) {
 		_ = w.Conn.Close()
 		return 0, errAbandoned
 	}
-	w.s.b.observe(op)
+	if f := w.s.b.frame.Load(); f != nil {
+		(*f)(op)
+	}
 	var n *node
 	if op == opCreate {
 		if n = w.s.creating(framePath(p[least:])); n != nil {

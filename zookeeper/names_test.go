@@ -1,0 +1,62 @@
+package zookeeper
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+)
+
+func TestNames(t *testing.T) {
+	for _, owner := range []string{
+		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
+	} {
+		prefix := nodePrefix(owner)
+		for _, number := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
+			p, ok := parsePlace(prefix + number)
+			if !ok || p.prefix != prefix || p.owner() != owner {
+				t.Errorf("owner %q: %q is read as %+v, %v, owner %q", owner, prefix+number, p, ok, p.owner())
+			}
+		}
+		if nodePrefix(owner) == prefix {
+			t.Errorf("owner %q: two nodes would have one name", owner)
+		}
+		_, got, ok := parseRecord(record(42, owner))
+		if !ok || got != owner {
+			t.Errorf("owner %q: its record is read as %q, %v", owner, got, ok)
+		}
+	}
+	if p, ok := parsePlace(nodePrefix(strings.Repeat("\x00", backend.MaxOwnerLen)) + "0000000000"); !ok || p.owner() != "" {
+		t.Errorf("an owner that was cut is read as %q, %v", p.owner(), ok)
+	}
+	for _, name := range []string{"", "_c_", "x-lock-0000000000", "_c_x", "_c_x-lock-", "_c_x-lock-a", "_c_x-lock-99999999999"} {
+		if p, ok := parsePlace(name); ok {
+			t.Errorf("%q is read as %+v", name, p)
+		}
+	}
+	for _, key := range []string{".", "..", "a/b", "zookeeper", strings.Repeat("/", backend.MaxKeyLen)} {
+		if name := keyNames.Encode(key); !validName(name) || strings.Contains(name, "/") || strings.HasPrefix(name, ".") {
+			t.Errorf("key %q is kept as %q", key, name)
+		}
+	}
+}
+
+// The server's counter goes from 2147483647 to -2147483648. (ZOOKEEPER-2944)
+func TestNumbersWrapAround(t *testing.T) {
+	prefix := nodePrefix("o")
+	arrived := []string{
+		prefix + "2147483645", prefix + "2147483646", prefix + "2147483647", prefix + "-2147483648", prefix + "-2147483647",
+	}
+	shuffled := []string{arrived[3], arrived[0], arrived[4], "foreign", arrived[2], arrived[1]}
+	var got []string
+	for _, p := range queueOf(shuffled) {
+		got = append(got, p.name)
+	}
+	if !slices.Equal(got, arrived) {
+		t.Errorf("queue %v", got)
+	}
+	if q := queueOf([]string{prefix + "-000000001", prefix + "0000000000"}); q[0].number != -1 || q[1].number != 0 {
+		t.Errorf("queue %v", q)
+	}
+}

@@ -1,0 +1,191 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// classes lists the timeouts of the sessions that are open.
+func (b *Backend) classes() (list []time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for class := range b.sessions {
+		list = append(list, class)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Leases of one class of TTLs share a session, which is as long as the class wants; unused ones are closed.
+func TestSessionPerClass(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	b := opened(t, "zookeeper://"+s.Addr)
+	b.mu.Lock()
+	b.idle = 100 * time.Millisecond
+	b.mu.Unlock()
+	var leases []backend.Lease
+	for i, ttl := range []time.Duration{
+		200 * time.Millisecond, 250 * time.Millisecond, 700 * time.Millisecond, 710 * time.Millisecond, 4 * time.Second,
+		time.Minute, time.Hour,
+	} {
+		leases = append(leases, acquire(t, b, req(fmt.Sprint("k", i), ttl)))
+	}
+	want := []time.Duration{time.Second, 1500 * time.Millisecond, 5500 * time.Millisecond, 10 * time.Second}
+	if got := b.classes(); !slices.Equal(got, want) {
+		t.Errorf("sessions of %v, want %v", got, want)
+	}
+	for _, class := range want {
+		b.mu.Lock()
+		s := b.sessions[class]
+		b.mu.Unlock()
+		s.mu.Lock()
+		if s.timeout != class {
+			t.Errorf("asked for %v, negotiated %v", class, s.timeout)
+		}
+		s.mu.Unlock()
+	}
+	for _, l := range leases {
+		_ = l.Release(t.Context()) // the shortest may be over
+	}
+	until(t, soon, "unused sessions are closed", func() bool { return len(b.classes()) == 0 })
+	release(t, acquire(t, b, req("k", time.Second)))
+}
+
+// A renewal for a TTL of another class moves the node to the session of that class. Its place in the queue and its token stay,
+// and its waiter waits on.
+func TestRenewMovesToAnotherSession(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b, other := opened(t, "zookeeper://"+s.Addr), opened(t, "zookeeper://"+s.Addr)
+	l := acquire(t, b, req("k", 500*time.Millisecond))
+	token := l.Token()
+	name := places(t, c, b, "k")[0].name
+	done := make(chan backend.Lease, 1)
+	go func() {
+		w, err := other.Acquire(t.Context(), waiting("k", time.Minute))
+		if err != nil {
+			t.Error(err)
+		}
+		done <- w
+	}()
+	until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == 2 })
+	for _, ttl := range []time.Duration{4 * time.Second, time.Hour, 2 * time.Second, 2 * time.Second, time.Hour} {
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		home, maybe := l.(lease).n.home()
+		if class := b.limits.session(ttl); home.class != class || maybe != nil {
+			t.Errorf("renewed to %v the node lives in a session of %v, want %v", ttl, home.class, class)
+		}
+		q := places(t, c, b, "k")
+		_, st, err := c.Get(b.dir("k") + "/" + name)
+		if err != nil || len(q) != 2 || q[0].name != name || st.EphemeralOwner != home.id {
+			t.Fatalf("renewed to %v: places %v, node %+v, %v", ttl, q, st, err)
+		}
+		h, err := other.Inspect(t.Context(), "k")
+		if err != nil || h.Token != token || l.Token() != token {
+			t.Errorf("renewed to %v: token %d, %+v, %v, want %d", ttl, l.Token(), h, err, token)
+		}
+		select {
+		case <-done:
+			t.Fatal("the waiter was granted the key")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	release(t, l)
+	w := <-done
+	if w.Token() <= token {
+		t.Errorf("token %d after %d", w.Token(), token)
+	}
+	release(t, w)
+	until(t, soon, "nothing is left", func() bool { return len(places(t, c, b, "k")) == 0 })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sessions {
+		if s.users != 0 || len(s.nodes) != 0 {
+			t.Errorf("session of %v: %d users, %d nodes, want none", s.class, s.users, len(s.nodes))
+		}
+	}
+}
+
+// A move whose answer is lost is made again by the next renewal; a release ends the lease wherever it lives.
+func TestLostMove(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	for _, forward := range []bool{false, true} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprint("arrived ", forward, " again ", again), func(t *testing.T) {
+				p := newProxy(t, s.Addr)
+				b := opened(t, "zookeeper://"+p.Addr)
+				key := fmt.Sprint("k", forward, again)
+				l := acquire(t, b, req(key, 4*time.Second))
+				token := l.Token()
+				met := p.once(opMulti, func() (bool, bool) { return forward, true })
+				if err := l.Renew(t.Context(), time.Hour); err == nil || errors.Is(err, backend.ErrLost) {
+					t.Fatalf("renew: %v, want an unknown outcome", err)
+				}
+				<-met
+				if len(places(t, c, b, key)) != 1 {
+					t.Fatal("the place is empty")
+				}
+				if again {
+					until(t, soon, "the renewal works", func() bool { return l.Renew(t.Context(), time.Hour) == nil })
+					home, maybe := l.(lease).n.home()
+					if home.class != b.limits.longest || maybe != nil {
+						t.Errorf("it lives in a session of %v", home.class)
+					}
+					if h, err := b.Inspect(t.Context(), key); err != nil || h.Token != token {
+						t.Errorf("inspect: %+v, %v", h, err)
+					}
+				}
+				until(t, soon, "the release works", func() bool { return l.Release(t.Context()) == nil })
+				until(t, soon, "nothing is left", func() bool { return len(places(t, c, b, key)) == 0 })
+				time.Sleep(2 * settle)
+				if q := places(t, c, b, key); len(q) != 0 {
+					t.Errorf("left behind: %v", q)
+				}
+			})
+		}
+	}
+}
+
+// Close leaves the keys of leases taken until their sessions expire, and those alone.
+func TestCloseKeepsHeldKeys(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	acquire(t, b, req("held", time.Second))
+	release(t, acquire(t, b, req("released", time.Second)))
+	acquire(t, b, req("other", time.Hour))
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if _, err := b.Acquire(t.Context(), waiting("held", time.Hour)); !errors.Is(err, backend.ErrClosed) {
+				t.Errorf("acquire that waits at close: %v", err)
+			}
+		})
+	}
+	until(t, soon, "all wait", func() bool { return len(places(t, c, b, "held")) == 6 })
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	for key, n := range map[string]int{"held": 1, "released": 0, "other": 1} {
+		if q := places(t, c, b, key); len(q) != n {
+			t.Errorf("%s: places %v, want %d", key, q, n)
+		}
+	}
+	held := b.dir("held") + "/" + places(t, c, b, "held")[0].name
+	begun := time.Now()
+	gone(t, c, held, 5*time.Second)
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("the key was free after %v", took)
+	}
+}

@@ -1,0 +1,102 @@
+package zookeeper
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+func TestLimits(t *testing.T) {
+	const s = time.Second
+	for _, test := range []struct {
+		shortest, longest, most time.Duration
+		tick, limit             time.Duration
+	}{
+		{4 * s, 40 * s, 0, 2 * s, 40 * s},
+		{s, 10 * s, 0, s / 2, 10 * s},
+		{4 * s, 40 * s, 10 * s, 2 * s, 10 * s},
+		{4 * s, 40 * s, time.Hour, 2 * s, 40 * s},
+		{4 * s, 40 * s, s, 2 * s, 4 * s},
+		{4 * s, 600 * s, 0, 2 * s, 600 * s},   // maxSessionTimeout was raised
+		{s, 40 * s, 0, 2 * s, 40 * s},         // minSessionTimeout was lowered
+		{s, time.Hour, 30 * s, 2 * s, 30 * s}, // tickTime=500 and maxSessionTimeout raised: a longer tick is assumed
+	} {
+		l := limitsOf(test.shortest, test.longest, test.most)
+		if l.tick != test.tick || l.longest != test.limit {
+			t.Errorf("sessions from %v to %v, at most %v: tick %v, longest %v, want %v and %v",
+				test.shortest, test.longest, test.most, l.tick, l.longest, test.tick, test.limit)
+		}
+		for ttl := time.Duration(1); ttl < 2*test.limit; ttl += ttl/7 + 1 {
+			class := l.session(ttl)
+			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
+				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
+			}
+		}
+		classes := map[time.Duration]bool{}
+		for ttl := time.Millisecond; ttl < 2*test.limit; ttl += time.Millisecond * 10 {
+			classes[l.session(ttl)] = true
+		}
+		if len(classes) > 100 {
+			t.Errorf("sessions from %v to %v: %d classes", test.shortest, l.longest, len(classes))
+		}
+	}
+	g := defaultLimits().guarantees()
+	if g.MinTTL > s || g.MaxTTL < 30*s || g.MaxLate > 44*s {
+		t.Errorf("guarantees of default servers: %+v", g)
+	}
+}
+
+// The bound follows from what the ensemble has certainly heard, and when.
+func TestContact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hop, timeout = time.Second, 10 * time.Second
+		c := &contact{hop: hop}
+		start := time.Now()
+		at := func(d time.Duration) time.Time { return start.Add(d) }
+		bound := func(want time.Duration) {
+			t.Helper()
+			if got := c.bound(); !got.Equal(backend.Deadline(at(want), timeout)) {
+				t.Errorf("bound %v, want that of a sign of life at %v", got.Sub(start), want)
+			}
+		}
+		c.connected(at(0), timeout)
+		if !c.bound().IsZero() {
+			t.Error("a connection alone proves something: its server may have been cut off")
+		}
+		c.proved(at(0))
+		bound(0) // a new session is a write
+		for i := range 40 {
+			c.touched(at(time.Duration(i) * 100 * time.Millisecond))
+		}
+		bound(0) // answers without a write prove nothing
+		c.proved(at(2950 * time.Millisecond))
+		bound(1900 * time.Millisecond)
+		c.proved(at(1500 * time.Millisecond)) // an older write, answered later
+		bound(1900 * time.Millisecond)
+		c.proved(at(4900 * time.Millisecond))
+		bound(3900 * time.Millisecond)
+		// Another server: what the first one had to tell may be lost, but the leader was asked by the new one.
+		c.connected(at(5*time.Second), timeout)
+		bound(3900 * time.Millisecond)
+		c.touched(at(5100 * time.Millisecond))
+		c.proved(at(5200 * time.Millisecond))
+		bound(5 * time.Second)
+		if _, ok := c.provable(backend.Deadline(at(6*time.Second), timeout)); ok {
+			t.Error("provable without a sign of life that is new enough")
+		}
+		c.touched(at(6 * time.Second))
+		if ready, ok := c.provable(backend.Deadline(at(6*time.Second), timeout)); !ok || !ready.Equal(at(7*time.Second)) {
+			t.Errorf("provable by a write at %v, %v, want 7s", ready.Sub(start), ok)
+		}
+		for i := range 1000 { // only so many are kept, the latest
+			c.touched(at(time.Duration(i+70) * 100 * time.Millisecond))
+		}
+		if len(c.signs) > mostSigns {
+			t.Errorf("%d signs of life", len(c.signs))
+		}
+		c.proved(at(106900 * time.Millisecond))
+		bound(105900 * time.Millisecond)
+	})
+}
