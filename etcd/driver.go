@@ -48,13 +48,17 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	return b, nil
 }
 
-// openClient returns a Backend that owns client, after a look at the servers: the least TTL they grant, and their version.
+// openClient returns a Backend that owns client, after a look at the servers: whether they let us in, the least TTL they
+// grant, and their version.
 func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
 	b, err := New(client, o)
 	if err != nil {
 		return nil, err
 	}
-	least, err := b.leastTTL(ctx)
+	var least time.Duration
+	if _, err = b.read(ctx, clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())); err == nil {
+		least, err = b.leastTTL(ctx)
+	}
 	if err == nil {
 		b.guarantees = guarantees(max(least, granularity))
 		var flawed bool

@@ -15,9 +15,9 @@ import (
 const (
 	// silence is how long a stream with watches may be silent before the server is asked for a sign of life, and again
 	// until the stream is given up.
-	silence = 2 * time.Second
-	// silences is how many of them end a stream.
-	silences = 2
+	silence = 1500 * time.Millisecond
+	// opening bounds how long a stream may take to open.
+	opening = 4 * time.Second
 )
 
 // watches tells of keys that are deleted, all on one stream.
@@ -136,7 +136,7 @@ func (ws *watches) run() {
 func (ws *watches) serve() {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ws.closing))
 	defer cancel()
-	opened := time.AfterFunc(silences*silence, cancel)
+	opened := time.AfterFunc(opening, cancel)
 	stream, err := ws.client.Watch(ctx)
 	if !opened.Stop() || err != nil {
 		return
@@ -217,20 +217,21 @@ func (ws *watches) fireAll() {
 func (ws *watches) listen(s *watchStream, ended <-chan struct{}) {
 	tick := time.NewTicker(silence)
 	defer tick.Stop()
-	for silent := 0; ; {
+	for asked := false; ; {
 		select {
 		case <-ended:
 			return
 		case <-tick.C:
 		}
 		if s.heard.Swap(false) || ws.none() {
-			silent = 0
+			asked = false
 			continue
 		}
-		if silent++; silent > silences {
+		if asked {
 			s.cancel()
 			return
 		}
+		asked = true
 		if s.sendMu.TryLock() { // else a sender hangs: then so does the stream
 			_ = s.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
 				ProgressRequest: &pb.WatchProgressRequest{}}})

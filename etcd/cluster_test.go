@@ -1,0 +1,102 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// E6. A waiter whose client is connected to a member that is cut off moves on to another one: it gets the key that others
+// release, and in the meantime keeps its place.
+func TestWaiterLeavesFrozenMember(t *testing.T) {
+	c := servers.EtcdClusterCurrent(t, 3)
+	for i, s := range c.Servers {
+		// Two waiters whose endpoints begin with each member; which one serves the watch is for the client to choose.
+		b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
+		other := opened(t, "etcd://"+strings.Join(without(addrs(c), i), ","))
+		holder := acquire(t, other, req("k", time.Minute))
+		first := queueUp(t, b, waiting("k", 20*time.Second), 1)
+		second := queueUp(t, other, waiting("k", 20*time.Second), 2)
+		s.Freeze()
+		begun := time.Now()
+		releaseAfterAll(t, holder)
+		o := granted(t, first, outage)
+		t.Logf("member %d frozen: granted after %v", i, o.at.Sub(begun))
+		select {
+		case <-second:
+			t.Error("the second waiter came first")
+		default:
+		}
+		releaseAfterAll(t, o.lease)
+		o = granted(t, second, outage)
+		releaseAfterAll(t, o.lease)
+		s.Thaw()
+		c.Leader()
+	}
+}
+
+// releaseAfterAll releases while a member is away, by as many attempts as it takes.
+func releaseAfterAll(t *testing.T, l backend.Lease) {
+	t.Helper()
+	until(t, outage, "a lease is released", func() bool { return l.Release(context.Background()) == nil })
+}
+
+func without(list []string, i int) []string {
+	return append(append([]string(nil), list[:i]...), list[i+1:]...)
+}
+
+// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its successor.
+// Servers before 3.4.31 and 3.5.13 do not keep that, and their Guarantees say so.
+func TestPausedLeaderEndsNothingEarly(t *testing.T) {
+	c := servers.EtcdClusterCurrent(t, 3)
+	const ttl = 6 * time.Second
+	for range 3 {
+		leader := c.Leader()
+		b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
+		l := acquire(t, b, req("k", ttl))
+		c.Servers[leader].Freeze()
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 10) {
+			if err := l.Renew(t.Context(), ttl); errors.Is(err, backend.ErrLost) {
+				t.Fatalf("lost while the leader was frozen: %v", err)
+			}
+		}
+		c.Servers[leader].Thaw()
+		for end := time.Now().Add(ttl); time.Now().Before(end); time.Sleep(ttl / 20) {
+			if err := l.Renew(t.Context(), ttl); errors.Is(err, backend.ErrLost) {
+				t.Fatalf("lost %v before its deadline, after the old leader went on: %v", time.Until(l.Deadline()), err)
+			}
+			if _, err := b.Acquire(t.Context(), req("k", ttl)); err == nil {
+				t.Fatal("a second owner after the old leader went on")
+			}
+		}
+		release(t, l)
+	}
+}
+
+func TestOldServersAreFlawed(t *testing.T) {
+	for version, want := range map[string]bool{
+		"3.3.25": true, "3.4.0": true, "3.4.30": true, "3.4.31": false, "3.4.36": false, "3.5.0": true, "3.5.12": true, "3.5.13": false,
+		"3.6.0": false, "3.7.3": false, "3.8.0-alpha.0": false, "4.0.0": false, "2.3.8": true, "": false, "nonsense": false, "3.x.1": false,
+	} {
+		if got := isFlawed(version); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+	old := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	current := opened(t, "etcd://"+servers.EtcdCurrent(t).Addr)
+	if g := current.Guarantees(); g.EarlyLoss != "" || g.Consistency != backend.Linearizable || g != guarantees(usualMinTTL) {
+		t.Errorf("current: %+v", g)
+	}
+	status, err := raw(t, strings.TrimPrefix(endpoint(old), "http://")).Status(t.Context(), endpoint(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := old.Guarantees(); isFlawed(status.Version) != (g.EarlyLoss != "") {
+		t.Errorf("version %s: %+v", status.Version, g)
+	}
+}

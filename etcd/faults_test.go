@@ -1,0 +1,316 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// E1. Two owners of one client, and of one lease class, exclude each other.
+func TestOneClientTwoOwners(t *testing.T) {
+	b := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	l := acquire(t, b, req("k", time.Minute))
+	if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a second owner of the same client: %v", err)
+	}
+	release(t, l)
+}
+
+// E2. An acquire whose answer is lost, and whose context ends before there is another one, leaves no key behind.
+func TestLostReplyLeavesNothing(t *testing.T) {
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	for _, wait := range []bool{false, true} {
+		p := newProxy(t, s.Addr)
+		b := opened(t, "etcd://"+p.Addr)
+		for range 5 {
+			warm(t, b, 30*time.Second) // it is connected and has a lease
+			// The server does what is asked; no answer comes, and no connection can be made, until the context has ended.
+			p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
+			r := req("k", 30*time.Second)
+			r.Wait = wait
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+			done := startAcquire(ctx, b, r)
+			until(t, soon, "the request is carried out", func() bool { return countKeys(t, c) == 1 })
+			o := <-done
+			cancel()
+			if o.lease != nil || !errors.Is(o.err, context.DeadlineExceeded) {
+				t.Fatalf("acquire without an answer: %v, %v", o.lease, o.err)
+			}
+			p.set(func(p *proxy) { p.replies = nil })
+			p.cut()
+			until(t, time.Second+soon, "the key of a given-up acquire is gone", func() bool { return countKeys(t, c) == 0 })
+		}
+	}
+}
+
+// An acquire whose answer is lost is asked for again, and recognises its own key.
+func TestLostReplyIsRepeated(t *testing.T) {
+	s := servers.Etcd(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "etcd://"+p.Addr)
+	for _, r := range []backend.Request{req("a", 30*time.Second), waiting("b", 30*time.Second), waiting("c", time.Hour)} {
+		warm(t, b, r.TTL)
+		lost := p.loseReply()
+		l := acquire(t, b, r)
+		select {
+		case <-lost:
+		default:
+			t.Fatal("no reply was lost: the test proves nothing")
+		}
+		if _, err := b.Acquire(t.Context(), req(r.Key, time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("a second owner: %v", err)
+		}
+		release(t, l)
+		until(t, soon, "nothing is left", func() bool { return countKeys(t, raw(t, s.Addr)) == 0 })
+	}
+}
+
+// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it never
+// takes the key on its old place.
+func TestRevokedWaiterQueuesAgain(t *testing.T) {
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "etcd://"+s.Addr)
+	holder := acquire(t, b, req("k", time.Minute))
+	for _, ttl := range []time.Duration{10 * time.Second, time.Hour} {
+		r := waiting("k", ttl)
+		done := queueUp(t, b, r, 1)
+		own := b.naming.own(r.Key, r.Owner)
+		before := get(t, c, own)
+		if _, err := c.Revoke(t.Context(), clientv3.LeaseID(before.Lease)); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 20*time.Second, "the waiter has a new place", func() bool {
+			kv := find(t, c, own)
+			return kv != nil && kv.CreateRevision > before.CreateRevision
+		})
+		release(t, holder)
+		o := granted(t, done, soon)
+		if o.lease.Token() <= uint64(before.CreateRevision) {
+			t.Errorf("token %d is that of the lost place", o.lease.Token())
+		}
+		holder = o.lease
+	}
+	release(t, holder)
+}
+
+// E4. A holder that is cut off knows that its lease is lost before another client gets the key.
+func TestCutOffHolderLosesFirst(t *testing.T) {
+	s := servers.Etcd(t)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "etcd://"+p.Addr), opened(t, "etcd://"+s.Addr)
+	l := acquire(t, b, req("k", 2*time.Second))
+	if err := l.Renew(t.Context(), 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	done := queueUp(t, other, waiting("k", time.Minute), 1)
+	p.set(func(p *proxy) { p.silent = true })
+	go func() { _ = l.Renew(context.Background(), 2*time.Second) }()
+	o := granted(t, done, 20*time.Second)
+	select {
+	case <-l.Lost():
+	default:
+		t.Error("another client has the key and Lost is not closed")
+	}
+	if early := l.Deadline().Sub(o.at); early > 0 {
+		t.Errorf("another client has the key %v before the deadline", early)
+	}
+	p.set(func(p *proxy) { p.silent = false })
+	p.cut()
+	release(t, o.lease)
+}
+
+// E5. A waiter keeps its place and wakes, although the revisions that it waits from have been compacted.
+func TestCompactionKeepsWaiter(t *testing.T) {
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
+	holder := acquire(t, b, req("k", time.Minute))
+	r := waiting("k", 10*time.Second)
+	done := queueUp(t, other, r, 1)
+	next := queueUp(t, b, waiting("k", 10*time.Second), 2)
+	place := get(t, c, b.naming.own(r.Key, r.Owner)).CreateRevision
+	var last int64
+	for range 20 {
+		resp, err := c.Put(t.Context(), "elsewhere", "v")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = resp.Header.Revision
+	}
+	if _, err := c.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	p.cut() // the watch has to begin again, behind the compaction
+	time.Sleep(100 * time.Millisecond)
+	begun := time.Now()
+	release(t, holder)
+	o := granted(t, done, soon)
+	if o.lease.Token() != uint64(place) {
+		t.Errorf("token %d, the place was %d", o.lease.Token(), place)
+	}
+	t.Logf("granted %v after release", o.at.Sub(begun))
+	select {
+	case <-next:
+		t.Error("the waiter behind came first")
+	default:
+	}
+	release(t, o.lease)
+	release(t, granted(t, next, soon).lease)
+}
+
+// E8. Keys and namespaces that begin alike share nothing.
+func TestPrefixesAreSeparate(t *testing.T) {
+	s := servers.Etcd(t)
+	var held []backend.Lease
+	for _, ns := range []string{"a", "a/b", "a/b/c"} {
+		b := opened(t, "etcd://"+s.Addr+"/"+ns)
+		for _, key := range []string{"a", "a/b", "a/", "b", "b/c", "~b", "b/~c", "/", "~"} {
+			held = append(held, acquire(t, b, req(key, time.Minute)))
+		}
+	}
+	for _, l := range held {
+		release(t, l)
+	}
+}
+
+// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that would
+// succeed.
+func TestDeletedKeyIsLost(t *testing.T) {
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "etcd://"+s.Addr)
+	for name, end := range map[string]func(own string){
+		"deleted": func(own string) {
+			if _, err := c.Delete(t.Context(), own); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"revoked": func(own string) {
+			if _, err := clientv3.RetryLeaseClient(c).LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: get(t, c, own).Lease}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		r := req(name, time.Hour)
+		l := acquire(t, b, r)
+		time.Sleep(2 * guardAfter) // its key is watched by now
+		begun := time.Now()
+		end(b.naming.own(r.Key, r.Owner))
+		select {
+		case <-l.Lost():
+			t.Logf("%s: lost after %v", name, time.Since(begun))
+		case <-time.After(soon):
+			t.Errorf("%s: Lost is not closed", name)
+		}
+		if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s: renewal: %v", name, err)
+		}
+	}
+	// One deleted before the watch began.
+	r := req("soon", time.Hour)
+	l := acquire(t, b, r)
+	if _, err := c.Delete(t.Context(), b.naming.own(r.Key, r.Owner)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Lost():
+	case <-time.After(soon):
+		t.Error("deleted before it was watched: Lost is not closed")
+	}
+}
+
+// What was watched is watched again when the stream broke.
+func TestGuardOutlivesCut(t *testing.T) {
+	s := servers.Etcd(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "etcd://"+p.Addr)
+	r := req("k", time.Hour)
+	l := acquire(t, b, r)
+	time.Sleep(2 * guardAfter)
+	p.cut()
+	time.Sleep(50 * time.Millisecond)
+	if _, err := raw(t, s.Addr).Delete(t.Context(), b.naming.own(r.Key, r.Owner)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Lost():
+	case <-time.After(soon):
+		t.Error("Lost is not closed")
+	}
+}
+
+// A lock that is not renewed ends on time, although other locks of its client are renewed, and the pool.
+func TestLockTTLIsItsOwn(t *testing.T) {
+	s := servers.Etcd(t)
+	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+s.Addr)
+	const ttl = 2 * time.Second
+	still := acquire(t, b, req("not renewed", ttl))
+	end := time.Now().Add(ttl + b.Guarantees().MaxLate)
+	// Others of the same TTL, and the pool, are kept alive all the time.
+	stop := make(chan struct{})
+	renewing := make(chan struct{})
+	go func() {
+		defer close(renewing)
+		l := acquire(t, b, req("renewed", ttl))
+		for {
+			select {
+			case <-stop:
+				release(t, l)
+				return
+			case <-time.After(ttl / 4):
+				if err := l.Renew(context.Background(), ttl); err != nil {
+					t.Error(err)
+				}
+				cycle(t, b, req("cycled", ttl))
+			}
+		}
+	}()
+	time.Sleep(time.Until(end))
+	l, err := other.Acquire(t.Context(), req("not renewed", ttl))
+	if err != nil {
+		t.Errorf("a lock that nobody renewed, TTL and MaxLate later: %v", err)
+	} else {
+		release(t, l)
+	}
+	close(stop)
+	<-renewing
+	select {
+	case <-still.Lost():
+	default:
+		t.Error("not lost")
+	}
+}
+
+func get(t testing.TB, c *clientv3.Client, key string) kv {
+	t.Helper()
+	found := find(t, c, key)
+	if found == nil {
+		t.Fatalf("no key %s", strings.TrimPrefix(key, defaultNamespace))
+	}
+	return *found
+}
+
+type kv struct{ CreateRevision, Lease int64 }
+
+func find(t testing.TB, c *clientv3.Client, key string) *kv {
+	t.Helper()
+	resp, err := c.Get(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	return &kv{resp.Kvs[0].CreateRevision, resp.Kvs[0].Lease}
+}

@@ -1,0 +1,146 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func endpoint(b *Backend) string { return b.owned.(*clientv3.Client).Endpoints()[0] }
+
+func TestTLS(t *testing.T) {
+	s := servers.EtcdTLS(t)
+	ca := s.CAFile()
+	full := "etcds://" + s.Addr + "/locks?" + url.Values{"cacert": {ca}, "cert": {s.CertFile}, "key": {s.KeyFile}}.Encode()
+	b := opened(t, full)
+	l := acquire(t, b, waiting("k", time.Minute))
+	done := queueUp(t, b, waiting("k", 10*time.Second), 1) // a watch and a renewal, on streams
+	if err := l.Renew(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+	for name, bad := range map[string]string{
+		"without TLS":           "etcd://" + s.Addr,
+		"authority not trusted": "etcds://" + s.Addr,
+		"no client certificate": "etcds://" + s.Addr + "?cacert=" + ca,
+	} {
+		if b, err := openURL(t.Context(), bad); err == nil {
+			t.Errorf("%s: opened", name)
+			_ = b.Close()
+		}
+	}
+}
+
+func TestAuth(t *testing.T) {
+	const password = "sesam/öffne:dich"
+	s := servers.EtcdAuth(t, "worker", password, "locks/")
+	at := func(user, password, path string) string {
+		return "etcd://" + url.UserPassword(user, password).String() + "@" + s.Addr + path
+	}
+	b := opened(t, at("worker", password, "/locks"))
+	l := acquire(t, b, waiting("k", time.Minute))
+	done := queueUp(t, b, waiting("k", 10*time.Second), 1)
+	if err := l.Renew(t.Context(), 2*time.Minute); err != nil {
+		t.Error(err)
+	}
+	if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Owner == "" {
+		t.Errorf("inspect: %+v, %v", h, err)
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
+
+	for name, bad := range map[string]string{
+		"wrong password": at("worker", "wrong-"+password, "/locks"), "no user": "etcd://" + s.Addr,
+		"no permission": at("worker", password, "/elsewhere"),
+	} {
+		begun := time.Now()
+		b, err := openURL(t.Context(), bad)
+		if err == nil {
+			t.Errorf("%s: opened", name)
+			_ = b.Close()
+		} else if strings.Contains(err.Error(), password) || time.Since(begun) > soon/2 {
+			t.Errorf("%s: after %v: %v", name, time.Since(begun), err)
+		}
+	}
+}
+
+// A wrong address shows on opening, in a bounded time.
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // accepts, and never answers
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	for name, addr := range map[string]string{"silent": l.Addr().String(), "refusing": gone.Addr().String()} {
+		begun := time.Now()
+		b, err := openURL(t.Context(), "etcd://user:secret-password@"+addr)
+		if err == nil {
+			_ = b.Close()
+			t.Errorf("%s: opened", name)
+			continue
+		}
+		if took := time.Since(begun); took > 4*soon || strings.Contains(err.Error(), "secret-password") {
+			t.Errorf("%s: after %v: %v", name, took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err = openURL(ctx, "etcd://"+addr)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, with a context of 100ms: %v", name, err)
+		}
+	}
+}
+
+// A server with a longer election timeout grants longer leases.
+func TestMinTTLIsTheServers(t *testing.T) {
+	s := servers.Etcd(t, "--election-timeout", "3000")
+	b := opened(t, "etcd://"+s.Addr)
+	const want = 5 * time.Second // 1.5 times the election timeout, rounded up
+	if got := b.Guarantees().MinTTL; got != want {
+		t.Errorf("MinTTL %v, want %v", got, want)
+	}
+	l := acquire(t, b, req("k", time.Second))
+	if left := time.Until(l.Deadline()); left < want-backend.Margin(want)-time.Second {
+		t.Errorf("%v left", left)
+	}
+	release(t, l)
+	own, err := New(raw(t, s.Addr), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	if _, err := own.Acquire(t.Context(), req("k", time.Second)); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("a server that grants more than Options.MinTTL says: %v, want ErrUnsupported", err)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("nil client: %v", err)
+	}
+	c := raw(t, "127.0.0.1:1")
+	for _, o := range []Options{
+		{Namespace: "/a"}, {Namespace: "a//b"}, {Namespace: "a/"}, {Namespace: "~a"}, {Namespace: "a/~b"},
+		{Namespace: strings.Repeat("x", maxNamespaceLen+1)}, {Timeout: -1}, {Timeout: time.Millisecond},
+		{MinTTL: -time.Second}, {MinTTL: 1500 * time.Millisecond}, {MinTTL: time.Hour},
+	} {
+		if _, err := New(c, &o); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A wire counts what a client sends: requests by their method's name, and each message on a stream.
+type wire struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (w *wire) add(method string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count[method[strings.LastIndexByte(method, '/')+1:]]++
+}
+
+// since returns what was sent between two counts, and its sum.
+func (w *wire) take() (counts map[string]int, sum int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	counts, w.count = w.count, make(map[string]int)
+	for _, n := range counts {
+		sum += n
+	}
+	return counts, sum
+}
+
+func (w *wire) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	w.add(method)
+	return invoke(ctx, method, req, reply, cc, opts...)
+}
+
+func (w *wire) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	s, err := open(ctx, desc, cc, method, opts...)
+	return &countedStream{s, w, method}, err
+}
+
+type countedStream struct {
+	grpc.ClientStream
+	wire   *wire
+	method string
+}
+
+func (s *countedStream) SendMsg(m any) error {
+	s.wire.add(s.method)
+	return s.ClientStream.SendMsg(m)
+}
+
+// wired returns a store whose client counts.
+func wired(t testing.TB, addr string) (*Backend, *wire) {
+	t.Helper()
+	w := &wire{count: make(map[string]int)}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close()
+	})
+	return b, w
+}
+
+func registered(t testing.TB) backend.RoundTrips {
+	t.Helper()
+	for _, d := range backend.DefaultMux.Drivers() {
+		if d.Name == "etcd" {
+			return d.RoundTrips
+		}
+	}
+	t.Fatal("not registered")
+	panic("unreachable")
+}
+
+// warm makes the pool have leases for ttl, and the streams be there.
+func warm(t testing.TB, b *Backend, ttl time.Duration) {
+	t.Helper()
+	l := acquire(t, b, req("warm", ttl))
+	if err := l.Renew(t.Context(), ttl); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	until(t, soon, "the next lease is there", func() bool { return b.pool.idle(b.guarantees.Round(ttl)) > ahead })
+}
+
+// idle is how many leases are ready.
+func (p *pool) idle(class time.Duration) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.shelfLocked(class).idle)
+}
+
+// Uncontended, an acquire with its token, a renewal and a release are one request each, as registered; also where the
+// acquire may wait. A renewal is one message on a stream.
+func TestRequestsUncontended(t *testing.T) {
+	s := servers.Etcd(t)
+	want := registered(t)
+	const ttl, rounds = 20 * time.Second, 20
+	for _, wait := range []bool{false, true} {
+		b, w := wired(t, s.Addr)
+		warm(t, b, ttl)
+		total := map[string]int{}
+		measure := func(op string, f func()) {
+			w.take()
+			f()
+			counts, sum := w.take()
+			total[op] += sum
+			if sum != 1 {
+				t.Logf("%s: %v", op, counts)
+			}
+		}
+		for i := range rounds {
+			r := req(fmt.Sprint("k", i), ttl)
+			r.Wait = wait
+			var l backend.Lease
+			measure("acquire", func() { l = acquire(t, b, r) })
+			if l.Token() == 0 {
+				t.Fatal("no token")
+			}
+			measure("renew", func() {
+				if err := l.Renew(t.Context(), ttl); err != nil {
+					t.Fatal(err)
+				}
+			})
+			measure("release", func() { release(t, l) })
+		}
+		for op, registered := range map[string]string{"acquire": want.Acquire, "renew": want.Renew, "release": want.Release} {
+			// A pooled lease that is a second old is renewed while the key is asked for; a busy machine may need that.
+			const spared = 2
+			if got := float64(total[op]) / rounds; strconv.Itoa(int(got)) != registered || total[op] > rounds+spared {
+				t.Errorf("wait %v: %s: %.2f requests, registered are %s", wait, op, got, registered)
+			}
+		}
+		t.Logf("wait %v: %v requests in %d rounds", wait, total, rounds)
+	}
+}
+
+// A lock that is acquired after a long pause costs one round trip too: its lease is renewed while the key is asked for.
+func TestRequestsAfterAPause(t *testing.T) {
+	b, w := wired(t, servers.Etcd(t).Addr)
+	const ttl = 20 * time.Second
+	warm(t, b, ttl)
+	time.Sleep(spare + 100*time.Millisecond) // the time that is measured
+	w.take()
+	l := acquire(t, b, req("k", ttl))
+	counts, _ := w.take()
+	if counts["Txn"] != 1 || counts["LeaseKeepAlive"] != 1 || len(counts) != 2 {
+		t.Errorf("an acquire after a pause: %v, want a transaction and a renewal", counts)
+	}
+	release(t, l)
+}
+
+// E7. A failed try is one request. It leaves no key, and no lease but those of the pool, which Close revokes.
+func TestFailedTriesLeaveNothing(t *testing.T) {
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	b, w := wired(t, s.Addr)
+	const ttl, tries = 20 * time.Second, 1000
+	l := acquire(t, b, req("k", ttl))
+	warm(t, b, ttl)
+	w.take()
+	for range tries {
+		if _, err := b.Acquire(t.Context(), req("k", ttl)); err == nil {
+			t.Fatal("a second owner")
+		}
+	}
+	// One that meets a pooled lease older than a second renews it on the side.
+	counts, _ := w.take()
+	// The holder's key is looked for once when its watch begins.
+	if n := counts["Txn"]; n < tries || n > tries+1 || counts["LeaseGrant"] > 0 || counts["Put"] > 0 || counts["LeaseKeepAlive"] > tries/50 {
+		t.Errorf("%d failed tries sent %v", tries, counts)
+	}
+	if keys := countKeys(t, c); keys != 1 {
+		t.Errorf("%d keys, want the holder's", keys)
+	}
+	if n := countLeases(t, c); n > 1+1+ahead+1 {
+		t.Errorf("%d leases, want the holder's and the pool's", n)
+	}
+	release(t, l)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := countLeases(t, c); n != 0 {
+		t.Errorf("%d leases after Close", n)
+	}
+}
+
+func countKeys(t testing.TB, c *clientv3.Client) int {
+	t.Helper()
+	resp, err := c.Get(context.Background(), defaultNamespace, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(resp.Count)
+}
+
+func countLeases(t testing.TB, c *clientv3.Client) int {
+	t.Helper()
+	resp, err := c.Leases(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(resp.Leases)
+}
+
+// A hand-off among many waiters costs few requests, and no waiter but the next is woken.
+func TestRequestsPerHandOff(t *testing.T) {
+	const processes, rounds = 64, 4
+	s := servers.Etcd(t)
+	stores, wires := make([]*Backend, processes), make([]*wire, processes)
+	for i := range stores {
+		stores[i], wires[i] = wired(t, s.Addr)
+	}
+	gate := acquire(t, stores[0], req("k", 20*time.Second))
+	var all, arrived sync.WaitGroup
+	begin := make(chan struct{})
+	var mu sync.Mutex
+	var released time.Time
+	var latency time.Duration
+	cycle := func(i int, last time.Duration) {
+		l, err := stores[i].Acquire(context.Background(), waiting("k", 20*time.Second))
+		now := time.Now()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		if last >= 0 && !released.IsZero() {
+			latency += now.Sub(released)
+		}
+		released = time.Now()
+		mu.Unlock()
+		if err := l.Release(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range stores {
+		arrived.Add(1)
+		all.Go(func() {
+			cycle(i, -1)
+			arrived.Done()
+			<-begin
+			for range rounds {
+				cycle(i, 0)
+			}
+		})
+	}
+	release(t, gate)
+	arrived.Wait()
+	for _, w := range wires {
+		w.take()
+	}
+	released = time.Time{}
+	begun := time.Now()
+	close(begin)
+	all.Wait()
+	took := time.Since(begun)
+	total, n := map[string]int{}, 0
+	for _, w := range wires {
+		counts, sum := w.take()
+		n += sum
+		for method, c := range counts {
+			total[method] += c
+		}
+	}
+	const handOffs = processes * rounds
+	per := float64(n) / handOffs
+	t.Logf("%d waiters: %.2f messages per hand-off %v, %.0f hand-offs/s, %v from release to grant", processes, per, total,
+		handOffs/took.Seconds(), (latency / handOffs).Round(10*time.Microsecond))
+	const most = 10 // 2 transactions, a look, a delete; a watch and its end; leases granted in the beginning
+	if per > most {
+		t.Errorf("%.2f messages per hand-off, want at most %d", per, most)
+	}
+}
