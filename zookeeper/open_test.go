@@ -1,0 +1,203 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestParseURL(t *testing.T) {
+	for _, test := range []struct {
+		url     string
+		servers []string
+		want    Options
+	}{
+		{"zookeeper://h", []string{"h:2181"}, Options{}},
+		{"zookeeper://", []string{"localhost:2181"}, Options{}},
+		{"ZooKeeper://h1:1,h2", []string{"h1:1", "h2:2181"}, Options{}},
+		{"zookeeper://h/", []string{"h:2181"}, Options{}},
+		{"zookeeper://[::1]:1,[::2],127.0.0.1", []string{"[::1]:1", "[::2]:2181", "127.0.0.1:2181"}, Options{}},
+		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s", []string{"h:2181"},
+			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second}},
+	} {
+		got, o, err := parseURL(test.url)
+		if err != nil || !reflect.DeepEqual(got, test.servers) || !reflect.DeepEqual(*o, test.want) {
+			t.Errorf("%s: %v, %+v, %v", test.url, got, o, err)
+		}
+	}
+}
+
+// A bad URL or option is refused before any request, and shows no password.
+func TestOpenRefusesBadInput(t *testing.T) {
+	for _, url := range []string{
+		"zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
+		"zookeeper://u:hunter2@h?timeout=1s", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
+		"zookeeper://h?session_timeout=-1s", "zookeeper://h?session_timeout=1s&session_timeout=2s", "zookeeper://h?lock_x=1",
+		"zookeeper://h?lock_namespace=a%2Fb", "zookeeper://h?lock_namespace=..", "zookeeper://h/a//b", "zookeeper://h/a/../b",
+		"zookeeper://h/%00", "zookeeper://:hunter2@h", "zookeeper://@h", "zookeeper://h?session_timeout=%zz",
+		"zookeeper://a%3Ab:hunter2@h", "zookeeper://h?lock_namespace=" + strings.Repeat("n", 200),
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // no request would work
+		_, err := openURL(ctx, url)
+		if !errors.Is(err, backend.ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, o := range []*Options{
+		{Chroot: "a"}, {Chroot: "/a/"}, {Namespace: "a/b"}, {Timeout: -1}, {SessionTimeout: -1}, {Password: "p"}, {User: "a:b"},
+	} {
+		if _, err := New(t.Context(), []string{"h:1"}, o); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, list := range [][]string{nil, {""}, {"h"}, {":1"}, {"h:"}} {
+		if _, err := New(t.Context(), list, nil); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("servers %q: %v", list, err)
+		}
+	}
+}
+
+// A wrong address shows at once.
+func TestOpenFails(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	begun := time.Now()
+	_, err = openURL(t.Context(), "zookeeper://u:hunter2@"+closed.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("closed port: %v", err)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("it took %v", took)
+	}
+	s := servers.ZooKeeper(t)
+	b := opened(t, "zookeeper://"+closed.Addr().String()+","+s.Addr) // the other one serves
+	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
+// Guarantees follow from the sessions that the servers grant.
+func TestGuaranteesFollowServers(t *testing.T) {
+	s := servers.ZooKeeper(t, "maxSessionTimeout=60000")
+	for url, want := range map[string]limits{
+		"zookeeper://" + s.Addr:                         {2 * time.Second, time.Second, time.Minute},
+		"zookeeper://" + s.Addr + "?session_timeout=8s": {2 * time.Second, time.Second, 8 * time.Second},
+	} {
+		b := opened(t, url)
+		if b.limits != want || b.Guarantees() != want.guarantees() {
+			t.Errorf("%s: %+v, %+v", url, b.limits, b.Guarantees())
+		}
+	}
+}
+
+// With a user, nodes belong to it alone: strangers can neither see nor delete them, and it can, over reconnects too.
+func TestDigest(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	url := "zookeeper://app:secret@" + s.Addr + "/apps/shop"
+	b, other := opened(t, url), opened(t, url)
+	stranger := opened(t, "zookeeper://app:wrong@"+s.Addr+"/apps/shop")
+	c := raw(t, s.Addr)
+	for range 5 {
+		l := acquire(t, b, req("k", time.Minute))
+		if _, err := other.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("acquire by the same user: %v", err)
+		}
+		if _, err := stranger.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("acquire by a stranger: %v", err)
+		}
+		if _, _, err := c.Children("/apps/shop/anylock"); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("a stranger's look: %v", err)
+		}
+		cut(b)
+		until(t, soon, "the client works again", func() bool { return l.Renew(t.Context(), time.Minute) == nil })
+		done := make(chan error, 1)
+		go func() {
+			l, err := other.Acquire(t.Context(), waiting("k", time.Minute))
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			done <- err
+		}()
+		until(t, soon, "the waiter queues", func() bool {
+			h, err := b.Inspect(t.Context(), "k")
+			return err == nil && h.Waiters == 1
+		})
+		cut(other)
+		release(t, l)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := c.Children("/apps/shop"); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("the chroot that was created is open: %v", err)
+	}
+}
+
+// A chroot and a namespace are apart from others. What is there of them already is used as it is.
+func TestChroot(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	user := zk.DigestACL(zk.PermAll, "admin", "x")
+	open := append(zk.WorldACL(zk.PermRead|zk.PermCreate), user...)
+	if _, err := c.Create("/apps", nil, 0, append(zk.WorldACL(zk.PermRead), user...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddAuth("digest", []byte("admin:x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create("/apps/shop", nil, 0, open); err != nil {
+		t.Fatal(err)
+	}
+	var leases []backend.Lease
+	for _, rest := range []string{"", "/a", "/a/b", "/apps/shop", "?lock_namespace=other", "/a?lock_namespace=other"} {
+		b := opened(t, "zookeeper://"+s.Addr+rest)
+		leases = append(leases, acquire(t, b, req("k", time.Minute)))
+		again := opened(t, "zookeeper://"+s.Addr+rest)
+		if _, err := again.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%q: %v", rest, err)
+		}
+	}
+	for _, l := range leases {
+		release(t, l)
+	}
+	if _, err := openURL(t.Context(), "zookeeper://"+s.Addr+"/apps/no"); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("a chroot that may not be created: %v", err)
+	}
+}
+
+// An application's own dialer makes all connections.
+func TestDialOption(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	var dials atomic.Int32
+	b, err := New(t.Context(), []string{"zk.invalid:2181"}, &Options{
+		Dial: func(network, _ string, timeout time.Duration) (net.Conn, error) {
+			dials.Add(1)
+			return net.DialTimeout(network, s.Addr, timeout)
+		},
+		ACL: zk.WorldACL(zk.PermAll &^ zk.PermAdmin),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req("k", time.Minute)))
+	if dials.Load() < 3 {
+		t.Errorf("%d dials", dials.Load())
+	}
+	acl, _, err := raw(t, s.Addr).GetACL(b.dir("k"))
+	if err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
+		t.Errorf("acl %+v, %v", acl, err)
+	}
+}
