@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -35,4 +36,28 @@ func TestMemcached(t *testing.T) {
 	}
 	s.Thaw()
 	ask()
+}
+
+// A server that was frozen answers nobody any more, however busy the machine is.
+func TestFreezeIsOver(t *testing.T) {
+	s := Memcached(t, "-t", "8")
+	busy, stop := context.WithCancel(context.Background())
+	defer stop()
+	for range 4 * runtime.GOMAXPROCS(0) { // processors are short
+		go func() {
+			for busy.Err() == nil {
+			}
+		}()
+	}
+	for range 10 {
+		s.Freeze()
+		for range 4 {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			if _, err := MemcachedStats(ctx, s.Addr); err == nil {
+				t.Error("a frozen server answers")
+			}
+			cancel()
+		}
+		s.Thaw()
+	}
 }

@@ -14,7 +14,12 @@ const sigKill signal = "SIGKILL"
 
 var signals = map[signal]syscall.Signal{sigStop: syscall.SIGSTOP, sigCont: syscall.SIGCONT, sigKill: syscall.SIGKILL}
 
-func (p *process) signal(sig signal) error { return p.cmd.Process.Signal(signals[sig]) }
+func (p *process) signal(sig signal) error {
+	if err := p.cmd.Process.Signal(signals[sig]); err != nil || sig != sigStop {
+		return err
+	}
+	return awaitStop(p.pid())
+}
 
 // signalPids signals processes, of which some may have ended.
 func signalPids(pids []int, sig signal) error {
