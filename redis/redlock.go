@@ -40,7 +40,7 @@ var (
 
 func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 	r := &Redlock{
-		options: o, naming: newRedlockNaming(o.Namespace), guarantees: redlockGuarantees(),
+		options: o, naming: newRedlockNaming(o.Namespace), guarantees: redlockGuarantees(o.MaxTTL),
 		ban:     o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
 		closing: make(chan struct{}),
 	}

@@ -13,7 +13,7 @@ import (
 // several owners got a part of the nodes each, are told apart by chance.
 const (
 	redlockPause  = 2 * time.Millisecond
-	redlockPauses = 150 * time.Millisecond
+	redlockPauses = 100 * time.Millisecond
 )
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get

@@ -17,11 +17,13 @@ const lastNumber = 1<<53 - 1
 // Requests of one owner to one node that write or remove its key are sent one after the other, in lanes: connections of a
 // pool do not keep order. What was given up and arrives late nevertheless is told by its number.
 type claim struct {
-	key, owner string
-	ttl        time.Duration // as granted
-	token      uint64        // set at the grant
-	number     atomic.Uint64 // of the last request
-	lanes      []chan struct{}
+	key string
+	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
+	id     string
+	ttl    time.Duration // as granted
+	token  uint64        // set at the grant
+	number atomic.Uint64 // of the last request
+	lanes  []chan struct{}
 
 	mu    sync.Mutex
 	over  bool     // nothing of it shall be written any more
@@ -33,7 +35,7 @@ type claim struct {
 func (r *Redlock) newClaim(q backend.Request, ttl time.Duration) *claim {
 	n := len(r.nodes)
 	c := &claim{
-		key: q.Key, owner: q.Owner, ttl: ttl, lanes: make([]chan struct{}, n),
+		key: q.Key, id: newID() + q.Owner, ttl: ttl, lanes: make([]chan struct{}, n),
 		there: make([]bool, n), wrote: make([]uint64, n), doubt: make([]bool, n),
 	}
 	for i := range c.lanes {
@@ -114,6 +116,14 @@ func (c *claim) doubtful(i int) bool {
 	return c.doubt[i]
 }
 
+// ownerOf is the owner of a claim's id. What is not an id is somebody else's, and shown as it is.
+func ownerOf(id string) string {
+	if len(id) <= idLen {
+		return id
+	}
+	return id[idLen:]
+}
+
 // A removal is what a node says of one.
 type removal int
 
@@ -139,7 +149,7 @@ func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (r
 		c.leave(i)
 		return never, nil
 	}
-	v, err := n.eval(redlockRelease, []string{r.naming.lock(c.key)}, c.owner, number)
+	v, err := n.eval(redlockRelease, []string{r.naming.lock(c.key)}, c.id, number)
 	gone, ok := v.(int64)
 	if err == nil && !ok {
 		err = errReply(v)

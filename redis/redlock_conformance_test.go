@@ -2,7 +2,10 @@ package redis
 
 import (
 	"context"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
@@ -38,4 +41,41 @@ func redlockConformance(t *testing.T, size int) {
 		}
 		return h
 	})
+}
+
+// Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL has
+// passed, so that MaxTTL is short here.
+func TestRedlockEmptiedMembers(t *testing.T) {
+	const maxTTL, outage = 6 * time.Second, 2 * time.Second
+	for _, size := range []int{3, 5} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, size) // nothing is kept over a restart
+			f.bootstrap()
+			param := paramMaxTTL + "=" + maxTTL.String()
+			observer := f.open(param)
+			h := conformance.Harness{
+				Open:   func(ctx context.Context) (backend.Backend, error) { return openRedlockURL(ctx, f.url(param)) },
+				Outage: outage,
+			}
+			for _, n := range f.nodes {
+				h.Members = append(h.Members, conformance.Member{
+					Freeze: n.Freeze, Thaw: n.Thaw, Stop: n.Kill, Start: n.Start,
+					StartEmpty: func() {
+						n.Start()
+						until(t, 3*maxTTL, "every node votes", func() bool { return observer.voters(t, f) == size })
+					},
+				})
+			}
+			results, err := conformance.Execute(context.Background(), h, conformance.Options{Run: regexp.MustCompile("EmptiedMember")})
+			if err != nil || len(results) != 1 {
+				t.Fatalf("%d results, %v", len(results), err)
+			}
+			for _, r := range results {
+				if r.Status != conformance.Pass {
+					t.Errorf("%s: %s\n%s", r.Name, r.Status, r.Output)
+				}
+			}
+		})
+	}
 }

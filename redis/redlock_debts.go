@@ -31,7 +31,7 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.debts[c.owner]
+	d := n.debts[c.id]
 	switch {
 	case d != nil:
 		d.number = max(d.number, number)
@@ -39,7 +39,7 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	case len(n.debts) >= debtsMost:
 		return
 	default:
-		n.debts[c.owner] = &debt{claim: c, number: number, until: c.keep(time.Now())}
+		n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(time.Now())}
 	}
 	if !n.paying && r.calls.begin() {
 		n.paying = true
@@ -87,10 +87,10 @@ func (n *node) due(i int) []debt {
 	defer n.mu.Unlock()
 	now := time.Now()
 	var list []debt
-	for owner, d := range n.debts {
+	for id, d := range n.debts {
 		switch {
 		case now.After(d.until):
-			delete(n.debts, owner)
+			delete(n.debts, id)
 		case d.claim.busy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
 		case len(list) < debtBatch:
 			list = append(list, *d)
@@ -101,20 +101,20 @@ func (n *node) due(i int) []debt {
 
 // settle asks the node to remove what is due, and reports whether it has answered.
 func (r *Redlock) settle(n *node, i int, due []debt) bool {
-	errs := make([]error, len(due))
+	paid := make([]bool, len(due))
 	_, err := n.do(func(ctx context.Context) (any, error) {
 		var err error
 		for _, text := range []bool{false, true} {
 			pipe := n.client.Pipeline()
 			cmds := make([]*redis.Cmd, len(due))
 			for k, d := range due {
-				cmds[k] = redlockRelease.queue(ctx, pipe, text, []string{r.naming.lock(d.claim.key)}, []any{d.claim.owner, d.number})
+				cmds[k] = redlockRelease.queue(ctx, pipe, text, []string{r.naming.lock(d.claim.key)}, []any{d.claim.id, d.number})
 			}
 			if _, err = pipe.Exec(ctx); isNoScript(err) {
 				continue
 			}
 			for k, cmd := range cmds {
-				errs[k] = cmd.Err()
+				_, paid[k] = cmd.Val().(int64)
 			}
 			break
 		}
@@ -127,13 +127,13 @@ func (r *Redlock) settle(n *node, i int, due []debt) bool {
 	defer n.mu.Unlock()
 	now := time.Now()
 	for k, d := range due {
-		owed := n.debts[d.claim.owner]
+		owed := n.debts[d.claim.id]
 		switch {
-		case errs[k] != nil, owed == nil, owed.number != d.number:
+		case !paid[k], owed == nil, owed.number != d.number:
 		case d.absent.IsZero() && d.claim.doubtful(i):
 			owed.absent = now
 		default:
-			delete(n.debts, d.claim.owner)
+			delete(n.debts, d.claim.id)
 		}
 	}
 	return true

@@ -24,7 +24,7 @@ func init() {
 			paramMaxTTL:    "longest TTL, and how long a node has no vote that may have forgotten leases; default 1m",
 			paramNamespace: "begins the name of every key; default anylock",
 		},
-		Guarantees: redlockGuarantees(),
+		Guarantees: redlockGuarantees(defaultMaxTTL),
 		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return openRedlock(ctx, rawURL) },
 	})

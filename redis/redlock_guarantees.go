@@ -25,10 +25,12 @@ func nodeTimeout(ttl time.Duration) time.Duration {
 // keepFor is how long a node is told to keep a key that is leased for ttl, in ms.
 func keepFor(ttl time.Duration) int64 { return (ttl + keepPad).Milliseconds() }
 
-func redlockGuarantees() backend.Guarantees {
+// redlockGuarantees are those of a fleet whose longest TTL is longest. A longer one is refused.
+func redlockGuarantees(longest time.Duration) backend.Guarantees {
 	return backend.Guarantees{
 		MinTTL:      redlockMinTTL,
 		Granularity: granularity,
+		MaxTTL:      longest,
 		MaxLate:     redlockMaxLate,
 		EarlyLoss: "a majority of the nodes loses its data before the next renewal: restarts without appendfsync always, " +
 			"FLUSHALL, steps forward of wall clocks",

@@ -50,8 +50,7 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 	text := pipe.Info(ctx)
 	// One pattern for appendonly, appendfsync and no-appendfsync-on-rewrite. It may be forbidden.
 	config := pipe.ConfigGet(ctx, "*append*")
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	if err := text.Err(); err != nil {
+	if _, err := pipe.Exec(ctx); text.Val() == "" && err != nil { // a connection that fails leaves commands without errors
 		return acquaintance{}, err
 	}
 	info := parseInfo(text.Val())
@@ -128,8 +127,11 @@ func keepsWrites(config map[string]string) bool {
 	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no"
 }
 
+// idLen is the length of newID's.
+const idLen = 16
+
 func newID() string {
-	var b [8]byte
+	var b [idLen / 2]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }

@@ -180,7 +180,7 @@ func (call *rollCall) queue(ctx context.Context, pipe redis.Pipeliner, text bool
 		for k := from; k < min(from+scriptLeases, len(call.claims)); k++ {
 			c := call.claims[k]
 			keys = append(keys, call.r.naming.lock(c.key))
-			args = append(args, c.owner, keepFor(call.granted[k]), call.number[k], c.token)
+			args = append(args, c.id, keepFor(call.granted[k]), call.number[k], c.token)
 		}
 		cmds = append(cmds, redlockRenew.queue(ctx, pipe, text, keys, args))
 	}

@@ -38,7 +38,7 @@ func (call *rollCall) repairAt(i, k int) error {
 			return false, nil
 		}
 		v, err := n.eval(redlockRepair, []string{r.naming.lock(c.key), r.naming.fence(c.key)},
-			c.owner, keepFor(left), call.number[k], c.token)
+			c.id, keepFor(left), call.number[k], c.token)
 		if err == nil && v != int64(0) && v != int64(1) {
 			err = errReply(v)
 		}

@@ -66,6 +66,7 @@ func parseVote(v any, sent, received time.Time) (vote, error) {
 // parseRedlockHolder tells the TTL as it was granted, without the pad.
 func parseRedlockHolder(token uint64, owner, left any) (backend.Holder, error) {
 	h, err := parseHolder(token, owner, left)
+	h.Owner = ownerOf(h.Owner)
 	if h.TTL > 0 {
 		h.TTL = max(h.TTL-keepPad, time.Millisecond)
 	}

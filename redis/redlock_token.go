@@ -57,7 +57,7 @@ func (e *election) confirm(i int, token uint64) (verdict, error) {
 		return none, err
 	}
 	defer e.c.leave(i)
-	v, err := n.eval(redlockConfirm, []string{r.naming.lock(e.c.key), r.naming.fence(e.c.key)}, e.c.owner, token, e.number)
+	v, err := n.eval(redlockConfirm, []string{r.naming.lock(e.c.key), r.naming.fence(e.c.key)}, e.c.id, token, e.number)
 	switch {
 	case err != nil:
 		return none, err

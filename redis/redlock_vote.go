@@ -30,7 +30,11 @@ func (r *Redlock) newElection(c *claim) *election {
 		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: windowFor(c.ttl),
 		votes: make([]vote, n), count: make([]bool, n), errs: make([]error, n), sent: time.Now(),
 	}
-	e.t.certain = func() bool { return e.electorate() >= e.t.quorum || e.t.hopeless() }
+	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
+	// is down makes a difference to the caller.
+	e.t.certain = func() bool {
+		return e.electorate() >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
+	}
 	return e
 }
 
@@ -89,7 +93,7 @@ func (r *Redlock) requestVote(n *node, c *claim, number uint64, at time.Time) (v
 	sent := time.Now()
 	v, err := n.eval(redlockAcquire,
 		[]string{r.naming.lock(c.key), r.naming.fence(c.key), r.naming.birth()},
-		c.owner, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
+		c.id, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
 	if err != nil {
 		return vote{}, err
 	}
@@ -170,7 +174,7 @@ func (e *election) outcome() error {
 // the owner that most nodes name.
 func (e *election) held() error {
 	owners := make(map[string]int)
-	granted := 0
+	others := 0 // that do not name a holder
 	var most *backend.HeldError
 	total := 0
 	for i, err := range e.errs {
@@ -182,11 +186,11 @@ func (e *election) held() error {
 			if most == nil || owners[h.Holder.Owner] > owners[most.Holder.Owner] {
 				most = h
 			}
-		case e.count[i], errors.Is(err, errOvertaken):
-			granted++
+		case e.count[i], errors.Is(err, errOvertaken), errors.As(err, new(*noVoteError)):
+			others++
 		}
 	}
-	if most == nil || total+granted < e.t.quorum {
+	if most == nil || total+others < e.t.quorum {
 		return nil
 	}
 	return most

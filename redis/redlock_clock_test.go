@@ -1,0 +1,144 @@
+package redis
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestServerClock(t *testing.T) {
+	begun := time.Now()
+	at := func(ours, theirs, trip time.Duration) clockSample {
+		return clockSample{(time.Hour + theirs).Microseconds(), begun.Add(ours), begun.Add(ours + trip)}
+	}
+	for name, c := range map[string]struct {
+		samples []clockSample
+		step    time.Duration // of the last one, to 100 ms
+	}{
+		"steady":         {[]clockSample{at(0, 0, 0), at(time.Second, time.Second, 0)}, 0},
+		"slow answer":    {[]clockSample{at(0, 0, 0), at(time.Second, 2*time.Second, time.Second)}, 0},
+		"slow before":    {[]clockSample{at(0, 0, time.Second), at(time.Second, 0, 0)}, 0},
+		"within":         {[]clockSample{at(0, 0, 0), at(10*time.Second, 10*time.Second+140*time.Millisecond, 0)}, 0},
+		"forward":        {[]clockSample{at(0, 0, 0), at(time.Second, 3*time.Second, 0)}, 2 * time.Second},
+		"back":           {[]clockSample{at(0, 0, 0), at(time.Second, -time.Second, 0)}, -2 * time.Second},
+		"out of order":   {[]clockSample{at(time.Second, time.Second, 0), at(0, 0, 0)}, 0},
+		"after the step": {[]clockSample{at(0, 0, 0), at(1, time.Hour, 0), at(time.Second, time.Hour+time.Second, 0)}, 0},
+		"fast in portions": {[]clockSample{
+			at(0, 0, 0), at(1000*time.Millisecond, 1030*time.Millisecond, 0), at(1300*time.Millisecond, 1339*time.Millisecond, 0),
+			at(1600*time.Millisecond, 1700*time.Millisecond, 0),
+		}, 100 * time.Millisecond},
+	} {
+		var clock serverClock
+		var step time.Duration
+		for _, s := range c.samples {
+			step = clock.observe(s)
+		}
+		if step.Round(100*time.Millisecond) != c.step {
+			t.Errorf("%s: step of %v, want %v", name, step, c.step)
+		}
+	}
+}
+
+// clockIn finds the server's time in the reply to an acquire, behind the incarnation.
+var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n\$16\r\n\d{16}\r\n`)
+
+// setClock makes replies through a proxy tell a time that is off.
+func (p *proxy) setClock(off time.Duration) {
+	p.set(func(p *proxy) {
+		p.replies = func(piece []byte) bool {
+			for _, at := range clockIn.FindAllIndex(piece, -1) {
+				digits := piece[at[1]-18 : at[1]-2]
+				us, err := strconv.ParseInt(string(digits), 10, 64)
+				if err == nil {
+					copy(digits, strconv.FormatInt(us+off.Microseconds(), 10))
+				}
+			}
+			return true
+		}
+	})
+}
+
+// A node whose clock is set forward has ended leases that others believe in. It has no vote until they are over, not just at
+// the first look. One whose clock is set back loses its vote once.
+func TestRedlockClockJump(t *testing.T) {
+	const maxTTL = 2 * time.Second
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	p := newProxy(t, f.nodes[1].Addr)
+	r := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}, paramMaxTTL+"="+maxTTL.String()))
+	ctx := context.Background()
+	vote := func() error {
+		e := r.newElection(r.newClaim(req("k", time.Second), time.Second))
+		v, err := e.vote(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.evict(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		return r.judge(r.nodes[1], v)
+	}
+	if err := vote(); err != nil {
+		t.Fatal(err)
+	}
+	p.setClock(300 * time.Millisecond)
+	begun := time.Now()
+	for time.Since(begun) < maxTTL {
+		if err := vote(); err == nil || !strings.Contains(err.Error(), "forward") {
+			t.Fatalf("%v after a step forward the node's vote counts: %v", time.Since(begun), err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	// Without that node the other two are needed.
+	lock := newRedlockNaming(defaultNamespace).lock("k")
+	if err := raw(t, f.nodes[2].Addr).Set(ctx, lock, "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.setClock(600 * time.Millisecond)
+	if l, err := r.Acquire(ctx, req("k", time.Second)); err == nil {
+		t.Fatalf("granted with the vote of a node whose clock was set forward: %v", l)
+	}
+	if err := f.evict(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, maxTTL+soon, "it votes again", func() bool { return vote() == nil })
+	p.setClock(0)
+	if err := vote(); err == nil || !strings.Contains(err.Error(), "back") {
+		t.Fatalf("after a step back: %v", err)
+	}
+	if err := vote(); err != nil {
+		t.Fatalf("the next time after a step back: %v", err)
+	}
+}
+
+// A client that has never asked a node before finds by the others that its clock was set forward.
+func TestRedlockClocksDiffer(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	p := newProxy(t, f.nodes[1].Addr)
+	p.setClock(time.Hour)
+	r := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
+	ctx := context.Background()
+	// All three: the other two agree.
+	release(t, acquire(t, r, req("k", time.Second)))
+	// One of the two and the odd one are no quorum.
+	f.nodes[2].Kill()
+	l, err := r.Acquire(ctx, req("k", time.Second))
+	if err == nil {
+		t.Fatalf("granted by nodes whose clocks are an hour apart: %v", l)
+	}
+	if !strings.Contains(err.Error(), "clock") {
+		t.Errorf("%v, want it to speak of clocks", err)
+	}
+	f.nodes[2].Start()
+	until(t, soon, "granted again", func() bool {
+		l, err := r.Acquire(ctx, req("k", time.Second))
+		if err == nil {
+			release(t, l)
+		}
+		return err == nil
+	})
+}

@@ -1,0 +1,141 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// With one of three nodes hung, acquire, renew and release each end within twice the node's timeout, whichever node it is, and
+// again and again; when it goes on, nothing is left on it.
+func TestRedlockFrozenNode(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	const ttl = 30 * time.Second
+	release(t, acquire(t, r, req("warm", ttl)))
+	most := 2 * nodeTimeout(ttl)
+	ctx := context.Background()
+	for i, n := range f.nodes {
+		n.Freeze()
+		for round := range 10 {
+			// A busy machine may be slow now and then; what waits for the node is slow every time.
+			const attempts = 3
+			within := func(what string, f func() error) {
+				t.Helper()
+				for attempt := 1; ; attempt++ {
+					begun := time.Now()
+					err := f()
+					took := time.Since(begun)
+					if err != nil {
+						t.Fatalf("%s with node %d frozen, round %d: %v", what, i, round, err)
+					}
+					if took < most {
+						return
+					}
+					if attempt == attempts {
+						t.Fatalf("%s with node %d frozen, round %d: took %v, want less than %v", what, i, round, took, most)
+					}
+				}
+			}
+			var l backend.Lease
+			within("acquire", func() (err error) {
+				if l != nil {
+					_ = l.Release(ctx)
+				}
+				l, err = r.Acquire(ctx, req(fmt.Sprint("k", i, round), ttl))
+				return err
+			})
+			within("renew", func() error { return l.Renew(ctx, ttl) })
+			within("release", func() error { return l.Release(ctx) })
+		}
+		n.Thaw()
+		until(t, soon, "what hung requests have left behind is removed", func() bool { return len(f.keys(n)) == 0 && !r.owes() })
+	}
+}
+
+// owes reports whether there is anything to be removed from a node yet.
+func (r *Redlock) owes() bool {
+	for _, n := range r.nodes {
+		n.mu.Lock()
+		owes := len(n.debts) > 0
+		n.mu.Unlock()
+		if owes {
+			return true
+		}
+	}
+	return false
+}
+
+// A node that hangs gets no more than a few requests, and costs no goroutines.
+func TestRedlockHungNodeIsLeftAlone(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	before := settledGoroutines()
+	f.nodes[1].Freeze()
+	for i := range 1000 {
+		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
+	}
+	const more = 3*hungRequests + 20 // two for each request, and connections
+	if n := settledGoroutines(); n > before+more {
+		t.Errorf("%d goroutines with a hung node, %d before", n, before)
+	}
+	f.nodes[1].Thaw()
+	until(t, soon, "the node is free of keys", func() bool { return len(f.keys(f.nodes[1])) == 0 && !r.owes() })
+}
+
+// With a majority hung nothing is granted; the error says why, and nothing stays behind.
+func TestRedlockFrozenMajority(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	for _, n := range f.nodes[:2] {
+		n.Freeze()
+	}
+	begun := time.Now()
+	_, err := r.Acquire(context.Background(), req("k", time.Minute))
+	if err == nil || errors.Is(err, backend.ErrHeld) || !errors.As(err, new(*noQuorumError)) {
+		t.Errorf("acquire with two of three nodes frozen: %v", err)
+	}
+	if took := time.Since(begun); took > 2*requestLimit {
+		t.Errorf("it took %v", took)
+	}
+	for _, n := range f.nodes[:2] {
+		n.Thaw()
+	}
+	until(t, soon, "no node has the key", func() bool {
+		n := 0
+		for _, s := range f.nodes {
+			n += len(f.keys(s))
+		}
+		return n == 0 && !r.owes()
+	})
+	release(t, acquire(t, r, req("k", time.Minute)))
+}
+
+// Whoever begins to wait for a held key while a node is away waits, and gets it.
+func TestRedlockWaitsWithoutANode(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	a, b := f.open(), f.open()
+	for i, n := range f.nodes {
+		l := acquire(t, a, req("k", 30*time.Second))
+		n.Kill()
+		if _, err := b.Acquire(context.Background(), req("k", 30*time.Second)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("acquire of a held key without node %d: %v", i, err)
+		}
+		done := startAcquire(context.Background(), b, waiting("k", 30*time.Second))
+		time.Sleep(50 * time.Millisecond)
+		release(t, l)
+		release(t, granted(t, done, soon).lease)
+		n.Start()
+		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 })
+	}
+}

@@ -1,0 +1,230 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// minter checks that the tokens of one key increase.
+type minter struct {
+	t    *testing.T
+	last uint64
+}
+
+func (m *minter) next(token uint64, when string) {
+	m.t.Helper()
+	if token <= m.last || token >= 1<<55 {
+		m.t.Fatalf("%s: token %d after %d", when, token, m.last)
+	}
+	m.last = token
+}
+
+// Tokens increase whichever nodes form the quorum: each grant is made by another majority, by another client.
+func TestRedlockTokensAcrossQuorums(t *testing.T) {
+	for _, size := range []int{3, 5} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			f := startFleet(t, size, durable...)
+			f.bootstrap()
+			clients := []*Redlock{f.open(), f.open()}
+			m := &minter{t: t}
+			for round := range 4 * size {
+				var out []int
+				for k := range size / 2 {
+					out = append(out, (round+k*(1+round%2))%size)
+				}
+				for _, i := range out {
+					f.nodes[i].Freeze()
+				}
+				l := acquire(t, clients[round%2], waiting("k", 30*time.Second))
+				m.next(l.Token(), fmt.Sprintf("round %d, without nodes %v", round, out))
+				release(t, l)
+				for _, i := range out {
+					f.nodes[i].Thaw()
+				}
+				if round%3 == 2 {
+					l := acquire(t, clients[1-round%2], waiting("k", 30*time.Second))
+					m.next(l.Token(), fmt.Sprintf("round %d, with all nodes", round))
+					release(t, l)
+				}
+			}
+		})
+	}
+}
+
+// When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the node that
+// had it.
+func TestRedlockTokenIsWrittenBack(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	fence := newRedlockNaming(defaultNamespace).fence("k")
+	ctx := context.Background()
+	m := &minter{t: t}
+	for ahead, n := range f.nodes {
+		// The counter of one node is far ahead, as when a client's clock was wrong.
+		counter := m.last + uint64(time.Hour.Microseconds())
+		if m.last == 0 {
+			counter = uint64(time.Now().Add(time.Hour).UnixMicro())
+		}
+		if err := raw(t, n.Addr).Set(ctx, fence, counter, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		others := []int{(ahead + 1) % 3, (ahead + 2) % 3}
+		f.nodes[others[0]].Freeze()
+		l := acquire(t, r, waiting("k", 30*time.Second))
+		m.next(l.Token(), "with the node that is ahead")
+		if l.Token() <= counter {
+			t.Fatalf("token %d, the counter was %d", l.Token(), counter)
+		}
+		if h, err := r.Inspect(ctx, "k"); err != nil || h.Token != l.Token() {
+			t.Fatalf("inspect: %+v, %v; the lease has %d", h, err, l.Token())
+		}
+		release(t, l)
+		f.nodes[others[0]].Thaw()
+		n.Freeze()
+		l = acquire(t, r, waiting("k", 30*time.Second))
+		m.next(l.Token(), "without it")
+		release(t, l)
+		n.Thaw()
+	}
+}
+
+// Tokens go on when every node has lost its counters, by the nodes' clocks.
+func TestRedlockTokensSurviveLoss(t *testing.T) {
+	f := startFleet(t, 3)
+	f.bootstrap()
+	r := f.open(paramMaxTTL + "=1s")
+	m := &minter{t: t}
+	for range 3 {
+		l := acquire(t, r, waiting("k", time.Second))
+		m.next(l.Token(), "grant")
+		release(t, l)
+		for _, n := range f.nodes {
+			if err := raw(t, n.Addr).FlushAll(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A client whose wall clock is wrong by an hour gets tokens like the others: nodes correct its proposals.
+func TestRedlockProposalIsCorrected(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	ctx := context.Background()
+	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		e := r.newElection(r.newClaim(req("k", time.Minute), time.Minute))
+		e.sent = e.sent.Add(off)
+		v, err := e.vote(0)
+		if err != nil || v.what != voteGranted {
+			t.Fatalf("vote: %+v, %v", v, err)
+		}
+		if d := time.Until(time.UnixMicro(int64(v.token))); d.Abs() > 2*time.Second {
+			t.Errorf("with a clock that is %v off the token is %v off", off, d)
+		}
+		if err := f.evict(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// calls counts the scripts that each node has run.
+func (f *fleet) calls() (list []int) {
+	f.t.Helper()
+	for _, n := range f.nodes {
+		c := commands(f.t, raw(f.t, n.Addr))
+		list = append(list, c["evalsha"]+c["eval"])
+	}
+	return list
+}
+
+// Uncontended, an acquire, a renewal and a release are one request each to every node; an acquire is two when counters
+// differ. The driver says so.
+func TestRedlockRoundTrips(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("warm", time.Minute)) // scripts and connections are there
+	if err := l.Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	const rounds = 20
+	measure := func(what, want string, do func(i int)) (per int) {
+		t.Helper()
+		before := f.calls()
+		for i := range rounds {
+			do(i)
+		}
+		// The last node's request may be on its way yet.
+		until(t, soon, what+" has reached every node", func() bool {
+			after := f.calls()
+			per = (after[0] - before[0]) / rounds
+			for k := range after {
+				if d := after[k] - before[k]; d != per*rounds || d == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		if got := fmt.Sprint(per); got != want {
+			t.Errorf("%s: %s requests to each node, want %s", what, got, want)
+		}
+		return per
+	}
+	d := redlockDriver(t)
+	var leases []backend.Lease
+	least := measure("acquire", "1", func(i int) { leases = append(leases, acquire(t, r, req(fmt.Sprint("k", i), time.Minute))) })
+	if got := measure("renew", d.RoundTrips.Renew, func(i int) {
+		if err := leases[i].Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}); got == 0 {
+		t.Error("no requests counted")
+	}
+	measure("release", d.RoundTrips.Release, func(i int) { release(t, leases[i]) })
+
+	most := 0
+	ctx := context.Background()
+	for _, n := range f.nodes {
+		if err := raw(t, n.Addr).ScriptLoad(ctx, redlockConfirm.text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range rounds {
+		key := fmt.Sprint("differ", i)
+		for k, n := range f.nodes {
+			counter := time.Now().Add(time.Duration(k+1) * time.Hour).UnixMicro()
+			if err := raw(t, n.Addr).Set(ctx, newRedlockNaming(defaultNamespace).fence(key), counter, redis.KeepTTL).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := f.calls()
+		l := acquire(t, r, req(key, time.Minute))
+		after := f.calls()
+		for k := range after {
+			most = max(most, after[k]-before[k])
+		}
+		release(t, l)
+		until(t, soon, "nothing is on its way", func() bool { return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 0 })
+	}
+	if got := fmt.Sprintf("%d-%d", least, most); got != d.RoundTrips.Acquire {
+		t.Errorf("acquire takes %s requests to a node, the driver says %s", got, d.RoundTrips.Acquire)
+	}
+}
+
+func redlockDriver(t *testing.T) backend.Driver {
+	t.Helper()
+	d, err := backend.DefaultMux.Lookup("redis+redlock://h1,h2,h3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
