@@ -36,7 +36,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	defer stop()
 	conn, srv, err := b.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, translate(err)
 	}
 	s := &session{
 		b: b, conn: conn, server: srv, turn: make(chan struct{}, 1),
@@ -132,11 +132,14 @@ func (b *Backend) look(ctx context.Context) error {
 // probe refuses a pooler that cannot keep what the mode needs: a session, or a transaction.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if b.options.Mode == ModeTransaction {
-		_, err := simple(ctx, s.conn, "BEGIN; COMMIT")
-		if err != nil {
+		_, err := simple(ctx, s.conn, "BEGIN") // in statement pooling it is the end
+		if err == nil {
+			_, err = simple(ctx, s.conn, "COMMIT")
+		}
+		if code(err) != "" {
 			return refused("no transactions here: %v", err)
 		}
-		return nil
+		return err
 	}
 	if strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid {
 		return nil // the session that answers is the one that was connected to
@@ -156,7 +159,14 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 			return err
 		}
 		defer other.Conn().Close()
-		row, err := simple(ctx, other, "BEGIN; SELECT pg_backend_pid()")
+		_, err = simple(ctx, other, "BEGIN")
+		var row []string
+		if err == nil {
+			row, err = simple(ctx, other, renewSQL)
+		}
+		if code(err) != "" {
+			return pooled
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type pool struct {
 	all     map[*session]struct{}
 	idle    []*session // without leases; the last one is used first
 	dialing int
+	carry   int           // sessions with holds, and those that are dialled for one
 	leases  int           // held, or being asked for
 	waiters int           // sessions that queue at the server
 	changed chan struct{} // closed when a session comes back or goes
@@ -34,25 +36,24 @@ func (p *pool) checkOut(ctx context.Context, h *hold, share bool) (*session, err
 			p.mu.Unlock()
 			return nil, backend.ErrClosed
 		}
-		s := p.pickLocked(h, share)
-		if s != nil {
+		if s := p.pickLocked(h, share); s != nil {
 			s.users++
 			p.addLocked(s, h)
 			p.mu.Unlock()
 			return s, nil
 		}
-		room := p.b.options.MaxConns
-		if h == nil {
-			room++
-		}
-		if len(p.all)+p.dialing < room {
+		most := p.b.options.MaxConns
+		if len(p.all)+p.dialing < most+1 && (h == nil || p.carry < most) {
 			p.dialing++
+			if h != nil {
+				p.carry++
+			}
 			p.mu.Unlock()
 			return p.dial(ctx, h)
 		}
-		if p.pinnedLocked() >= room {
+		if h != nil && p.pinnedLocked() >= most {
 			p.mu.Unlock()
-			return nil, fmt.Errorf("%w: all %d connections hold leases or wait for one", ErrExhausted, room)
+			return nil, fmt.Errorf("%w: all %d connections hold leases or wait for one", ErrExhausted, most)
 		}
 		changed := p.changed
 		p.mu.Unlock()
@@ -72,6 +73,9 @@ func (p *pool) pickLocked(h *hold, share bool) *session {
 				return s
 			}
 		}
+	}
+	if h != nil && p.carry >= p.b.options.MaxConns {
+		return nil // one more is for looking around
 	}
 	best := -1
 	for i := len(p.idle) - 1; i >= 0; i-- {
@@ -107,10 +111,14 @@ func (s *session) takesLocked(h *hold) bool {
 }
 
 func (p *pool) addLocked(s *session, h *hold) {
-	if h != nil {
-		h.s = s
-		s.holds[h.h] = h
+	if h == nil {
+		return
 	}
+	if len(s.holds) == 0 {
+		p.carry++
+	}
+	h.s = s
+	s.holds[h.h] = h
 }
 
 // pinnedLocked counts the sessions that do not come back by themselves soon.
@@ -133,6 +141,9 @@ func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
+	if h != nil {
+		p.carry-- // addLocked counts it
+	}
 	if err == nil && p.closed {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
@@ -170,13 +181,16 @@ func (p *pool) dropLocked(h *hold) {
 	p.leases--
 	if h.s != nil {
 		delete(h.s.holds, h.h)
+		if len(h.s.holds) == 0 && !h.s.dead {
+			p.carry--
+		}
 		p.settleLocked(h.s)
 	}
 }
 
 // settleLocked puts s back if it has nothing more to do.
 func (p *pool) settleLocked(s *session) {
-	if s.users == 0 && len(s.holds) == 0 && !s.dead {
+	if s.users == 0 && len(s.holds) == 0 && !s.dead && !slices.Contains(p.idle, s) {
 		p.idle = append(p.idle, s)
 	}
 	p.changedLocked()
@@ -208,6 +222,9 @@ func (p *pool) bury(s *session) {
 	}
 	s.dead = true
 	delete(p.all, s)
+	if len(s.holds) > 0 {
+		p.carry--
+	}
 	for i, other := range p.idle {
 		if other == s {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)

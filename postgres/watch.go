@@ -64,7 +64,7 @@ func (s *session) watch() {
 	ctx, cancel := context.WithCancel(s.b.base)
 	defer cancel()
 	s.watching.Lock()
-	free := s.unwatch == nil && s.wanted == 0
+	free := s.unwatch == nil && s.wanted == 0 && !s.isBroken()
 	if free {
 		s.unwatch = cancel
 	}
@@ -117,7 +117,7 @@ func (s *session) park() {
 	p.mu.Lock()
 	parked := len(s.holds) > 0 || s.timeout == 0
 	p.mu.Unlock()
-	if parked {
+	if parked || s.b.options.Mode == ModeTransaction { // a transaction's timer ends with it
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)

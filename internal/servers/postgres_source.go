@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -141,6 +142,8 @@ func initdb(user *identity, program, dir string) error {
 
 // runAs runs a program to its end.
 func runAs(user *identity, dir, program string, args ...string) error {
+	runtime.LockOSThread() // the parent-death signal is the thread's
+	defer runtime.UnlockOSThread()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	dieWithParent(cmd)

@@ -1,0 +1,240 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// P1: a wait that is cancelled while it is granted leaves nothing held, and no session with a lock.
+func TestCancelRacesGrant(t *testing.T) {
+	s := servers.Postgres(t)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	won := 0
+	for i := range 60 {
+		key := fmt.Sprint("k", i)
+		l := acquire(t, a, req(key, time.Minute))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := startAcquire(ctx, b, waiting(key, time.Minute))
+		queued(t, a, key, 1)
+		go cancel()
+		time.Sleep(rand.N(200 * time.Microsecond))
+		release(t, l)
+		if o := <-done; o.err == nil {
+			won++
+			release(t, o.lease)
+		} else if !errors.Is(o.err, context.Canceled) {
+			t.Fatal(o.err)
+		}
+	}
+	t.Logf("%d of 60 waits were granted", won)
+	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+}
+
+// P2 and P7: a Release whose context has ended releases, and no session goes back with a lock.
+func TestCancelledRelease(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	for mode, params := range bothModes {
+		b := opened(t, s.PostgresURL()+params)
+		cancelled, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 10 {
+			l := acquire(t, b, req(mode, time.Minute))
+			if err := l.Release(cancelled); err != nil {
+				t.Errorf("%s: %v", mode, err)
+			}
+			if n := locks(t, c); n != 0 {
+				t.Errorf("%s: %d locks after release", mode, n)
+			}
+		}
+		b.pool.mu.Lock()
+		if len(b.pool.idle) != len(b.pool.all) || b.pool.leases != 0 {
+			t.Errorf("%s: %d of %d sessions are back, %d leases are counted", mode, len(b.pool.idle), len(b.pool.all), b.pool.leases)
+		}
+		b.pool.mu.Unlock()
+	}
+}
+
+// P8: tokens strictly rise whoever gets the key and how.
+func TestTokensRise(t *testing.T) {
+	s := servers.Postgres(t)
+	bouncer := servers.PgBouncer(t, s, "transaction")
+	urls := []string{
+		s.PostgresURL(), s.PostgresURL() + "&lock_share=10s", s.PostgresURL() + "&lock_durable=true",
+		s.PostgresURL() + "&lock_mode=transaction", bouncer.PostgresURL() + "&lock_mode=transaction",
+	}
+	var (
+		wg    sync.WaitGroup
+		inner sync.Mutex // held by who holds the key, or it fails
+		last  uint64
+		total int
+	)
+	end := time.Now().Add(2 * time.Second)
+	for i := range 10 {
+		b := opened(t, urls[i%len(urls)])
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				r := req("k", 10*time.Second)
+				r.Wait = rand.N(2) == 0
+				l, err := b.Acquire(context.Background(), r)
+				if errors.Is(err, backend.ErrHeld) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !inner.TryLock() {
+					t.Error("two hold the key")
+					return
+				}
+				if l.Token() <= last {
+					t.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				total++
+				inner.Unlock()
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d grants", total)
+	if total < 50 {
+		t.Errorf("only %d grants", total)
+	}
+}
+
+// P11: a full lock table is a typed error, and so is our own cap, which is below it.
+func TestLockTableFull(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=20", "max_locks_per_transaction=10", "max_prepared_transactions=0")
+	b := opened(t, s.PostgresURL()+"&lock_max_conns=8")
+	c := dialed(t, s.PostgresURL())
+	if n := b.maxLeases(); n != 10*20/4 {
+		t.Errorf("%d leases of a table of 200", n)
+	}
+	warm := acquire(t, b, req("warm", time.Minute))
+	release(t, acquire(t, b, req("k", time.Minute))) // there is another connection
+	const many = 100000
+	if _, err := c.Exec(context.Background(), "SELECT pg_advisory_lock(i) FROM generate_series(1, $1::int) i", many); code(err) != codeOutOfMemory {
+		t.Fatalf("filling the lock table: %v", err)
+	}
+	for i := range 4 { // by that connection, then by new ones
+		r := req("k", time.Minute)
+		r.Wait = i%2 == 0
+		if _, err := b.Acquire(context.Background(), r); !errors.Is(err, ErrExhausted) {
+			t.Errorf("acquire when the lock table is full: %v", err)
+		}
+	}
+	if _, err := c.Exec(context.Background(), "SELECT pg_advisory_unlock_all()"); err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, b, req("k", time.Minute)))
+	release(t, warm)
+}
+
+// A Backend that has no connection left says so, and what it holds can be used; waiters for whom there is none get their
+// turn all the same.
+func TestConnectionsUsedUp(t *testing.T) {
+	s := servers.Postgres(t)
+	for mode, params := range bothModes {
+		b, other := opened(t, s.PostgresURL()+params+"&lock_max_conns=4"), opened(t, s.PostgresURL()+params)
+		key := func(i int) string { return fmt.Sprint(mode, i) }
+		var held []backend.Lease
+		for i := range 4 {
+			held = append(held, acquire(t, b, req(key(i), time.Minute)))
+		}
+		for _, wait := range []bool{false, true} {
+			r := req("k", time.Minute)
+			r.Wait = wait
+			if _, err := b.Acquire(context.Background(), r); !errors.Is(err, ErrExhausted) {
+				t.Errorf("%s: a fifth lease of 4 connections: %v", mode, err)
+			}
+		}
+		if h, err := b.Inspect(context.Background(), key(0)); err != nil || !h.Held() {
+			t.Errorf("%s: inspect without a free connection: %+v, %v", mode, h, err)
+		}
+		for _, l := range held {
+			if err := l.Renew(context.Background(), time.Minute); err != nil {
+				t.Error(err)
+			}
+			release(t, l)
+		}
+		busy := acquire(t, other, req("busy", time.Minute))
+		var waits []<-chan outcome
+		for range 6 {
+			waits = append(waits, startAcquire(context.Background(), b, waiting("busy", time.Minute)))
+		}
+		release(t, acquire(t, b, waiting("free", time.Minute)))
+		release(t, busy)
+		var wg sync.WaitGroup
+		for _, done := range waits {
+			wg.Go(func() {
+				o := <-done
+				if o.err != nil {
+					t.Errorf("%s: a waiter: %v", mode, o.err)
+					return
+				}
+				if err := o.lease.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// A lock that is not ours shows its session.
+func TestInspectForeign(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL()+"&application_name=migrate")
+	_ = query[string](t, c, "SELECT pg_advisory_lock($1)::text", int64(hashOf(defaultNamespace, "k")))
+	h, err := b.Inspect(context.Background(), "k")
+	if want := fmt.Sprintf("unknown@migrate:%d", c.PgConn().PID()); err != nil || h.Owner != want {
+		t.Errorf("%+v, %v, want %s", h, err, want)
+	}
+	if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("acquire: %v", err)
+	}
+}
+
+// A reply that is lost leaves nothing behind: the session of a broken connection is ended.
+func TestLostReply(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	p := newProxy(t, s.Addr)
+	b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable&lock_timeout=300ms")
+	release(t, acquire(t, b, req("k", time.Minute)))
+	for _, wait := range []bool{false, true} {
+		p.set(func(p *proxy) { p.mute = true })
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		r := req("k", time.Minute)
+		r.Wait = wait
+		if _, err := b.Acquire(ctx, r); err == nil {
+			t.Error("granted without an answer")
+		}
+		cancel()
+		p.set(func(p *proxy) { p.mute = false })
+		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+		release(t, acquire(t, b, req("k", time.Minute)))
+	}
+	l := acquire(t, b, req("k", time.Minute))
+	p.set(func(p *proxy) { p.mute = true })
+	if err := l.Release(context.Background()); err == nil {
+		t.Error("released without an answer")
+	}
+	p.set(func(p *proxy) { p.mute = false })
+	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+}

@@ -1,0 +1,190 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Bad URLs are refused before any request, and without the password.
+func TestBadURLs(t *testing.T) {
+	for url, hint := range map[string]string{
+		"postgres:":                                                     "postgres://",
+		"postgres:h/db":                                                 "postgres://",
+		"postgres://h:x/":                                               "port",
+		"postgres://u:hunter2@h/db?lock_tabel=x":                        "unknown parameter",
+		"postgres://u:hunter2@h/db?lock_mode=x":                         "neither session nor transaction",
+		"postgres://u:hunter2@h/db?lock_max_conns=0":                    "not positive",
+		"postgres://u:hunter2@h/db?lock_max_conns=1":                    "from 4",
+		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "not positive",
+		"postgres://u:hunter2@h/db?lock_share=1h":                       "30s",
+		"postgres://u:hunter2@h/db?lock_share=x":                        "duration",
+		"postgres://u:hunter2@h/db?lock_share=1s&lock_mode=transaction": "share",
+		"postgres://u:hunter2@h/db?lock_timeout=0s":                     "not positive",
+		"postgres://u:hunter2@h/db?lock_durable=maybe":                  "durable",
+		"postgres://u:hunter2@h/db?sslmode=maybe":                       "sslmode",
+		"postgres://u:hunter2@h:99999/db":                               "port",
+		"postgres://u:hunter2@h/db?connect_timeout=x":                   "connect_timeout",
+	} {
+		begun := time.Now()
+		_, err := openURL(context.Background(), url)
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want ErrInvalid that speaks of %q", backend.Redact(url), err, hint)
+		}
+		if time.Since(begun) > time.Second {
+			t.Errorf("%s: a request was made", backend.Redact(url))
+		}
+	}
+	for _, o := range []Options{
+		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxConns: -1}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
+	} {
+		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := New(context.Background(), nil, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("nil config: %v", err)
+	}
+}
+
+// A server that is down, does not speak, or does not let us in, shows at opening.
+func TestOpenFails(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	if _, err := c.Exec(context.Background(), "CREATE ROLE guarded LOGIN PASSWORD 'right'"); err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, opened(t, "postgres://guarded:right@"+s.Addr+"/postgres"), req("k", time.Minute)))
+	for url, hint := range map[string]string{
+		"postgres://u:hunter2@" + closed.Addr().String() + "/db?sslmode=disable": "refused",
+		"postgres://u:hunter2@" + silent.Addr().String() + "/db?sslmode=disable": "deadline",
+		"postgres://guarded:hunter2@" + s.Addr + "/postgres?sslmode=disable":     "password authentication failed",
+		"postgres://postgres:hunter2@" + s.Addr + "/nowhere?sslmode=disable":     "does not exist",
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		b, err := openURL(ctx, url)
+		cancel()
+		if err == nil {
+			_ = b.Close()
+			t.Errorf("%s: opened", backend.Redact(url))
+			continue
+		}
+		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want it to speak of %q", backend.Redact(url), err, hint)
+		}
+	}
+}
+
+// Several hosts and sockets are pgx's matter, and work.
+func TestURLForms(t *testing.T) {
+	s := servers.Postgres(t)
+	host, port, _ := net.SplitHostPort(s.Addr)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	urls := []string{
+		"POSTGRES://postgres@" + s.Addr + "/postgres",
+		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/postgres?target_session_attrs=primary&lock_namespace=n&sslmode=disable",
+		"postgres:///?host=" + host + "&port=" + port + "&user=postgres&lock_max_conns=5",
+	}
+	if s.Dir != "" {
+		urls = append(urls, "postgres://postgres@"+strings.ReplaceAll(s.Dir+"/data", "/", "%2F")+":"+port+"/postgres")
+	}
+	for _, url := range urls {
+		release(t, acquire(t, opened(t, url), req("k", time.Minute)))
+	}
+}
+
+// P9: session mode is refused behind a pooler that changes sessions, on one connection and on many, and works in session
+// pooling. Transaction mode works in transaction pooling, and is refused in statement pooling.
+func TestPoolers(t *testing.T) {
+	s := servers.Postgres(t)
+	for _, size := range []string{"1", "20"} {
+		bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size="+size)
+		busy := dialed(t, bouncer.PostgresURL()+"&default_query_exec_mode=simple_protocol") // its pool has a connection
+		if err := busy.Ping(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			_, err := openURL(context.Background(), bouncer.PostgresURL())
+			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "lock_mode=transaction") {
+				t.Errorf("session mode in transaction pooling of %s: %v", size, err)
+			}
+		}
+	}
+	session := servers.PgBouncer(t, s, "session")
+	release(t, acquire(t, opened(t, session.PostgresURL()), req("k", time.Minute)))
+	release(t, acquire(t, opened(t, session.PostgresURL()), req("k", time.Minute)))
+
+	statement := servers.PgBouncer(t, s, "statement")
+	for _, mode := range []string{"session", "transaction"} {
+		if _, err := openURL(context.Background(), statement.PostgresURL()+"&lock_mode="+mode); !errors.Is(err, backend.ErrUnsupported) {
+			t.Errorf("%s mode in statement pooling: %v", mode, err)
+		}
+	}
+}
+
+// Both modes take the same lock of the server.
+func TestModesExclude(t *testing.T) {
+	s := servers.Postgres(t)
+	bouncer := servers.PgBouncer(t, s, "transaction")
+	a, b := opened(t, s.PostgresURL()), opened(t, bouncer.PostgresURL()+"&lock_mode=transaction")
+	for range 3 {
+		l := acquire(t, a, req("k", time.Minute))
+		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("held by a session: %v", err)
+		}
+		if h, err := b.Inspect(context.Background(), "k"); err != nil || h.Owner != l.(*backend.Life).Owner() {
+			t.Errorf("inspect through the pooler: %+v, %v", h, err)
+		}
+		release(t, l)
+		l = acquire(t, b, req("k", time.Minute))
+		if _, err := a.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("held by a transaction: %v", err)
+		}
+		release(t, l)
+	}
+}
+
+// P10, and standbys: they are refused; after a failover the old lease is lost, and the new primary grants the key.
+func TestFailover(t *testing.T) {
+	for mode, params := range bothModes {
+		primary, standby := servers.PostgresPair(t)
+		if _, err := openURL(context.Background(), standby.PostgresURL()+params); !errors.Is(err, backend.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "standby") {
+			t.Errorf("%s mode on a standby: %v", mode, err)
+		}
+		url := "postgres://postgres@" + primary.Addr + "," + standby.Addr + "/postgres?sslmode=disable&target_session_attrs=primary"
+		b := opened(t, url+params)
+		l := acquire(t, b, req("k", time.Minute))
+		primary.Kill()
+		lost(t, l, time.Second)
+		if !query[bool](t, dialed(t, standby.PostgresURL()), "SELECT pg_promote()") {
+			t.Fatal("not promoted")
+		}
+		release(t, acquire(t, b, waiting("k", time.Minute)))
+		if err := l.Renew(context.Background(), time.Minute); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s mode: renewal of a lease from before the failover: %v", mode, err)
+		}
+	}
+}
