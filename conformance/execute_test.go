@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -81,6 +82,30 @@ func TestExecuteEndsHungChecks(t *testing.T) {
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}
+}
+
+// A restart that takes as long as the lease lasts says nothing about what the store keeps: the check is repeated.
+func TestSlowRestartProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h := s.harness()
+		restarts := 0
+		h.Restart = func() {
+			s.restart()
+			if restarts++; restarts == 1 {
+				time.Sleep(5 * time.Minute)
+			}
+		}
+		results, err := conformance.Execute(t.Context(), h,
+			conformance.Options{Run: only("RestartKeepsLeases"), Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Pass || restarts == 1 {
+			t.Errorf("%s after %d restarts: %s", r.Status, restarts, r.Output)
+		}
+	})
 }
 
 func TestExecuteIsInterrupted(t *testing.T) {

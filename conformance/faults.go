@@ -239,12 +239,17 @@ func restartKeepsWaiters(t *trial) {
 }
 
 func restartKeepsLeases(t *trial) {
+	const comeBack = 2 * time.Second // what the holder must have left to find the store again
 	g := t.acquire(t.a, t.key, t.long())
+	end := g.Deadline() // without a word from the holder in between
 	t.h.Restart()
 	var err error
 	ok := t.poll(recovery, func() bool {
 		var other *grant
 		other, err = t.ask(t.ctx, t.b, t.key, t.long(), false)
+		if time.Until(end) < comeBack {
+			t.tooLate("the restart took as long as a lease lasts")
+		}
 		if other != nil {
 			t.fatalf("a second owner was granted the key after a restart, %v before the holder's deadline", time.Until(g.Deadline()))
 		}
