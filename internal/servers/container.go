@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -77,14 +78,25 @@ func (c *contained) start() error {
 // signal freezes and thaws all processes of the container at once; a signal would reach the first one only.
 func (c *contained) signal(sig signal) error {
 	return c.request(func(ctx context.Context) error {
-		docker, id := c.pod.provider.Client(), c.container.GetContainerID()
 		if sig == sigStop {
-			_, err := docker.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-			return err
+			return c.freeze(ctx)
 		}
-		_, err := docker.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
+		_, err := c.pod.provider.Client().ContainerUnpause(ctx, c.container.GetContainerID(), client.ContainerUnpauseOptions{})
 		return err
 	})
+}
+
+// freeze tries again: the runtime gives up when the threads of a server have not all come to rest within a moment, as on
+// a busy machine.
+func (c *contained) freeze(ctx context.Context) error {
+	const pause = 20 * time.Millisecond
+	for {
+		_, err := c.pod.provider.Client().ContainerPause(ctx, c.container.GetContainerID(), client.ContainerPauseOptions{})
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // kill does not stop the container: that would ask the server to end before it is killed.
