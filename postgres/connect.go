@@ -34,41 +34,37 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	defer cancel()
 	stop := context.AfterFunc(b.base, cancel)
 	defer stop()
-	conn, srv, err := b.dial(ctx)
+	s, err := b.dial(ctx)
 	if err != nil {
 		return nil, translate(err)
-	}
-	s := &session{
-		b: b, conn: conn, server: srv, turn: make(chan struct{}, 1),
-		holds: make(map[hash]*hold), used: time.Now(),
 	}
 	if b.options.Mode == ModeSession {
 		err = s.setUp(ctx)
 	}
 	if err != nil {
+		_ = s.conn.Conn().Close()
+		return nil, translate(err)
+	}
+	return s, nil
+}
+
+// dial connects and looks at the server.
+func (b *Backend) dial(ctx context.Context) (*session, error) {
+	conn, err := pgconn.ConnectConfig(ctx, b.config.Copy())
+	if err != nil {
+		return nil, err
+	}
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), holds: make(map[hash]*hold), used: time.Now()}
+	if s.server, err = s.lookAt(ctx); err != nil {
 		_ = conn.Conn().Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// dial connects and looks at the server.
-func (b *Backend) dial(ctx context.Context) (*pgconn.PgConn, server, error) {
-	conn, err := pgconn.ConnectConfig(ctx, b.config.Copy())
-	if err != nil {
-		return nil, server{}, err
-	}
-	srv, err := b.lookAt(ctx, conn)
-	if err != nil {
-		_ = conn.Conn().Close()
-		return nil, server{}, err
-	}
-	return conn, srv, nil
-}
-
 // lookAt refuses servers that cannot keep locks.
-func (b *Backend) lookAt(ctx context.Context, conn *pgconn.PgConn) (srv server, err error) {
-	row, err := simple(ctx, conn, lookSQL)
+func (s *session) lookAt(ctx context.Context) (srv server, err error) {
+	row, err := s.simple(ctx, lookSQL)
 	if err != nil {
 		return srv, err
 	}
@@ -84,7 +80,7 @@ func (b *Backend) lookAt(ctx context.Context, conn *pgconn.PgConn) (srv server, 
 	switch {
 	case row[0] == "t":
 		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
-	case b.options.Mode == ModeSession && srv.version < firstSession:
+	case s.b.options.Mode == ModeSession && srv.version < firstSession:
 		return srv, refused("Postgres %d has no idle_session_timeout, which came with 14: open with %s=transaction",
 			srv.version/10000, paramMode)
 	case srv.version < firstTransaction:
@@ -97,10 +93,10 @@ func (s *session) setUp(ctx context.Context) (err error) {
 	if s.prepared, err = prepare(ctx, s.conn, s.b.options); err != nil {
 		return err
 	}
-	if _, err = simple(ctx, s.conn, setupSQL); err != nil {
+	if _, err = s.simple(ctx, setupSQL); err != nil {
 		return err
 	}
-	if _, err = simple(ctx, s.conn, checkIntervalSQL); s.conn.IsClosed() {
+	if _, err = s.simple(ctx, checkIntervalSQL); s.isBroken() {
 		return err
 	}
 	return nil // what has no such setting goes without
@@ -132,16 +128,16 @@ func (b *Backend) look(ctx context.Context) error {
 // probe refuses a pooler that cannot keep what the mode needs: a session, or a transaction.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if b.options.Mode == ModeTransaction {
-		_, err := simple(ctx, s.conn, "BEGIN") // in statement pooling it is the end
+		_, err := s.simple(ctx, "BEGIN") // in statement pooling it is the end
 		if err == nil {
-			_, err = simple(ctx, s.conn, "COMMIT")
+			_, err = s.simple(ctx, "COMMIT")
 		}
 		if code(err) != "" {
 			return refused("no transactions here: %v", err)
 		}
 		return err
 	}
-	if strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid {
+	if s.isDirect() {
 		return nil // the session that answers is the one that was connected to
 	}
 	return b.probePooler(ctx, s)
@@ -154,15 +150,15 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 	pooled := refused("a pooler gives statements to different sessions (as PgBouncer with pool_mode=transaction): "+
 		"open with %s=transaction", paramMode)
 	for range rounds {
-		other, srv, err := b.dial(ctx)
+		other, err := b.dial(ctx)
 		if err != nil {
 			return err
 		}
-		defer other.Conn().Close()
-		_, err = simple(ctx, other, "BEGIN")
+		defer other.conn.Conn().Close()
+		_, err = other.simple(ctx, "BEGIN")
 		var row []string
 		if err == nil {
-			row, err = simple(ctx, other, renewSQL)
+			row, err = other.simple(ctx, renewSQL)
 		}
 		if code(err) != "" {
 			return pooled
@@ -170,11 +166,11 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if row[0] == s.server.pid || row[0] != srv.pid {
+		if row[0] == s.server.pid || row[0] != other.server.pid {
 			return pooled
 		}
 		pctx, cancel := context.WithTimeout(ctx, patience)
-		row, err = simple(pctx, s.conn, renewSQL)
+		row, err = s.simple(pctx, renewSQL)
 		cancel()
 		if err != nil || len(row) == 0 || row[0] != s.server.pid {
 			return pooled

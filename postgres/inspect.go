@@ -42,20 +42,11 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	}
 	defer b.pool.checkIn(s)
 	var rows [][]string
-	err = s.turnFor(ctx, func() error {
+	err = s.turnFor(ctx, func() (err error) {
 		rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 		defer cancel()
 		classid, objid := h.halves()
-		params := [][]byte{strconv.AppendUint(nil, uint64(classid), 10), strconv.AppendUint(nil, uint64(objid), 10)}
-		r := s.conn.ExecParams(rctx, inspectSQL, params, nil, nil, nil)
-		for r.NextRow() {
-			var row []string
-			for _, v := range r.Values() {
-				row = append(row, string(v))
-			}
-			rows = append(rows, row)
-		}
-		_, err := r.Close()
+		rows, err = s.query(rctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
 		return err
 	})
 	if err != nil {

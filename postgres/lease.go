@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/anylock/lock/backend"
 )
 
@@ -125,27 +123,13 @@ func (b *Backend) exorcise(ctx context.Context, h *hold) error {
 	}
 	defer b.pool.checkIn(s)
 	return s.turnFor(ctx, func() error {
-		params := [][]byte{[]byte(h.s.server.pid), []byte(h.s.server.begun)}
-		row, err := firstRow(s.conn.ExecParams(ctx, ghostSQL, params, nil, nil, nil))
+		rows, err := s.query(ctx, ghostSQL, h.s.server.pid, h.s.server.begun)
 		switch {
 		case err != nil:
 			return err
-		case row == nil:
+		case len(rows) == 0:
 			return backend.ErrLost
 		}
 		return errGhost
 	})
-}
-
-func firstRow(r *pgconn.ResultReader) (row []string, err error) {
-	for r.NextRow() {
-		if row != nil {
-			continue
-		}
-		for _, v := range r.Values() {
-			row = append(row, string(v))
-		}
-	}
-	_, err = r.Close()
-	return row, err
 }

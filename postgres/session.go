@@ -283,6 +283,11 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx) // it is closed in any case
 }
 
+// isDirect reports whether there is no pooler in between: those make up a process id.
+func (s *session) isDirect() bool {
+	return strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid
+}
+
 // abort ends the session, with the turn, while its request may still be running: the server does not look at a connection
 // whose statement waits for a lock.
 func (s *session) abort() {
@@ -295,7 +300,9 @@ func (s *session) abort() {
 		defer s.b.calls.end()
 		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 		defer cancel()
-		_ = s.conn.CancelRequest(ctx)
+		if s.isDirect() {
+			_ = s.conn.CancelRequest(ctx)
+		}
 		_ = s.conn.Close(ctx) // it is closed in any case
 	}()
 }

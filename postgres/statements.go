@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -103,97 +102,63 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, o Options) (prepared [sta
 	return prepared, err
 }
 
-// run sends steps, and last the label, as one request, and returns the first row of the last step. NULL is empty. A label is
-// parsed and no more: that is enough for pg_stat_activity.
+// run sends steps, and last the label, as one request, and returns the first row of the last step. A label is parsed and no
+// more: that is enough for pg_stat_activity.
 func (s *session) run(ctx context.Context, label string, steps ...step) (row []string, err error) {
-	f := s.conn.Frontend()
-	for _, st := range steps {
-		d := s.prepared[st.statement]
-		bind := pgproto3.Bind{PreparedStatement: d.Name}
-		if len(d.ParamOIDs) > 0 {
-			bind.Parameters = [][]byte{strconv.AppendInt(nil, st.param, 10)}
+	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) {
+		for _, st := range steps {
+			d := s.prepared[st.statement]
+			bind := pgproto3.Bind{PreparedStatement: d.Name}
+			if len(d.ParamOIDs) > 0 {
+				bind.Parameters = [][]byte{strconv.AppendInt(nil, st.param, 10)}
+			}
+			f.SendBind(&bind)
+			f.SendExecute(&pgproto3.Execute{})
 		}
+		if label != "" {
+			f.SendParse(&pgproto3.Parse{Query: label})
+		}
+		f.SendSync(&pgproto3.Sync{})
+	})
+	return first(rows), err
+}
+
+// simple sends SQL by the simple protocol, and returns the first row of the last statement that has one.
+func (s *session) simple(ctx context.Context, sql string) (row []string, err error) {
+	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) })
+	return first(rows), err
+}
+
+// query sends one statement with parameters and returns its rows.
+func (s *session) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
+	return s.ask(ctx, func(f *pgproto3.Frontend) {
+		var bind pgproto3.Bind
+		for _, p := range params {
+			bind.Parameters = append(bind.Parameters, []byte(p))
+		}
+		f.SendParse(&pgproto3.Parse{Query: sql})
 		f.SendBind(&bind)
 		f.SendExecute(&pgproto3.Execute{})
-	}
-	if label != "" {
-		f.SendParse(&pgproto3.Parse{Query: label})
-	}
-	f.SendSync(&pgproto3.Sync{})
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // in the past
+		f.SendSync(&pgproto3.Sync{})
 	})
-	row, err = s.answer(f, len(steps))
-	if !stop() {
-		<-ended
-		_ = s.conn.Conn().SetDeadline(time.Time{}) // the answer may have been there already
-	}
+}
+
+// ask sends one request, with the turn, and returns the rows of its last statement that has some. A session that does not
+// answer until ctx ends is given up.
+func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
+	rows, err = exchange(ctx, s.conn, send)
 	if errors.Is(err, errUnanswered) {
 		s.abort()
 		if ctx.Err() != nil {
 			err = backend.ContextError(ctx, nil)
 		}
 	}
-	return row, err
+	return rows, err
 }
 
-// answer reads what comes back for so many steps.
-func (s *session) answer(f *pgproto3.Frontend, steps int) (row []string, err error) {
-	if err := f.Flush(); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+func first(rows [][]string) []string {
+	if len(rows) == 0 {
+		return nil
 	}
-	for complete := 0; ; {
-		m, rerr := s.conn.ReceiveMessage(context.Background())
-		if rerr != nil && code(rerr) != "" {
-			return nil, rerr // the server has ended the session
-		}
-		if rerr != nil {
-			return nil, fmt.Errorf("%w: %w", errUnanswered, rerr)
-		}
-		switch m := m.(type) {
-		case *pgproto3.DataRow:
-			if complete == steps-1 && row == nil {
-				for _, v := range m.Values {
-					row = append(row, string(v))
-				}
-			}
-		case *pgproto3.CommandComplete:
-			complete++
-		case *pgproto3.ErrorResponse:
-			err = pgconn.ErrorResponseToPgError(m)
-		case *pgproto3.ReadyForQuery:
-			return row, err
-		}
-	}
-}
-
-// errUnanswered means that the connection broke, or was given up, before the answer was there.
-var errUnanswered = errors.New("no answer from the server")
-
-// simple sends SQL by the simple protocol, and returns the first row of the last statement that has one.
-func simple(ctx context.Context, conn *pgconn.PgConn, sql string) (row []string, err error) {
-	return lastRow(conn.Exec(ctx, sql))
-}
-
-// lastRow reads all results, and returns the first row of the last that has one. NULL is empty.
-func lastRow(results *pgconn.MultiResultReader) (row []string, err error) {
-	for results.NextResult() {
-		r := results.ResultReader()
-		for first := true; r.NextRow(); first = false {
-			if !first {
-				continue
-			}
-			row = row[:0]
-			for _, v := range r.Values() {
-				row = append(row, string(v))
-			}
-		}
-		if _, err := r.Close(); err != nil {
-			_ = results.Close() // the same error
-			return nil, err
-		}
-	}
-	return row, results.Close()
+	return rows[0]
 }

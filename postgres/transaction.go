@@ -14,7 +14,7 @@ import (
 func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, err error) {
 	timeout := min(h.ttl, maxTimeout)
 	text := s.labelNow(labelTimeout(h.ttl, timeout)) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
-	row, err := simple(ctx, s.conn, text)
+	row, err := s.simple(ctx, text)
 	if err != nil {
 		s.close()
 		return 0, translate(err)
@@ -46,7 +46,7 @@ func (b *Backend) takeToken(ctx context.Context) (token uint64, err error) {
 		sql = tokenDurableSQL
 	}
 	err = other.turnFor(ctx, func() error {
-		row, err := simple(ctx, other.conn, sql)
+		row, err := other.simple(ctx, sql)
 		if err == nil {
 			token, err = parseToken(strings.Join(row, ""))
 		}
@@ -58,7 +58,7 @@ func (b *Backend) takeToken(ctx context.Context) (token uint64, err error) {
 // prolongTransaction starts the transaction's idle time anew.
 func (s *session) prolongTransaction(ctx context.Context, h *hold, ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
-	_, err := simple(ctx, s.conn, s.labelNow(labelTimeout(ttl, timeout))+fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
+	_, err := s.simple(ctx, s.labelNow(labelTimeout(ttl, timeout))+fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
 	if err == nil {
 		s.setTimeout(timeout)
 	}
@@ -67,7 +67,7 @@ func (s *session) prolongTransaction(ctx context.Context, h *hold, ttl time.Dura
 
 // endTransaction gives up the transaction's lock.
 func (s *session) endTransaction(ctx context.Context) error {
-	_, err := simple(ctx, s.conn, "ROLLBACK")
+	_, err := s.simple(ctx, "ROLLBACK")
 	if err != nil {
 		s.close()
 		return err

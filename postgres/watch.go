@@ -104,7 +104,7 @@ func (s *session) keep(ctx context.Context) (more bool) {
 	}
 	tctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 	defer cancel()
-	if _, err := simple(tctx, s.conn, s.labelNow(0)); err != nil {
+	if _, err := s.simple(tctx, s.labelNow(0)); err != nil {
 		s.close()
 		return false
 	}

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// Requests go through pgconn's frontend rather than its Exec: that sends a cancel request whenever a context ends, by which
+// PgBouncer 1.18 can crash ("bad client state"), and asks for descriptions that are known.
+
+// errUnanswered means that the connection broke, or was given up, before the answer was there. It must be closed.
+var errUnanswered = errors.New("no answer from the server")
+
+// exchange sends one request, and returns the rows of its last statement that has some. NULL is empty.
+func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
+	f := conn.Frontend()
+	send(f)
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.Conn().SetDeadline(time.Unix(1, 0)) // in the past
+	})
+	rows, err = answer(conn, f)
+	if !stop() {
+		<-ended
+		_ = conn.Conn().SetDeadline(time.Time{}) // the answer may have been there already
+	}
+	return rows, err
+}
+
+func answer(conn *pgconn.PgConn, f *pgproto3.Frontend) (rows [][]string, err error) {
+	if err := f.Flush(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	begun := true // of a statement's rows
+	for {
+		m, rerr := conn.ReceiveMessage(context.Background())
+		if rerr != nil && code(rerr) != "" {
+			return nil, rerr // the server has ended the session
+		}
+		if rerr != nil {
+			return nil, fmt.Errorf("%w: %w", errUnanswered, rerr)
+		}
+		switch m := m.(type) {
+		case *pgproto3.DataRow:
+			if begun {
+				rows, begun = nil, false
+			}
+			row := make([]string, len(m.Values))
+			for i, v := range m.Values {
+				row[i] = string(v)
+			}
+			rows = append(rows, row)
+		case *pgproto3.CommandComplete:
+			begun = true
+		case *pgproto3.ErrorResponse:
+			err = pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.ReadyForQuery:
+			return rows, err
+		}
+	}
+}
