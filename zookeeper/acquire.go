@@ -137,7 +137,7 @@ func (s *session) giveUp(n *node, err error) {
 
 // queue brings n from its place in the queue to its grant.
 func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fresh bool, sent time.Time) (backend.Lease, error) {
-	for proven := true; ; {
+	for {
 		if !fresh {
 			var err error
 			if l, err = a.list(ctx, s, n); err != nil {
@@ -151,36 +151,44 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fre
 			return nil, s.reason()
 		case !found:
 			return nil, errGone
-		case before == nil && proven:
+		case before == nil && a.isRecent(sent):
 			return a.grant(ctx, s, n, sent)
 		case before == nil:
-			// What was read may be old, and this session long gone: only a write tells.
+			// What was read may be old, and this session gone: only a write tells.
 			at, err := a.proof(ctx, s, n)
 			if err != nil {
 				return nil, err
 			}
-			sent, proven, fresh = at, true, true
+			sent, fresh = at, true
 			continue
 		case !a.r.Wait:
 			return nil, heldError(queueOf(l.names))
 		}
 		a.answered = time.Now()
-		proven = false
 		if len(before) > 1 {
 			if _, err := a.sleep(ctx, s, n, before); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		at, next, err := a.lastInLine(ctx, s, n, before)
+		at, next, err := a.lastInLine(ctx, s, n, before, sent)
 		if err != nil {
 			return nil, err
 		}
 		if next != nil {
 			l, fresh = *next, true
-			sent, proven = at, !at.IsZero()
+		}
+		if at.After(sent) {
+			sent = at
 		}
 	}
+}
+
+// isRecent reports whether a lease may count from sent, when a write was sent that proved its node and session. Nobody can
+// have removed the node since, as long as the lease lasts, so that a waiter whose turn comes soon needs no other write.
+func (a *attempt) isRecent(sent time.Time) bool {
+	const share = 8 // of the TTL is lost at most
+	return a.answered.IsZero() || time.Since(sent) < min(a.ttl, a.b.guarantees.MaxTTL)/share
 }
 
 // ahead returns the places before n's in the queue, and whether its own is there.
@@ -266,7 +274,7 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 	kept := min(a.ttl, a.b.guarantees.MaxTTL)
 	n.setLong(a.ttl > kept)
 	floor := a.begun
-	if !a.answered.IsZero() { // a waiter's lease counts from its turn, or from a little before that
+	if !a.answered.IsZero() { // a waiter's lease counts from its last write, or from a little before that
 		floor = sent.Add(-a.b.limits.tick / 4)
 	}
 	if end := backend.Deadline(floor, kept); s.contact.bound().Before(end) {

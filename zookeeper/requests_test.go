@@ -120,7 +120,7 @@ func TestRequests(t *testing.T) {
 		}()
 		until(t, soon, "the waiter watches", func() bool { _, w := counts(t, s.Addr); return w == 1 })
 	})
-	step("hand-off", "children 1 multi 1 ", func() { release(t, l); l = <-done })
+	step("hand-off", "children 1 ", func() { release(t, l); l = <-done })
 	release(t, l)
 	for what := range want {
 		if got[what] != want[what] {

@@ -44,9 +44,12 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 }
 
 // lastInLine is sleep for the waiter behind the holder. When something has happened it is most likely its turn: it
-// reads the queue and makes sure of itself at once, in one round trip. at is zero if that has failed.
-func (a *attempt) lastInLine(ctx context.Context, s *session, n *node, before []place) (at time.Time, l *listing, err error) {
-	if told, err := a.sleep(ctx, s, n, before); err != nil || !told {
+// reads the queue and, unless its last write is recent, makes sure of itself at once, in one round trip. at is when the
+// write was sent that did so, zero if there was none.
+func (a *attempt) lastInLine(ctx context.Context, s *session, n *node, before []place, sent time.Time) (
+	at time.Time, l *listing, err error,
+) {
+	if told, err := a.sleep(ctx, s, n, before); err != nil || !told || a.isRecent(sent) {
 		return time.Time{}, nil, err
 	}
 	type checked struct {
