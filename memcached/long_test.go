@@ -119,13 +119,13 @@ func TestLongWaiterAsksSeldom(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
-	const n, ttl = 12, 2 * time.Second
+	const n, ttl = 12, 4 * time.Second
 	renewed := make([]backend.Lease, n)
 	for i := range renewed {
 		renewed[i] = acquire(t, b, req(fmt.Sprint("r", i), time.Minute))
 	}
 	s.Freeze()
-	time.Sleep(3500 * time.Millisecond) // longer than what the server's clock is allowed to be behind
+	time.Sleep(3 * time.Second) // longer than what the server's clock is allowed to be behind
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
@@ -137,15 +137,21 @@ func TestPausedServer(t *testing.T) {
 			freeAfter(t, s.Addr, b, fmt.Sprint("a", i), before, time.Now(), ttl)
 		})
 		wg.Go(func() {
-			before := time.Now()
-			if err := renewed[i].Renew(context.Background(), ttl); err != nil {
-				t.Error(err)
-				return
+			for {
+				before := time.Now()
+				err := renewed[i].Renew(context.Background(), ttl)
+				if err == nil {
+					freeAfter(t, s.Addr, b, fmt.Sprint("r", i), before, time.Now(), ttl)
+					return
+				}
+				if errors.Is(err, backend.ErrLost) {
+					t.Error(err)
+					return
+				}
 			}
-			freeAfter(t, s.Addr, b, fmt.Sprint("r", i), before, time.Now(), ttl)
 		})
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(time.Second) // all have been sent
 	s.Thaw()
 	wg.Wait()
 }
