@@ -238,3 +238,26 @@ func TestLostReply(t *testing.T) {
 	p.set(func(p *proxy) { p.mute = false })
 	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 }
+
+// With Durable, no crash makes a token come again.
+func TestTokensOutliveCrash(t *testing.T) {
+	s := servers.Postgres(t, "synchronous_commit=off") // which we overrule
+	for mode, params := range bothModes {
+		var last uint64
+		for range 3 {
+			b := opened(t, s.PostgresURL()+params+"&lock_durable=true")
+			for i := range 50 {
+				r := req("k", time.Minute)
+				r.Wait = i%2 == 0
+				l := acquire(t, b, r)
+				if l.Token() <= last {
+					t.Fatalf("%s: token %d after %d", mode, l.Token(), last)
+				}
+				last = l.Token()
+				release(t, l)
+			}
+			s.Kill()
+			s.Start()
+		}
+	}
+}

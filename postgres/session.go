@@ -295,12 +295,13 @@ func (s *session) abort() {
 		return
 	}
 	s.broken.Store(true)
+	direct := s.isDirect()
 	s.b.calls.join()
 	go func() {
 		defer s.b.calls.end()
 		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 		defer cancel()
-		if s.isDirect() {
+		if direct {
 			_ = s.conn.CancelRequest(ctx)
 		}
 		_ = s.conn.Close(ctx) // it is closed in any case

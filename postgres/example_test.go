@@ -1,0 +1,43 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/postgres"
+)
+
+// An application that has a configuration of pgx makes a store by it. The store has connections of its own.
+func ExampleNew() {
+	ctx := context.Background()
+	config, err := pgx.ParseConfig("postgres://app@localhost:5432/shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := postgres.New(ctx, config, &postgres.Options{Namespace: "shop", Durable: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close()
+	lease, err := b.Acquire(ctx, backend.Request{Key: "invoice/42", Owner: backend.NewOwner(), TTL: 30 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Release(ctx)
+	fmt.Println("token", lease.Token())
+}
+
+// A wrong URL fails before any request, and shows no password.
+func Example_url() {
+	_, _, err := backend.DefaultMux.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_mode=both")
+	fmt.Println(err)
+	// Output:
+	// invalid: url: parameter "lock_mode": "both" is neither session nor transaction
+}
