@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -16,20 +17,20 @@ type attempt struct {
 	r      backend.Request
 	ttl    time.Duration // as it will be granted
 	prefix string        // of all contenders
-	own    string        // the owner's key
+	name   string        // of this one
+	own    string        // its key
 
 	main  *lease // the lock's own, when granted
 	place *lease // of the place in the queue: main, or a shorter one
 	// Leases to which a request that went unanswered may have bound the owner's key, or may yet.
 	doubtful []*lease
+	granted  bool  // Leases has it
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
-	return &attempt{
-		b: b, r: r, ttl: b.guarantees.Round(r.TTL),
-		prefix: b.naming.prefix(r.Key), own: b.naming.own(r.Key, r.Owner),
-	}
+	prefix, name := b.naming.prefix(r.Key), b.names.take()
+	return &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: prefix, name: name, own: prefix + name}
 }
 
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
@@ -67,7 +68,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return a.grant(ctx, grantedAt{sent, resp.Header.Revision, resp.Header.Revision}, refreshed)
 		}
 		first := resp.Responses[0].GetResponseRange().Kvs
-		if len(first) > 0 && string(first[0].Key) == a.own { // an attempt that went unanswered did it
+		if len(first) > 0 && a.isOwn(first[0]) { // an attempt that went unanswered did it
 			return a.grant(ctx, grantedAt{sent, first[0].CreateRevision, first[0].ModRevision}, refreshed)
 		}
 		if len(first) == 0 {
@@ -79,6 +80,10 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 }
 
 var errLeasesLost = errors.New("leases are gone as soon as they are granted")
+
+func (a *attempt) isOwn(kv *mvccpb.KeyValue) bool {
+	return string(kv.Key) == a.own && string(kv.Value) == a.r.Owner
+}
 
 func (a *attempt) isFree() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(a.prefix), "=", 0).WithPrefix()
@@ -158,7 +163,7 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 			return nil, err
 		}
 	}
-	h := &held{main: a.main, mod: at.mod, echo: contains(a.doubtful, a.main)}
+	h := &held{name: a.name, own: a.own, main: a.main, mod: at.mod, echo: len(a.doubtful) > 0}
 	for _, l := range append(a.doubtful, a.takePlace()) {
 		switch {
 		case l == a.main:
@@ -168,7 +173,7 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 			p.put(l)
 		}
 	}
-	a.main, a.doubtful, a.rev = nil, nil, 0
+	a.main, a.doubtful, a.rev, a.granted = nil, nil, 0, true
 	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: uint64(at.rev), Sent: at.sent, TTL: a.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
@@ -188,21 +193,47 @@ func (a *attempt) takePlace() *lease {
 // giveUp sees to it that nothing stays behind of an attempt that got no lease. Leases to which no key can be bound go back
 // to the pool; the others are revoked, which ends their keys, and what requests still on their way would do with them.
 func (a *attempt) giveUp() {
-	doubtful := a.doubtful
-	if place := a.takePlace(); place != nil && a.rev == 0 && !contains(doubtful, place) {
-		a.b.pool.put(place)
-	} else if place != nil && !contains(doubtful, place) {
-		doubtful = append(doubtful, place)
+	b, place := a.b, a.takePlace()
+	if a.main != nil && a.main != place && !contains(a.doubtful, a.main) {
+		b.pool.put(a.main)
 	}
-	if a.main != nil && !contains(doubtful, a.main) {
-		a.b.pool.put(a.main)
+	switch {
+	case a.granted: // Leases has given it back
+	case len(a.doubtful) > 0:
+		if place != nil && !contains(a.doubtful, place) {
+			a.doubtful = append(a.doubtful, place)
+		}
+		a.abandon(a.doubtful...)
+	case a.rev == 0:
+		b.pool.put(place)
+		if a.main == place {
+			a.main = nil
+		}
+		b.names.put(a.name)
+	default:
+		b.calls.background(func() { a.leave(place) })
 	}
-	a.main = nil
-	if len(doubtful) == 0 {
+}
+
+// abandon revokes leases in the background until it is certain that they are gone.
+func (a *attempt) abandon(leases ...*lease) {
+	a.b.orphans.Store(a.r.Owner, leases)
+	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+}
+
+// leave gives up a place in the queue.
+func (a *attempt) leave(place *lease) {
+	b := a.b
+	unanswered, err := b.repeat(b.base, b.options.Timeout, func(ctx context.Context) error {
+		_, err := b.kv.Delete(ctx, a.own)
+		return err
+	})
+	if err != nil || unanswered {
+		a.abandon(place)
 		return
 	}
-	a.b.orphans.Store(a.r.Owner, doubtful)
-	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+	b.pool.put(place)
+	b.names.put(a.name)
 }
 
 func contains(list []*lease, l *lease) bool {

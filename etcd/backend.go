@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -21,6 +22,7 @@ type Backend struct {
 	leaseClient pb.LeaseClient
 	options     Options
 	naming      naming
+	names       *names
 	guarantees  backend.Guarantees
 
 	leases  *backend.Leases
@@ -29,7 +31,8 @@ type Backend struct {
 	watches *watches
 	guard   *guard
 	calls   calls
-	orphans sync.Map // owner → []*lease that a request may have bound its key to
+	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
+	orphans sync.Map     // owner → []*lease that a request may have bound its key to
 
 	closing context.Context // ends when Close begins
 	begin   context.CancelFunc
@@ -52,6 +55,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		leaseClient: clientv3.RetryLeaseClient(client),
 		options:     o,
 		naming:      naming{o.Namespace},
+		names:       newNames(),
 		guarantees:  guarantees(o.MinTTL),
 	}
 	b.closing, b.begin = context.WithCancel(context.Background())

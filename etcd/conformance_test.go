@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +22,25 @@ func TestConformanceCurrent(t *testing.T) { conform(t, servers.EtcdCurrent(t)) }
 
 func conform(t *testing.T, s *servers.Server) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		var proxies sync.Map // client → its own
 		return conformance.Harness{
-			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "etcd://"+s.Addr) },
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				p := newProxy(t, s.Addr)
+				b, err := openURL(ctx, "etcd://"+p.Addr)
+				if err != nil {
+					return nil, err
+				}
+				proxies.Store(b, p)
+				return b, nil
+			},
 			Evict:   func(ctx context.Context, key string) error { return evict(ctx, raw(t, s.Addr), key) },
 			Freeze:  s.Freeze,
 			Thaw:    s.Thaw,
 			Restart: func() { s.Kill(); s.Start() },
+			Cut: func(client backend.Backend) {
+				p, _ := proxies.Load(client)
+				p.(*proxy).cut()
+			},
 		}
 	})
 }

@@ -84,13 +84,13 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	for _, ttl := range []time.Duration{10 * time.Second, time.Hour} {
 		r := waiting("k", ttl)
 		done := queueUp(t, b, r, 1)
-		own := b.naming.own(r.Key, r.Owner)
+		own := ownKey(t, c, r.Owner)
 		before := get(t, c, own)
 		if _, err := c.Revoke(t.Context(), clientv3.LeaseID(before.Lease)); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 20*time.Second, "the waiter has a new place", func() bool {
-			kv := find(t, c, own)
+			kv := find(t, c, ownKey(t, c, r.Owner))
 			return kv != nil && kv.CreateRevision > before.CreateRevision
 		})
 		release(t, holder)
@@ -139,7 +139,7 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 	r := waiting("k", 10*time.Second)
 	done := queueUp(t, other, r, 1)
 	next := queueUp(t, b, waiting("k", 10*time.Second), 2)
-	place := get(t, c, b.naming.own(r.Key, r.Owner)).CreateRevision
+	place := get(t, c, ownKey(t, c, r.Owner)).CreateRevision
 	var last int64
 	for range 20 {
 		resp, err := c.Put(t.Context(), "elsewhere", "v")
@@ -206,7 +206,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		l := acquire(t, b, r)
 		time.Sleep(2 * guardAfter) // its key is watched by now
 		begun := time.Now()
-		end(b.naming.own(r.Key, r.Owner))
+		end(ownKey(t, c, r.Owner))
 		select {
 		case <-l.Lost():
 			t.Logf("%s: lost after %v", name, time.Since(begun))
@@ -220,7 +220,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 	// One deleted before the watch began.
 	r := req("soon", time.Hour)
 	l := acquire(t, b, r)
-	if _, err := c.Delete(t.Context(), b.naming.own(r.Key, r.Owner)); err != nil {
+	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -233,6 +233,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 // What was watched is watched again when the stream broke.
 func TestGuardOutlivesCut(t *testing.T) {
 	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	r := req("k", time.Hour)
@@ -240,7 +241,7 @@ func TestGuardOutlivesCut(t *testing.T) {
 	time.Sleep(2 * guardAfter)
 	p.cut()
 	time.Sleep(50 * time.Millisecond)
-	if _, err := raw(t, s.Addr).Delete(t.Context(), b.naming.own(r.Key, r.Owner)); err != nil {
+	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -290,6 +291,21 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 	default:
 		t.Error("not lost")
 	}
+}
+
+// ownKey finds the key of an owner, empty if there is none.
+func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
+	t.Helper()
+	resp, err := c.Get(context.Background(), defaultNamespace, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range resp.Kvs {
+		if string(kv.Value) == owner {
+			return string(kv.Key)
+		}
+	}
+	return "-"
 }
 
 func get(t testing.TB, c *clientv3.Client, key string) kv {

@@ -103,8 +103,7 @@ func (g *guard) begin(e *guarded) {
 	e.live = true
 	round := e.round
 	g.mu.Unlock()
-	key := g.b.naming.own(e.life.Key(), e.life.Owner())
-	w := g.b.watches.add(key, func(from int64) { g.began(e, from) }, func(int64) { g.ended(e, round) })
+	w := g.b.watches.add(e.life.Data.(*held).own, func(from int64) { g.began(e, from) }, func(int64) { g.ended(e, round) })
 	g.mu.Lock()
 	over := e.over
 	if !over && e.live && e.round == round {
@@ -168,7 +167,7 @@ func (g *guard) look() {
 func (g *guard) lookFor(some []*guarded) {
 	ops := make([]clientv3.Op, len(some))
 	for i, e := range some {
-		ops[i] = clientv3.OpGet(g.b.naming.own(e.life.Key(), e.life.Owner()), clientv3.WithCountOnly())
+		ops[i] = clientv3.OpGet(e.life.Data.(*held).own, clientv3.WithCountOnly())
 	}
 	resp, err := g.b.read(g.b.base, ops...)
 	g.mu.Lock()

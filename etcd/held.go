@@ -13,12 +13,14 @@ import (
 
 // held is a lease's Data: what etcd keeps of a lock.
 type held struct {
+	name string
+	own  string     // the key
 	mu   sync.Mutex // held over a change of leases, too
 	main *lease     // which the key is bound to; nil when it was given back
 	mod  int64      // the revision at which the key was last written
 	// Leases that the key may be bound to by a change that was not answered.
 	doubtful []*lease
-	// A request that binds the key to main went unanswered and may still arrive after the release.
+	// A request that writes the key went unanswered and may still arrive after the release.
 	echo bool
 	// A release went unanswered.
 	unsure bool
@@ -76,7 +78,7 @@ func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration
 		b.pool.put(to)
 		return err
 	}
-	own := b.naming.own(l.Key(), l.Owner())
+	own := h.own
 	const copies = 3 // of answers that told of an earlier, unanswered change
 	for range copies {
 		var resp *clientv3.TxnResponse
@@ -125,7 +127,6 @@ func (b *Backend) settle(h *held, to *lease) {
 			b.pool.drop(l)
 		}
 	}
-	h.echo = false // what comes late of the acquire is bound to a lease that is being revoked
 }
 
 // ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a
@@ -146,7 +147,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	var resp *clientv3.DeleteResponse
 	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
-		resp, err = q.b.kv.Delete(ctx, q.b.naming.own(l.Key(), l.Owner()))
+		resp, err = q.b.kv.Delete(ctx, h.own)
 		return err
 	})
 	switch {
@@ -157,6 +158,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		q.b.pool.drop(h.main)
 		h.main = nil
 		return backend.ErrLost
+	}
+	if !unanswered {
+		q.b.names.put(h.name)
 	}
 	q.b.pool.put(h.main)
 	h.main = nil

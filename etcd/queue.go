@@ -23,8 +23,14 @@ const (
 
 // A position is what a waiter knows of its place in the queue.
 type position struct {
-	before string // the key of the contender before; empty when there may be none
-	seen   int64  // the revision at which that was so, or at which the one before was deleted; 0 if not known
+	before contender // empty when there may be none
+	seen   int64     // the revision at which that was so, or at which the one before was deleted; 0 if not known
+}
+
+// A contender is a key in the queue. Names are used again, so that the revision at which it was created belongs to it.
+type contender struct {
+	key string
+	rev int64
 }
 
 // queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
@@ -41,7 +47,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		switch {
 		case a.rev == 0:
 			l, at, err = a.enqueue(ctx)
-		case at.before == "":
+		case at.before.key == "":
 			l, at, err = a.promote(ctx, at.seen)
 		default:
 			at, err = a.await(ctx, at)
@@ -67,19 +73,28 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// enter makes the first request. A long lock's place in the queue needs a lease of its own: if the pool has none, the key
-// is tried first. Else one transaction takes the key or a place, whatever is there.
+// enter makes the first request. Where keys have been busy lately, one transaction takes the key or a place in the queue,
+// whatever is there; otherwise the shorter one that takes a free key goes first. A long lock's place needs a lease of its
+// own, so that it is not in the first request unless the pool has one.
 func (a *attempt) enter(ctx context.Context) (backend.Lease, position, error) {
-	if class := a.placeClass(); class != a.ttl {
-		if a.place = a.b.pool.takeIdle(class); a.place == nil {
-			l, err := a.try(ctx)
-			if err == nil || !errors.Is(err, backend.ErrHeld) {
-				return l, position{}, err
-			}
+	class := a.placeClass()
+	if class != a.ttl {
+		a.place = a.b.pool.takeIdle(class)
+	}
+	if !a.b.waitedLately() || a.place == nil && class != a.ttl {
+		l, err := a.try(ctx)
+		if err == nil || !errors.Is(err, backend.ErrHeld) {
+			return l, position{}, err
 		}
 	}
+	a.b.waited.Store(time.Now().UnixNano())
 	return a.enqueue(ctx)
 }
+
+// lately is how long a client that had to wait expects to wait again.
+const lately = time.Second
+
+func (b *Backend) waitedLately() bool { return time.Now().UnixNano()-b.waited.Load() < int64(lately) }
 
 func (a *attempt) placeClass() time.Duration {
 	return min(a.ttl, a.b.guarantees.Round(placeTTL))
@@ -138,7 +153,7 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	}
 	at.seen = resp.Header.Revision
 	if last := resp.Responses[2].GetResponseRange().Kvs; len(last) == 2 && string(last[0].Key) == a.own {
-		at.before = string(last[1].Key)
+		at.before = contender{string(last[1].Key), last[1].CreateRevision}
 	}
 	return nil, at, nil
 }
@@ -182,11 +197,11 @@ func (a *attempt) promote(ctx context.Context, since int64) (l backend.Lease, at
 		at.seen = since
 	}
 	switch {
-	case len(own) == 0:
+	case len(own) == 0 || own[0].CreateRevision != a.rev:
 		a.losePlace()
 		return nil, at, backend.ErrLost
 	case len(before) > 0:
-		at.before = string(before[0].Key)
+		at.before = contender{string(before[0].Key), before[0].CreateRevision}
 		return nil, at, nil
 	case own[0].Lease != a.main.id:
 		return nil, at, errNoAnswer // cannot be: it could have been bound to it
@@ -232,13 +247,13 @@ func (a *attempt) takePlaceLease(ctx context.Context) (err error) {
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	fired, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func(at int64) { fired <- at })
+	w := a.b.watches.add(at.before.key, func(from int64) { created <- from }, func(at int64) { fired <- at })
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
 	for {
 		var since int64
-		keys := []string{at.before}
+		list := []contender{at.before}
 		select {
 		case deleted := <-fired:
 			return position{seen: deleted}, nil
@@ -251,27 +266,27 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 				continue // nothing happened between the look and the watch
 			}
 		case <-look.C:
-			keys = append(keys, a.own)
+			list = append(list, contender{a.own, a.rev})
 			look.Reset(recheck + rand.N(recheck/2))
 		}
-		if all, err := a.b.areThere(ctx, since, keys...); err != nil || !all {
+		if all, err := a.b.areThere(ctx, since, list...); err != nil || !all {
 			return position{seen: since}, err
 		}
 	}
 }
 
-// areThere reports whether all of keys existed at a revision, 0 for the present.
-func (b *Backend) areThere(ctx context.Context, at int64, keys ...string) (bool, error) {
-	gets := make([]clientv3.Op, len(keys))
-	for i, k := range keys {
-		gets[i] = clientv3.OpGet(k, clientv3.WithCountOnly())
+// areThere reports whether all of list existed at a revision, 0 for the present.
+func (b *Backend) areThere(ctx context.Context, at int64, list ...contender) (bool, error) {
+	gets := make([]clientv3.Op, len(list))
+	for i, c := range list {
+		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
 	}
 	resp, err := b.readAt(ctx, at, gets...)
 	if err != nil {
 		return false, err
 	}
-	for _, r := range resp.Responses {
-		if r.GetResponseRange().Count == 0 {
+	for i, r := range resp.Responses {
+		if kvs := r.GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != list[i].rev {
 			return false, nil
 		}
 	}

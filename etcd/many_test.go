@@ -1,0 +1,125 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A thousand held leases cost no goroutines, and are renewed by one call in a fraction of the shortest TTL.
+func TestManyHeldLeases(t *testing.T) {
+	const leases, ttl = 1000, 10 * time.Second
+	s := servers.EtcdCurrent(t)
+	b, w := wired(t, s.Addr)
+	warm(t, b, ttl)
+	before := settledGoroutines()
+	list := holdMany(t, b, leases, ttl)
+	if more := settledGoroutines() - before; more > 16 {
+		t.Errorf("%d leases cost %d goroutines", leases, more)
+	}
+	w.take()
+	var slowest time.Duration
+	for end := time.Now().Add(3 * ttl / 2); time.Now().Before(end); {
+		begun := time.Now()
+		for _, err := range b.RenewBatch(context.Background(), list) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		slowest = max(slowest, time.Since(begun))
+		time.Sleep(ttl / 4)
+	}
+	counts, _ := w.take()
+	if counts["Txn"] > leases/looksAtOnce+1 || counts["LeaseGrant"] > 1 {
+		t.Errorf("renewals sent %v", counts)
+	}
+	t.Logf("%d leases renewed within %v: %v", leases, slowest, counts)
+	for _, r := range list {
+		if _, err := b.Acquire(t.Context(), req(r.Lease.(*backend.Life).Key(), ttl)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("a second owner: %v", err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settledGoroutines is the number of goroutines when it has stopped falling.
+func settledGoroutines() int {
+	least := runtime.NumGoroutine()
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
+
+// A renewal to another TTL binds the key to another lease, in both directions; the token stays, and the old lease goes.
+func TestRenewToAnotherTTL(t *testing.T) {
+	s := servers.EtcdCurrent(t)
+	c := raw(t, s.Addr)
+	b, w := wired(t, s.Addr)
+	r := req("k", 10*time.Second)
+	l := acquire(t, b, r)
+	own := ownKey(t, c, r.Owner)
+	token, was := l.Token(), get(t, c, own)
+	for _, ttl := range []time.Duration{time.Hour, 5 * time.Second, time.Hour} {
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		now := get(t, c, own)
+		if now.Lease == was.Lease || now.CreateRevision != was.CreateRevision || l.Token() != token {
+			t.Errorf("renewed for %v: %+v, was %+v", ttl, now, was)
+		}
+		if left := time.Until(l.Deadline()); left > ttl || left < ttl-backend.Margin(ttl)-soon/2 {
+			t.Errorf("renewed for %v: %v left", ttl, left)
+		}
+		w.take()
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		if counts, _ := w.take(); counts["Txn"]+counts["LeaseGrant"] > 0 && counts["LeaseKeepAlive"] != 1 {
+			t.Errorf("renewed for the same TTL: %v", counts)
+		}
+		was = now
+	}
+	release(t, l)
+	if n := countKeys(t, c); n != 0 {
+		t.Errorf("%d keys after release", n)
+	}
+}
+
+// A change of TTL whose answer is lost is found out by the next renewal, or ended by the release.
+func TestLostReplyToAnotherTTL(t *testing.T) {
+	s := servers.EtcdCurrent(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "etcd://"+p.Addr)
+	for _, again := range []bool{true, false} {
+		l := acquire(t, b, req("k", 30*time.Second))
+		warm(t, b, 20*time.Second)
+		p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		err := l.Renew(ctx, 20*time.Second)
+		cancel()
+		if err == nil || errors.Is(err, backend.ErrLost) {
+			t.Fatalf("renewal without an answer: %v", err)
+		}
+		p.set(func(p *proxy) { p.replies = nil })
+		p.cut()
+		if again {
+			if err := l.Renew(t.Context(), 20*time.Second); err != nil {
+				t.Fatalf("second renewal: %v", err)
+			}
+			if err := l.Renew(t.Context(), 20*time.Second); err != nil {
+				t.Fatalf("third renewal: %v", err)
+			}
+		}
+		release(t, l)
+		until(t, soon, "the key is gone", func() bool { return countKeys(t, c) == 0 })
+	}
+}

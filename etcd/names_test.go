@@ -1,0 +1,74 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever a
+// client does with a key must not make new names for ever.
+func TestNamesAreUsedAgain(t *testing.T) {
+	s := servers.EtcdCurrent(t)
+	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+s.Addr)
+	const ttl, times = 20 * time.Second, 50
+	for range times {
+		l := acquire(t, b, req("k", ttl))
+		if _, err := b.Acquire(t.Context(), req("k", ttl)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancelled := startAcquire(ctx, b, waiting("k", ttl))
+		served := queueUp(t, b, waiting("k", ttl), 1)
+		until(t, soon, "both wait", func() bool {
+			h, err := other.Inspect(t.Context(), "k")
+			return err == nil && h.Waiters == 2
+		})
+		cancel()
+		if o := <-cancelled; !errors.Is(o.err, context.Canceled) {
+			t.Fatalf("cancelled: %v", o.err)
+		}
+		release(t, l)
+		release(t, granted(t, served, soon).lease)
+		until(t, soon, "nobody is left", func() bool {
+			h, err := other.Inspect(t.Context(), "k")
+			return err == nil && !h.Held()
+		})
+	}
+	const most = 10
+	if b.names.last > most {
+		t.Errorf("%d names for %d rounds", b.names.last, times)
+	}
+}
+
+// A name that is used again must not be taken for the contender that had it before.
+func TestUsedNameIsAnotherContender(t *testing.T) {
+	s := servers.EtcdCurrent(t)
+	p := newProxy(t, s.Addr)
+	b, waiter := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
+	const ttl = 20 * time.Second
+	l := acquire(t, b, req("k", ttl))
+	done := queueUp(t, waiter, waiting("k", ttl), 1)
+	// The waiter's watch breaks. While nobody tells it, the key is released and its name is used again, behind it.
+	p.set(func(p *proxy) { p.silent = true })
+	release(t, l)
+	name := l.(*backend.Life).Data.(*held).name
+	behind := queueUp(t, b, waiting("k", ttl), 1)
+	if resp, err := raw(t, s.Addr).Get(t.Context(), b.naming.prefix("k")+name); err != nil || resp.Count != 1 {
+		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)
+	}
+	p.set(func(p *proxy) { p.silent = false })
+	p.cut()
+	o := granted(t, done, 2*soon)
+	select {
+	case <-behind:
+		t.Error("the contender behind came first")
+	default:
+	}
+	release(t, o.lease)
+	release(t, granted(t, behind, soon).lease)
+}
