@@ -239,7 +239,7 @@ func restartKeepsWaiters(t *trial) {
 }
 
 func restartKeepsLeases(t *trial) {
-	const comeBack = 2 * time.Second // what the holder must have left to find the store again
+	const comeBack = time.Second // what the holder must have left to find the store again
 	g := t.acquire(t.a, t.key, t.long())
 	end := g.Deadline() // without a word from the holder in between
 	t.h.Restart()
