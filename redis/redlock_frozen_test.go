@@ -82,7 +82,7 @@ func TestRedlockHungNodeIsLeftAlone(t *testing.T) {
 	for i := range 1000 {
 		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
 	}
-	const more = 3*hungRequests + 20 // two for each request, and connections
+	const more = 3*stuckRequests + 20 // two for each request, and connections
 	if n := settledGoroutines(); n > before+more {
 		t.Errorf("%d goroutines with a hung node, %d before", n, before)
 	}

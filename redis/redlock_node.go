@@ -18,12 +18,14 @@ const (
 	// of a node that was slow still tells what there is to clean up, and a connection that is being made can be used by
 	// the next operation.
 	requestLimit = time.Second
-	// A node to which so many requests are under way, and which has answered none of them for so long, gets no more.
-	hungRequests = 16
-	hungTime     = 100 * time.Millisecond
+	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
+	hungTime = 100 * time.Millisecond
+	// A node gets no more requests to which so many are under way and that has answered none of them for so long.
+	stuckRequests = 32
+	stuckTime     = 500 * time.Millisecond
 )
 
-var errHung = errors.New("node does not answer; request not sent")
+var errStuck = errors.New("node does not answer; request not sent")
 
 // A node is one server of a fleet.
 type node struct {
@@ -60,7 +62,7 @@ func (n *node) begin() bool {
 	if n.requests == 0 {
 		n.silent = time.Now()
 	}
-	if n.requests >= hungRequests && time.Since(n.silent) > hungTime {
+	if n.requests >= stuckRequests && time.Since(n.silent) > stuckTime {
 		return false
 	}
 	n.requests++
@@ -93,7 +95,7 @@ func (n *node) finish(answered bool) {
 // do makes a request of the client. It ends at requestLimit, if the client keeps to deadlines.
 func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) {
 	if !n.begin() {
-		return nil, errHung
+		return nil, errStuck
 	}
 	begun := time.Now()
 	ctx := deadlineContext{context.Background(), begun.Add(requestLimit)}
@@ -114,7 +116,7 @@ func (n *node) eval(s script, keys []string, args ...any) (any, error) {
 func (n *node) harmless(err error) bool {
 	var op *net.OpError
 	switch {
-	case isReply(err), backend.Definite(err), errors.Is(err, errHung), errors.Is(err, errLane):
+	case isReply(err), backend.Definite(err), errors.Is(err, errStuck), errors.Is(err, errLane):
 		return true
 	case n.single:
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"

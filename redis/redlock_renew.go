@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +18,8 @@ const (
 	leaseRenewed = int64(1)
 	leaseOther   = int64(3)
 )
+
+var errMissing = errors.New("it does not have the lease")
 
 // RenewBatch implements [backend.BatchRenewer]: each node is sent one pipeline, with leases by the dozen in one script.
 func (r *Redlock) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
@@ -32,7 +36,9 @@ type rollCall struct {
 	number  []uint64
 	sent    time.Time
 	window  window
-	index   []int // of the leases in the batch; others were refused before
+	// patience is how long to wait for what is under way for a lease.
+	patience time.Duration
+	index    []int // of the leases in the batch; others were refused before
 
 	// By lease, guarded by t.mu until ask has returned.
 	have, lack []int   // nodes that had it, nodes that said they had not
@@ -64,10 +70,11 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
 	call.window = windowFor(shortest)
-	// Nodes take some 5 µs for each lease, and so do we.
-	const each = 20 * time.Microsecond
-	call.window.node += time.Duration(n) * each
-	call.window.outage = max(call.window.outage, call.window.node)
+	// A round goes on after that only if leases are undecided: then a node that is slow is needed, because another has lost
+	// them, and to give up would be to fail.
+	const share = 4
+	call.patience = call.window.node
+	call.window.node = max(call.window.node, min(shortest/share, requestLimit))
 	call.t.certain = call.certain
 	r.ask(ctx, call.t, call.window, call.ask)
 	for k, i := range call.index {
@@ -100,17 +107,26 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 	case ctx.Err() != nil:
 		return backend.ContextError(ctx, nil)
 	}
-	for i, err := range call.errs {
-		if err == nil {
-			call.errs[i] = noAnswer(time.Since(call.sent), nil)
+	errs := slices.Clone(call.errs)
+	for i, in := range call.t.in {
+		if !in {
+			errs[i] = noAnswer(time.Since(call.sent), nil)
 		}
 	}
-	return call.r.noQuorum(call.errs)
+	for _, i := range call.missing[k] {
+		errs[i] = errMissing
+	}
+	return call.r.noQuorum(errs)
 }
 
 // ask renews all leases at node i.
 func (call *rollCall) ask(i int) (verdict, func(late bool)) {
 	n := call.r.nodes[i]
+	for _, c := range call.claims { // the grant may still be on its way to this node
+		if c.busy(i) && c.enter(i, call.patience) == nil {
+			c.leave(i)
+		}
+	}
 	answers, clock, err := call.send(n)
 	answer := yes
 	if err != nil {

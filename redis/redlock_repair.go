@@ -32,7 +32,7 @@ func (call *rollCall) repair() {
 
 func (call *rollCall) repairAt(i, k int) error {
 	r, c, n := call.r, call.claims[k], call.r.nodes[i]
-	err := c.write(n, i, call.number[k], call.window.node, func() (bool, error) {
+	err := c.write(n, i, call.number[k], call.patience, func() (bool, error) {
 		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
 		if left <= 0 {
 			return false, nil
