@@ -29,10 +29,15 @@ const leastPatience = 10 * time.Second
 // run makes the attempt. A waiter whose session ends queues again in another one.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	if !a.r.Wait {
-		if err := a.refused(ctx); err != nil {
+		err := a.refused(ctx)
+		if errors.Is(err, errExpired) { // while nobody was using it
+			err = a.refused(ctx)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
+	expired := false
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
 		l, err := a.once(ctx)
@@ -43,6 +48,9 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 			return nil, backend.ContextError(ctx, err)
 		case a.b.isClosing():
 			return nil, backend.ErrClosed
+		case errors.Is(err, errExpired) && !expired: // and the node with it, if there was one
+			expired = true
+			continue
 		case !a.r.Wait, a.answered.IsZero(), !passing(err), time.Since(a.answered) > max(a.ttl, leastPatience):
 			return nil, err
 		}

@@ -151,12 +151,12 @@ const closeGrace = time.Second
 // Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
 // the others are closed.
 func (b *Backend) Close() error {
-	held := b.heldSessions()
 	if !b.calls.close(b.closing) {
 		return nil
 	}
 	b.leases.Close()
 	b.waitForReapers(closeGrace)
+	held := b.heldSessions()
 	b.mu.Lock()
 	b.shut = true
 	sessions := b.sessions

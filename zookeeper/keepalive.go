@@ -58,7 +58,7 @@ func (s *session) lookAfterLong() time.Duration {
 		}
 		return timeout
 	}
-	if left < timeout*2/3 && s.proving.CompareAndSwap(false, true) {
+	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
 		s.b.calls.background(func() {
 			defer s.proving.Store(false)
 			_ = s.prove(context.Background())
@@ -73,10 +73,13 @@ func (s *session) prove(ctx context.Context) error {
 }
 
 // secure makes sure that the ensemble keeps the session until end, at least. It takes up to a hop when the last sign of
-// life is too old.
+// life is too old, and fails when none comes.
 func (s *session) secure(ctx context.Context, end time.Time, prove func(ctx context.Context) error) error {
 	pause := s.b.limits.tick / 8
-	for s.contact.bound().Before(end) {
+	for last := time.Now().Add(s.b.options.Timeout + s.b.limits.hop()); s.contact.bound().Before(end); {
+		if time.Now().After(last) {
+			return errNoAnswer
+		}
 		at, ok := s.contact.provable(end)
 		wait := time.Until(at)
 		if !ok {

@@ -211,7 +211,7 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 			}
 		})
 	}
-	until(t, 30*time.Second, "all wait", func() bool {
+	until(t, time.Minute, "all wait", func() bool {
 		n, w := counts(t, s.Addr)
 		return n == nodes+waiters && w == watches+waiters
 	})

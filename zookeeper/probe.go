@@ -16,8 +16,17 @@ import (
 
 // probe reaches the ensemble once, and finds out what sessions it grants by asking for the shortest and for the longest.
 func (b *Backend) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNoConnection)
+	limited, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
+	err := b.probeAny(limited)
+	if limited.Err() != nil && ctx.Err() == nil { // a context's error would be mistaken for the caller's
+		return fmt.Errorf("%w within %v: %v", errNoConnection, openTimeout, err)
+	}
+	return err
+}
+
+// probeAny tries the servers in turn.
+func (b *Backend) probeAny(ctx context.Context) error {
 	servers := append([]string(nil), b.servers...)
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
 	var last error
@@ -64,10 +73,7 @@ func (b *Backend) probeServer(ctx context.Context, server string) error {
 
 // dialFor dials a server for one exchange, which ends with ctx.
 func (b *Backend) dialFor(ctx context.Context, server string) (net.Conn, func(), error) {
-	end := time.Now().Add(handshakeMost)
-	if d, ok := ctx.Deadline(); ok && d.Before(end) {
-		end = d
-	}
+	end := time.Now().Add(handshakeMost) // or the end of ctx
 	type dialled struct {
 		conn net.Conn
 		err  error

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +120,11 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 		s.die(errExpired)
 		return nil
 	}
+	if timeout < s.class {
+		s.mu.Unlock()
+		s.die(fmt.Errorf("%w: %v instead of %v", errShorter, timeout, s.class))
+		return nil
+	}
 	first := s.id == 0
 	s.id, s.timeout = id, timeout
 	s.dials = 0
@@ -133,6 +139,9 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	}
 	return nil
 }
+
+// errShorter tells that the guarantees that were looked up at opening do not hold any more.
+var errShorter = errors.New("zookeeper grants shorter sessions than at opening")
 
 func (s *session) disconnected() {
 	s.mu.Lock()

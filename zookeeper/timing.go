@@ -24,7 +24,7 @@ const (
 func limitsOf(shortest, longest, most time.Duration) limits {
 	tick := max(shortest/ticksLeast, min(longest/ticksMost, defaultTick))
 	if most > 0 {
-		longest = max(shortest, min(longest, most))
+		longest = max(shortest, min(longest, most.Truncate(time.Millisecond)))
 	}
 	return limits{tick: tick, shortest: shortest, longest: longest}
 }

@@ -90,9 +90,10 @@ func (w *wire) Write(p []byte) (int, error) {
 		}
 	}
 	w.mu.Lock()
-	if xid == xidPing {
+	switch {
+	case xid == xidPing:
 		w.pings = append(w.pings, time.Now())
-	} else {
+	case xid >= 0: // the others are not told from each other
 		w.sent[xid] = time.Now()
 	}
 	if n != nil {
