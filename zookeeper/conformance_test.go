@@ -18,7 +18,8 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) {
-				return openURL(ctx, "zookeeper://"+s.Addr+"?session_timeout=3s")
+				// A server's restart, which takes seconds on a busy machine, must not outlast a session.
+				return openURL(ctx, "zookeeper://"+s.Addr+"?session_timeout=6s")
 			},
 			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
 			Freeze:  s.Freeze,
