@@ -164,6 +164,18 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 		}
 	}
 	h := &held{name: a.name, own: a.own, main: a.main, mod: at.mod, echo: len(a.doubtful) > 0}
+	if p.isStale(a.main) { // there is a new leader
+		was := a.main
+		at.sent = time.Now()
+		if err := a.b.changeHeld(ctx, h, a.r.Owner, a.ttl); err != nil {
+			a.doubtful = append(append(a.doubtful, h.doubtful...), was)
+			return nil, err
+		}
+		if a.place == was {
+			a.takePlace() // change has dropped it
+		}
+		a.main = h.main
+	}
 	for _, l := range append(a.doubtful, a.takePlace()) {
 		switch {
 		case l == a.main:

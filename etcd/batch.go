@@ -45,6 +45,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			errs[i] = b.change(ctx, l, granted[i])
 		})
 	}
+	kept, keptBy := same, index
 	// A second round for what was not answered, on a new stream.
 	for round := 0; round < 2 && len(same) > 0 && ctx.Err() == nil; round++ {
 		var again []*lease
@@ -56,6 +57,15 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			}
 		}
 		same, index = again, at
+	}
+	for k, l := range kept {
+		if i := keptBy[k]; errs[i] == nil && b.pool.isStale(l) { // there is a new leader
+			slots <- struct{}{}
+			changes.Go(func() {
+				defer func() { <-slots }()
+				errs[i] = b.change(ctx, lives[i], granted[i])
+			})
+		}
 	}
 	changes.Wait()
 	return granted, errs

@@ -50,12 +50,12 @@ func without(list []string, i int) []string {
 	return append(append([]string(nil), list[:i]...), list[i+1:]...)
 }
 
-// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its successor.
-// Servers before 3.4.31 and 3.5.13 do not keep that, and their Guarantees say so.
+// E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its successor. A
+// lock that stays on its lease fails this in one of ten trials or so, with 3.7.3 too.
 func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 	c := servers.EtcdClusterCurrent(t, 3)
 	const ttl = 6 * time.Second
-	for range 3 {
+	for range 2 {
 		leader := c.Leader()
 		b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
 		l := acquire(t, b, req("k", ttl))
@@ -76,6 +76,36 @@ func TestPausedLeaderEndsNothingEarly(t *testing.T) {
 		}
 		release(t, l)
 	}
+}
+
+// With the first renewal after a change of leader a lock changes to a lease that the old leader does not know.
+func TestNewLeaderNewLease(t *testing.T) {
+	c := servers.EtcdClusterCurrent(t, 3)
+	b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
+	const ttl = 20 * time.Second
+	r, inBatch := req("k", ttl), req("b", ttl)
+	l, batched := acquire(t, b, r), acquire(t, b, inBatch)
+	w := raw(t, addrs(c)...)
+	own, other := ownKey(t, w, r.Owner), ownKey(t, w, inBatch.Owner)
+	was, wasOther := get(t, w, own), get(t, w, other)
+	if err := l.Renew(t.Context(), ttl); err != nil || get(t, w, own) != was {
+		t.Fatalf("a renewal at the same leader: %v, the key is %+v, was %+v", err, get(t, w, own), was)
+	}
+	leader := c.Leader()
+	c.Servers[leader].Kill()
+	c.Leader()
+	until(t, outage, "both are renewed", func() bool {
+		errs := b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})
+		return l.Renew(t.Context(), ttl) == nil && errs[0] == nil
+	})
+	for key, before := range map[string]kv{own: was, other: wasOther} {
+		if now := get(t, w, key); now.Lease == before.Lease || now.CreateRevision != before.CreateRevision {
+			t.Errorf("renewed at a new leader: %+v, was %+v", now, before)
+		}
+	}
+	releaseAfterAll(t, l)
+	releaseAfterAll(t, batched)
+	c.Servers[leader].Start()
 }
 
 func TestOldServersAreFlawed(t *testing.T) {

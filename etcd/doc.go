@@ -3,7 +3,7 @@
 // Import it for its URL schemes, or use [New] with a client that the application owns. Applications use package lock on
 // top.
 //
-// A lock is one key, bound to a lease of etcd's that no other lock uses at that time. Leases are granted ahead and used
+// A lock is one key, whose value is its owner, bound to a lease of etcd's that no other lock uses at that time. Leases are granted ahead and used
 // again, so that an acquire is one transaction that writes the owner's key if nobody has one for the lock; a renewal is
 // one message on a stream that stays open, which costs the cluster no write; a release is one delete. Whoever has to wait
 // writes its key too: the queue is the order in which the keys were created, and each waiter watches the key before its
@@ -12,7 +12,8 @@
 //
 // # Guarantees
 //
-//   - Exclusion is linearizable: the cluster agrees on every grant. See Failure modes for old servers.
+//   - Exclusion is linearizable: the cluster agrees on every grant, and no deadline goes beyond what the cluster keeps. See
+//     Failure modes for old servers.
 //   - A TTL is whole seconds, at least what the server grants: 1.5 times its election timeout, 2 s by default. Each lock's
 //     TTL is its own, whatever happens to the client's other locks: that is worth a lease per held lock. Sharing leases
 //     would save some of them, but then a lock that is not renewed could live on with the others.
@@ -28,8 +29,8 @@
 //     for more than a moment (100 ms): then its key is watched. A renewal alone would not notice a deleted key.
 //
 // The first lock of a TTL, the first after a minute without one, and locks taken faster than leases are granted, need one
-// more request, for a lease. So does a renewal that changes the TTL, as etcd cannot change that of a lease: a transaction
-// binds the key to another lease. A lock with a TTL of more than 30 s that had to wait is granted by a write instead of a
+// more request, for a lease. A renewal that changes the TTL needs one or two, as etcd cannot change that of a lease: a
+// transaction binds the key to another one. A lock with a TTL of more than 30 s that had to wait is granted by a write instead of a
 // read.
 //
 // # Failure modes
@@ -37,9 +38,13 @@
 //   - A new leader gives every lease its full TTL again, from its election on: after a change of leader, and after the
 //     restart of a single server, the key of a dead holder may stay taken for up to an election and a whole TTL longer than
 //     MaxLate says. Leases of live holders never end sooner for it.
-//   - Before 3.4.31 and 3.5.13, Debian's 3.4.23 among them, a leader that was paused may on its return end leases that its
-//     successor has renewed (etcd issue 15247), and so let two owners in. A Backend opened by URL asks its servers, and
-//     says so in its Guarantees; [New] does not ask.
+//   - A leader that was paused for longer than a lease's TTL, and goes on, believes for a moment that it still leads. It may
+//     then revoke leases that its successor has renewed; 3.7.3 was seen to do it, in one of ten trials. So a lock counts on
+//     no renewal by another leader than the one that granted its lease: with the first renewal after a change of leader its
+//     key changes to a new lease, which the old leader does not know. That costs two more requests per lock, once.
+//   - Before 3.4.31 and 3.5.13, Debian's 3.4.23 among them, a leader does not even look whether it still leads (etcd issue
+//     15247). A Backend opened by URL asks its servers for their version, and then does not promise in its Guarantees that
+//     no live lease is lost, nor linearizable exclusion; [New] does not ask.
 //   - Watch events that never arrive are known before 3.4.36 and 3.5.18 (issues 17612, 18089, 19179): a waiter then finds
 //     out by its look, 7.5 s later at the most.
 //   - A waiter whose process was killed or is frozen keeps its place for its TTL, 30 s at most, and MaxLate; so long the next

@@ -49,8 +49,13 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	if main == nil {
 		return granted, b.change(ctx, l, granted)
 	}
-	_, err := b.pool.refresh(ctx, main)
-	return granted, err
+	if _, err := b.pool.refresh(ctx, main); err != nil {
+		return granted, err
+	}
+	if b.pool.isStale(main) { // there is a new leader
+		return granted, b.change(ctx, l, granted)
+	}
+	return granted, nil
 }
 
 // keptBy returns the lease whose renewal renews the lock for ttl, nil if it has to change to another one.
@@ -61,21 +66,22 @@ func (h *held) keptBy(ttl time.Duration) *lease {
 	return h.main
 }
 
-// change binds the key of l to a lease of another TTL: etcd cannot change that of a lease. The key stays, and so its
-// revision of creation, the token.
+// change binds the key of l to another lease: etcd cannot change a lease's TTL. The key stays, and so its revision of
+// creation, the token.
 func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration) error {
 	h := l.Data.(*held)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return b.changeHeld(ctx, h, l.Owner(), ttl)
+}
+
+// changeHeld is change for a lock that may not have a Life yet. The caller holds h.mu.
+func (b *Backend) changeHeld(ctx context.Context, h *held, owner string, ttl time.Duration) error {
 	if h.main == nil {
 		return backend.ErrLost
 	}
-	to, err := b.pool.take(ctx, ttl)
+	to, err := b.pool.takeNew(ctx, ttl)
 	if err != nil {
-		return err
-	}
-	if _, err = b.pool.refresh(ctx, to); err != nil {
-		b.pool.put(to)
 		return err
 	}
 	own := h.own
@@ -86,7 +92,7 @@ func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration
 			resp, err = b.kv.Txn(ctx).
 				// A change that comes late finds that the key was written since.
 				If(clientv3.Compare(clientv3.ModRevision(own), "=", h.mod)).
-				Then(clientv3.OpPut(own, l.Owner(), clientv3.WithLease(clientv3.LeaseID(to.id)))).
+				Then(clientv3.OpPut(own, owner, clientv3.WithLease(clientv3.LeaseID(to.id)))).
 				Else(clientv3.OpGet(own)).
 				Commit()
 			return err

@@ -53,6 +53,8 @@ func (p *pool) renewDue(due []*lease) {
 			p.unshelfLocked(l)
 		case errs[i] != nil:
 			p.clock.Set(&l.place, time.Now().Add(l.ttl/(4*renewalsPerTTL)))
+		case l.isStale && p.unshelfLocked(l):
+			p.dropLocked(l)
 		default:
 			p.scheduleLocked(l)
 		}

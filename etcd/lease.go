@@ -14,7 +14,13 @@ type lease struct {
 	class time.Duration // the TTL of the locks it is for
 	ttl   time.Duration // as the server has granted it: more than class
 
+	// term is that of the leader that granted it, 0 if not known. When that leader is paused, it may on its return revoke
+	// the leases that it knows and that its successor has renewed: it believes for a moment that it leads still. So a
+	// lock counts on no renewal by a later leader: it changes to a lease that the old one does not know.
+	term uint64
+
 	// Guarded by pool.mu.
+	isStale bool      // renewed by a later leader than the one that granted it
 	renewed time.Time // before the request was sent that granted or last renewed it
 	since   time.Time // in the pool since; zero when it is in use
 	place   alarm.Entry[*lease]
@@ -32,7 +38,7 @@ func (l *lease) coversLocked(sent time.Time) bool {
 
 // aliveLocked reports whether l has a good while to live.
 func (l *lease) aliveLocked(now time.Time) bool {
-	return !l.isGone && now.Before(l.renewed.Add(l.ttl/2))
+	return !l.isGone && !l.isStale && now.Before(l.renewed.Add(l.ttl/2))
 }
 
 func (l *lease) loseLocked() {

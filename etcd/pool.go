@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -120,7 +121,7 @@ func (p *pool) put(l *lease) {
 	now := time.Now()
 	switch {
 	case l.isGone:
-	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(now):
+	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(now): // stale ones too
 		p.dropLocked(l)
 	default:
 		l.since = now
@@ -180,7 +181,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 	unanswered, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(asked / time.Second)})
 		if err == nil {
-			seconds = resp.TTL
+			seconds, l.term = resp.TTL, resp.Header.GetRaftTerm()
 		}
 		return err
 	})
@@ -236,6 +237,31 @@ func (p *pool) covers(l *lease, sent time.Time) bool {
 	return l.coversLocked(sent)
 }
 
+// isStale reports whether a lock must not count on the renewals of l.
+func (p *pool) isStale(l *lease) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.isStale
+}
+
+// takeNew returns a lease that has just been granted or renewed by the leader that granted it.
+func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error) {
+	for {
+		l, err := p.take(ctx, class)
+		if err != nil || p.covers(l, time.Now()) {
+			return l, err
+		}
+		_, err = p.refresh(ctx, l)
+		if err == nil && !p.isStale(l) {
+			return l, nil
+		}
+		p.drop(l)
+		if err != nil && !errors.Is(err, backend.ErrLost) {
+			return nil, err
+		}
+	}
+}
+
 // refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
@@ -263,17 +289,18 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		ids[i] = l.id
 	}
 	sent := time.Now()
-	ttls, errs := p.b.renewer.renew(ctx, patience, ids...)
+	got, errs := p.b.renewer.renew(ctx, patience, ids...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
 		switch {
 		case errs[i] != nil:
-		case ttls[i] == 0:
+		case got[i].seconds == 0:
 			l.loseLocked()
 			errs[i] = backend.ErrLost
-		case time.Duration(ttls[i])*time.Second >= l.ttl && sent.After(l.renewed):
+		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):
 			l.renewed = sent
+			l.isStale = l.isStale || got[i].term != l.term
 		}
 	}
 	return errs

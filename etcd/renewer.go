@@ -44,42 +44,48 @@ type slot struct {
 	index int
 }
 
+// renewed is the answer to one renewal.
+type renewed struct {
+	seconds int64  // granted; 0 where the lease is gone
+	term    uint64 // of the leader
+}
+
 // A renewalBatch is one call's renewals.
 type renewalBatch struct {
 	mu   sync.Mutex
 	left int
-	ttls []int64       // seconds granted; 0 where the lease is gone
+	got  []renewed
 	errs []error       // errNoAnswer where none has come
 	done chan struct{} // closed when nothing is left
 }
 
 func newRenewalBatch(n int) *renewalBatch {
-	b := &renewalBatch{left: n, ttls: make([]int64, n), errs: make([]error, n), done: make(chan struct{})}
+	b := &renewalBatch{left: n, got: make([]renewed, n), errs: make([]error, n), done: make(chan struct{})}
 	for i := range b.errs {
 		b.errs[i] = errNoAnswer
 	}
 	return b
 }
 
-func (b *renewalBatch) answer(i int, ttl int64, err error) {
+func (b *renewalBatch) answer(i int, got renewed, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ttls[i], b.errs[i] = ttl, err
+	b.got[i], b.errs[i] = got, err
 	if b.left--; b.left == 0 {
 		close(b.done)
 	}
 }
 
 // soFar returns the answers that have come.
-func (b *renewalBatch) soFar() (ttls []int64, errs []error) {
+func (b *renewalBatch) soFar() ([]renewed, []error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.ttls), slices.Clone(b.errs)
+	return slices.Clone(b.got), slices.Clone(b.errs)
 }
 
-// renew renews leases once and returns the seconds granted to each, 0 where it is gone, or an error. A stream that does
+// renew renews leases once and returns what was granted to each, or an error. A stream that does
 // not answer within patience is given up, so that the next call reaches another server if there are several.
-func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) (ttls []int64, errs []error) {
+func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) ([]renewed, []error) {
 	b := newRenewalBatch(len(ids))
 	begun := time.Now()
 	octx, cancel := context.WithTimeout(ctx, patience)
@@ -89,7 +95,7 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 		for i := range b.errs {
 			b.errs[i] = err
 		}
-		return b.ttls, b.errs
+		return b.got, b.errs
 	}
 	s.send(b, ids)
 	t := time.NewTimer(patience - time.Since(begun))
@@ -189,7 +195,7 @@ func (s *renewals) expect(id int64, at slot) bool {
 	}
 	s.mu.Unlock()
 	if err != nil {
-		at.batch.answer(at.index, 0, err)
+		at.batch.answer(at.index, renewed{}, err)
 	}
 	return err == nil
 }
@@ -213,7 +219,7 @@ func (s *renewals) receive() {
 			s.waiting[resp.ID] = list[1:]
 		}
 		s.mu.Unlock()
-		list[0].batch.answer(list[0].index, max(resp.TTL, 0), nil)
+		list[0].batch.answer(list[0].index, renewed{max(resp.TTL, 0), resp.Header.GetRaftTerm()}, nil)
 	}
 }
 
@@ -231,7 +237,7 @@ func (s *renewals) fail(err error) {
 	s.mu.Unlock()
 	for _, list := range waiting {
 		for _, at := range list {
-			at.batch.answer(at.index, 0, err)
+			at.batch.answer(at.index, renewed{}, err)
 		}
 	}
 }
