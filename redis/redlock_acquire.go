@@ -91,12 +91,29 @@ func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim, last b
 		return l, nil
 	}
 	switch {
-	case last:
+	case !last:
+		r.withdraw(c, e.number)
+	case ctx.Err() != nil:
 		r.abandon(c)
 	default:
-		r.withdraw(c, e.number)
+		r.clear(ctx, c)
 	}
 	return nil, err
+}
+
+// clear is abandon for an attempt whose refusal is not urgent: it returns when the nodes that granted the key have removed
+// it, unless they hang, so that the next attempt finds nothing of this one.
+func (r *Redlock) clear(ctx context.Context, c *claim) {
+	c.finish()
+	t := r.newTally()
+	t.certain = func() bool { return false } // all, if they answer
+	limit := nodeTimeout(c.ttl)
+	r.ask(ctx, t, window{node: limit, outage: limit}, func(i int) (verdict, func(bool)) {
+		if _, err := c.remove(r, i, lastNumber, limit); err != nil {
+			return none, nil
+		}
+		return yes, nil
+	})
 }
 
 // abandon removes, in the background, whatever the claim has or may yet get.

@@ -10,7 +10,7 @@
 
 local lock, fence, birth = KEYS[1], KEYS[2], KEYS[3]
 local me, keep, number, proposal, max = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local SLACK = 500000 -- µs by which a client's clock may differ from the node's before its proposal is corrected
+local SLACK = 200000 -- µs by which a client's clock may differ from the node's before its proposal is corrected
 
 local now, run = clock(), server()
 local function answer(what, ...) return {what, run, whole(now), ...} end

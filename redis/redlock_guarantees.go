@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// redlockMinTTL gives a node 25 ms to answer, a twentieth of it.
-	redlockMinTTL = 500 * time.Millisecond
+	// redlockMinTTL gives a node 50 ms to answer, a twentieth of it.
+	redlockMinTTL = time.Second
 	// keepPad is how much longer than granted a node keeps a key: a step of its clock that is too small to be noticed
 	// (jumpSlack) does not end a lease before its holder's deadline.
 	keepPad = jumpSlack
 	// redlockMaxLate adds keepPad, the spread of the nodes' requests, and room for a slow network.
-	redlockMaxLate = keepPad + 250*time.Millisecond
+	redlockMaxLate = keepPad + 450*time.Millisecond
 )
 
 // nodeTimeout is how long an operation waits for a node when a quorum of others has answered.

@@ -24,6 +24,7 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	defer r.calls.end()
 	answers := make([]backend.Holder, len(r.nodes))
 	errs := make([]error, len(r.nodes))
+	begun := time.Now()
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
 	r.ask(ctx, t, windowFor(time.Minute), func(i int) (verdict, func(bool)) {
@@ -42,7 +43,7 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	if !t.won() {
-		return backend.Holder{}, r.noQuorum(errs)
+		return backend.Holder{}, r.noQuorum(t.silent(errs, begun))
 	}
 	return t.holder(answers), nil
 }

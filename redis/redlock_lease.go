@@ -37,6 +37,7 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	w := windowFor(c.ttl)
 	w.linger = true
 	errs := make([]error, len(r.nodes))
+	begun := time.Now()
 	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(bool)) {
 		what, err := c.remove(r, i, lastNumber, w.node)
 		answer := yes
@@ -56,5 +57,5 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	case free():
 		return nil
 	}
-	return r.noQuorum(errs)
+	return r.noQuorum(t.silent(errs, begun))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -139,10 +140,14 @@ func newID() string {
 // look meets every node. It fails if a quorum cannot be reached, or if any node that answers cannot be used.
 func (r *Redlock) look(ctx context.Context) error {
 	errs := make([]error, len(r.nodes))
+	begun := time.Now()
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
 	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
-		err := r.acquaint(r.nodes[i], time.Now())
+		err := r.acquaint(r.nodes[i], begun)
+		for isTimeout(err) && time.Since(begun) < openTimeout-requestLimit {
+			err = r.acquaint(r.nodes[i], begun)
+		}
 		v := yes
 		if err != nil && !isReply(err) && !isOutcast(r.nodes[i]) {
 			v = none
@@ -162,7 +167,7 @@ func (r *Redlock) look(ctx context.Context) error {
 		}
 	}
 	if !t.won() {
-		return r.noQuorum(errs)
+		return r.noQuorum(t.silent(errs, begun))
 	}
 	return r.distinct()
 }
@@ -178,6 +183,11 @@ func (r *Redlock) distinct() error {
 		seen[run] = n.name
 	}
 	return nil
+}
+
+func isTimeout(err error) bool {
+	var net net.Error
+	return errors.Is(err, errNoAnswer) || errors.As(err, &net) && net.Timeout()
 }
 
 func isOutcast(n *node) bool {

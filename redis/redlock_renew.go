@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,12 +68,8 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		return granted, errs
 	}
 	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
-	call.window = windowFor(shortest)
-	// A round goes on after that only if leases are undecided: then a node that is slow is needed, because another has lost
-	// them, and to give up would be to fail.
-	const share = 4
-	call.patience = call.window.node
-	call.window.node = max(call.window.node, min(shortest/share, requestLimit))
+	call.window = windowFor(shortest).needing(shortest)
+	call.patience = nodeTimeout(shortest)
 	call.t.certain = call.certain
 	r.ask(ctx, call.t, call.window, call.ask)
 	for k, i := range call.index {
@@ -107,12 +102,7 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 	case ctx.Err() != nil:
 		return backend.ContextError(ctx, nil)
 	}
-	errs := slices.Clone(call.errs)
-	for i, in := range call.t.in {
-		if !in {
-			errs[i] = noAnswer(time.Since(call.sent), nil)
-		}
-	}
+	errs := call.t.silent(call.errs, call.sent)
 	for _, i := range call.missing[k] {
 		errs[i] = errMissing
 	}

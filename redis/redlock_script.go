@@ -28,7 +28,7 @@ var redlockInspectLua string
 
 var (
 	redlockMeet    = script{redlockPrelude + redlockMeetLua, "e39774cd46d3781ceae46099bc8377b971ff0ae3"}
-	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "b523e963cc8257983871ac9c1d3ce65806e50df1"}
+	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "e7304eaea99647182ded51ff53d44cf8c660085c"}
 	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "87267c8205f556fec1d3ef0e1fa315d4bc973ed5"}
 	redlockRenew   = script{redlockPrelude + redlockRenewLua, "65a68bad648b0d38439ca655195367acd37bea12"}
 	redlockRepair  = script{redlockPrelude + redlockRepairLua, "f4177556553cd7058078e5e26496ee149596f54e"}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -136,6 +137,13 @@ func (r *Redlock) await(ctx context.Context, t *tally, w window) {
 	timer := time.NewTimer(w.outage)
 	defer timer.Stop()
 	end, quorate, all := t.end, t.quorate, t.all
+	// The node's time is waited for in steps: when this process does not get to run, that is no fault of the node.
+	const steps = 5
+	left := 0
+	step := func(n int) {
+		left = n
+		timer.Reset(w.node / steps)
+	}
 	for {
 		select {
 		case <-end:
@@ -143,11 +151,11 @@ func (r *Redlock) await(ctx context.Context, t *tally, w window) {
 				return
 			}
 			end = nil
-			timer.Reset(w.node)
+			step(steps)
 		case <-quorate:
 			quorate = nil
 			if end != nil {
-				timer.Reset(w.node)
+				step(steps)
 			}
 		case <-all:
 			all = nil
@@ -157,6 +165,10 @@ func (r *Redlock) await(ctx context.Context, t *tally, w window) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			if left > 1 {
+				step(left - 1)
+				continue
+			}
 			more := r.patience(t, w.node)
 			if more <= 0 || time.Since(begun) >= w.outage {
 				return
@@ -183,4 +195,15 @@ func (t *tally) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended || t.answered() >= t.quorum
+}
+
+// silent enters errNoAnswer for the nodes that have not answered in the time since begun.
+func (t *tally) silent(errs []error, begun time.Time) []error {
+	errs = slices.Clone(errs)
+	for i, in := range t.in {
+		if !in && errs[i] == nil {
+			errs[i] = noAnswer(time.Since(begun), nil)
+		}
+	}
+	return errs
 }

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -30,7 +31,8 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 	}
 	t := e.r.newTally()
 	errs := make([]error, len(e.votes))
-	e.r.ask(ctx, t, e.window, func(i int) (verdict, func(bool)) {
+	begun := time.Now()
+	e.r.ask(ctx, t, e.window.needing(e.c.ttl), func(i int) (verdict, func(bool)) {
 		if stored[i] {
 			return yes, nil
 		}
@@ -45,7 +47,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	if !t.won() {
-		return 0, e.r.noQuorum(errs)
+		return 0, e.r.noQuorum(t.silent(errs, begun))
 	}
 	return token, nil
 }

@@ -41,6 +41,14 @@ func (r *Redlock) newElection(c *claim) *election {
 // windowFor is the window of a request about a lease of ttl.
 func windowFor(ttl time.Duration) window { return window{node: nodeTimeout(ttl), outage: requestLimit} }
 
+// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not,
+// because others have lost a lease of ttl: to give up would be to fail.
+func (w window) needing(ttl time.Duration) window {
+	const share = 4
+	w.node = max(w.node, min(ttl/share, requestLimit))
+	return w
+}
+
 // ask asks node i for its vote.
 func (e *election) ask(i int) (verdict, func(late bool)) {
 	v, err := e.vote(i)
@@ -159,15 +167,13 @@ func (e *election) outcome() error {
 	if held := e.held(); held != nil {
 		return held
 	}
+	errs := e.t.silent(e.errs, e.sent)
 	for i := range e.votes {
-		switch {
-		case !e.count[i] && e.errs[i] == nil:
-			e.errs[i] = noAnswer(time.Since(e.sent), nil)
-		case e.count[i] && !slices.Contains(electors, i):
-			e.errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
+		if e.count[i] && !slices.Contains(electors, i) {
+			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
 		}
 	}
-	return e.r.noQuorum(e.errs)
+	return e.r.noQuorum(errs)
 }
 
 // held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names

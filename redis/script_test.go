@@ -10,6 +10,9 @@ import (
 func TestDigests(t *testing.T) {
 	for name, s := range map[string]script{
 		"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
+		"redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
+		"redlock renew": redlockRenew, "redlock repair": redlockRepair, "redlock release": redlockRelease,
+		"redlock inspect": redlockInspect,
 	} {
 		sum := sha1.Sum([]byte(s.text))
 		if got := hex.EncodeToString(sum[:]); got != s.digest {
