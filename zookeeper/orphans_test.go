@@ -198,8 +198,13 @@ func counts(t testing.TB, addr string) (nodes, watches int) {
 // A thousand cancelled waiters leave the numbers of nodes and watches where they were. (Z5)
 func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	s := servers.ZooKeeper(t)
-	b := opened(t, "zookeeper://"+s.Addr)
-	l := acquire(t, b, req("k", time.Minute))
+	// A thousand come at once, and each reads the queue: a request may take longer than usual.
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := acquire(t, b, req("k", time.Hour))
 	nodes, watches := counts(t, s.Addr)
 	const waiters = 1000
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,8 +216,10 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 			}
 		})
 	}
+	var n, w int
+	defer func() { t.Logf("of %d waiters %d had queued, %d watched", waiters, n-nodes, w-watches) }()
 	until(t, time.Minute, "all wait", func() bool {
-		n, w := counts(t, s.Addr)
+		n, w = counts(t, s.Addr)
 		return n == nodes+waiters && w == watches+waiters
 	})
 	cancel()

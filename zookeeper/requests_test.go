@@ -71,7 +71,7 @@ func counted(t *testing.T, url string) (*Backend, *frames) {
 // requests one after the other are those that the driver registers.
 func TestRequests(t *testing.T) {
 	s := servers.ZooKeeper(t)
-	const ttl = time.Second
+	const ttl = 8 * time.Second
 	b, f := counted(t, "zookeeper://"+s.Addr)
 	release(t, acquire(t, b, req("k", ttl))) // the parent and the session are there
 	other := opened(t, "zookeeper://"+s.Addr)
@@ -108,9 +108,9 @@ func TestRequests(t *testing.T) {
 		}
 	})
 
-	l = acquire(t, other, req("k", time.Minute))
 	done := make(chan backend.Lease, 1)
-	step("waiter until it waits", "children 1 getData 1 create 1 ", func() {
+	wait := func() {
+		l = acquire(t, other, req("k", time.Minute))
 		go func() {
 			l, err := b.Acquire(context.Background(), waiting("k", ttl))
 			if err != nil {
@@ -119,8 +119,13 @@ func TestRequests(t *testing.T) {
 			done <- l
 		}()
 		until(t, soon, "the waiter watches", func() bool { _, w := counts(t, s.Addr); return w == 1 })
-	})
-	step("hand-off", "children 1 ", func() { release(t, l); l = <-done })
+	}
+	step("waiter until it waits", "children 1 getData 1 create 1 ", wait)
+	step("hand-off soon after", "children 1 ", func() { release(t, l); l = <-done })
+	release(t, l)
+	wait()
+	time.Sleep(ttl/8 + 100*time.Millisecond) // its create is not recent any more
+	step("hand-off", "children 1 multi 1 ", func() { release(t, l); l = <-done })
 	release(t, l)
 	for what := range want {
 		if got[what] != want[what] {
