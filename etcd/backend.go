@@ -62,7 +62,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b.base, b.end = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.pool = newPool(b)
-	b.renewer = &renewer{client: b.leaseClient}
+	b.renewer = &renewer{client: b.leaseClient, base: b.base}
 	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
 	b.guard = newGuard(b)
 	return b

@@ -34,10 +34,12 @@ func TestTLS(t *testing.T) {
 		"authority not trusted": "etcds://" + s.Addr,
 		"no client certificate": "etcds://" + s.Addr + "?cacert=" + ca,
 	} {
-		if b, err := openURL(t.Context(), bad); err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if b, err := openURL(ctx, bad); err == nil {
 			t.Errorf("%s: opened", name)
 			_ = b.Close()
 		}
+		cancel()
 	}
 }
 
@@ -72,6 +74,29 @@ func TestAuth(t *testing.T) {
 			t.Errorf("%s: after %v: %v", name, time.Since(begun), err)
 		}
 	}
+}
+
+// A log-in that runs out is made again, on streams too.
+func TestTokenRunsOut(t *testing.T) {
+	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
+	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
+	l := acquire(t, b, waiting("k", 20*time.Second))
+	release(t, granted(t, queueUp(t, b, waiting("other", 20*time.Second), 0), soon).lease)
+	done := queueUp(t, b, waiting("k", 20*time.Second), 1)
+	for range 2 {
+		time.Sleep(3 * time.Second) // the time that is measured: a token lives for a second after its last use
+		if err := l.Renew(t.Context(), 20*time.Second); err != nil {
+			t.Errorf("renewal with an old token: %v", err)
+		}
+		next := queueUp(t, b, waiting("k", 20*time.Second), 2)
+		begun := time.Now()
+		release(t, l)
+		o := granted(t, done, 3*recheck) // by a look at the latest
+		t.Logf("handed on in %v", o.at.Sub(begun))
+		l, done = o.lease, next
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).lease)
 }
 
 // A wrong address shows on opening, in a bounded time.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/alarm"
@@ -265,16 +266,22 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 // refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
+	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for {
 		sent = time.Now()
 		errs := p.renew(ctx, p.patience(l.ttl), l)
-		if err = errs[0]; err == nil || !passing(err) && err != errNoAnswer || sent.After(end) {
+		if err = errs[0]; err == nil || !renewable(err) || sent.After(end) {
 			return sent, err
 		}
-		if serr := backend.Sleep(ctx, leastPause); serr != nil {
+		if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
 			return sent, backend.ContextError(ctx, err)
 		}
 	}
+}
+
+// renewable reports whether a renewal that failed with err may succeed on a new stream. That one logs in anew, too.
+func renewable(err error) bool {
+	return errors.Is(err, errNoAnswer) || passing(err) || code(err) == codes.Unauthenticated
 }
 
 // patience is how long a renewal may stay unanswered before another server is tried.

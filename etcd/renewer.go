@@ -19,6 +19,7 @@ var errNoAnswer = errors.New("no answer in time")
 // stream for each renewal, and log in for each stream where users are authenticated.
 type renewer struct {
 	client pb.LeaseClient
+	base   context.Context // of the stream: it outlives the call that opens it
 
 	mu      sync.Mutex
 	current *renewals
@@ -142,7 +143,7 @@ func (r *renewer) openLocked(ctx context.Context) (*renewals, error) {
 	opening := make(chan struct{})
 	r.opening = opening
 	r.mu.Unlock()
-	sctx, cancel := context.WithCancel(context.WithoutCancel(clientv3.WithRequireLeader(ctx)))
+	sctx, cancel := context.WithCancel(clientv3.WithRequireLeader(r.base))
 	stop := context.AfterFunc(ctx, cancel)
 	stream, err := r.client.LeaseKeepAlive(sctx)
 	if !stop() && err == nil {

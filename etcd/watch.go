@@ -181,6 +181,9 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 			return
 		}
 		if resp.Canceled {
+			if resp.Created { // refused: the token of the stream's log-in may have run out, and a new stream logs in anew
+				s.cancel()
+			}
 			w.fire(0)
 			return
 		}

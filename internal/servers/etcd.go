@@ -42,12 +42,13 @@ func startEtcd(t testing.TB, k kind, args []string) *Server {
 	return g.start(t, spec.launch())
 }
 
-// EtcdAuth starts an etcd with authentication. user may use the keys that begin with prefix; password is for user and for
+// EtcdAuth starts an etcd of the current release with authentication. args are more options. user may use the keys that begin with prefix; password is for user and for
 // root alike.
-func EtcdAuth(t testing.TB, user, password, prefix string) *Server {
+func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Server {
 	t.Helper()
-	g := etcdKind.source(t, 2)
+	g := etcdCurrentKind.source(t, 2)
 	spec := g.newEtcdSpec(t)
+	spec.options = args
 	s := g.start(t, spec.launch())
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -1,0 +1,45 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/etcd"
+)
+
+// An application that has a client of its own shares it with its locks.
+func ExampleNew() {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	b, err := etcd.New(client, &etcd.Options{Namespace: "shop/locks"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close() // the client stays open
+	g := b.Guarantees()
+	fmt.Println("fair:", g.FIFO)
+	fmt.Println("shortest ttl:", g.MinTTL)
+	fmt.Println("tokens survive:", g.Fencing)
+	fmt.Println("exclusion:", g.Consistency)
+	// Output:
+	// fair: true
+	// shortest ttl: 2s
+	// tokens survive: restart
+	// exclusion: linearizable
+}
+
+// A wrong URL fails before any request, and shows no password.
+func Example_url() {
+	_, _, err := backend.DefaultMux.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1s")
+	fmt.Println(err)
+	// Output:
+	// invalid: url: unknown parameter "timeout"; known: cacert, cert, key
+}
