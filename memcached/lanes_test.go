@@ -1,0 +1,84 @@
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// However many ask at once, there are as many connections as the URL allows, and they stay.
+func TestConnectionsAreBounded(t *testing.T) {
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	const most = 3
+	b := opened(t, fmt.Sprintf("memcached://%s?max_idle_conns=%d", p.Addr, most))
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for range 5 {
+				l, err := b.Acquire(context.Background(), req(fmt.Sprint("k", i), time.Minute))
+				if err == nil {
+					err = l.Release(context.Background())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last > most {
+		t.Errorf("%d connections were made, %d are allowed", p.last, most)
+	}
+}
+
+// With a server that hangs, whoever has no connection to wait on is not kept longer than those that have.
+func TestHungServer(t *testing.T) {
+	s := servers.Memcached(t)
+	const timeout = 500 * time.Millisecond
+	b := opened(t, fmt.Sprintf("memcached://%s?max_idle_conns=1&timeout=%v", s.Addr, timeout))
+	live := acquire(t, b, req("live", time.Minute))
+	s.Freeze()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			ctx := context.Background()
+			if i%2 == 1 {
+				short, cancel := context.WithTimeout(ctx, timeout/4)
+				defer cancel()
+				ctx = short
+			}
+			begun := time.Now()
+			_, err := b.Acquire(ctx, req(fmt.Sprint("k", i), time.Minute))
+			took := time.Since(begun)
+			switch {
+			case err == nil:
+				t.Error("granted by a server that hangs")
+			case ctx.Err() != nil && !errors.Is(err, context.DeadlineExceeded):
+				t.Errorf("under a context that has ended: %v", err)
+			case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || backend.Definite(err)):
+				t.Errorf("under a live context: %v", err)
+			}
+			if took > 2*timeout+time.Second {
+				t.Errorf("refused after %v", took)
+			}
+		})
+	}
+	wg.Wait()
+	s.Thaw()
+	until(t, soon, "the client works again", func() bool { return live.Renew(context.Background(), time.Minute) == nil })
+	for i := range 8 {
+		until(t, soon, "nothing stayed behind", func() bool {
+			h, err := b.Inspect(context.Background(), fmt.Sprint("k", i))
+			return err == nil && !h.Held()
+		})
+	}
+}
