@@ -136,6 +136,7 @@ func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant
 func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 	g := &grant{key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
 	l, err := b.Acquire(t.ctx, backend.Request{Key: key, Owner: g.owner, TTL: ttl})
+	t.answered(err, g.before)
 	switch {
 	case errors.Is(err, backend.ErrLost):
 		return nil
