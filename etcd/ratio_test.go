@@ -34,7 +34,7 @@ func TestHandOffsComparedWithMutex(t *testing.T) {
 	}
 	slices.Sort(ratios)
 	t.Logf("ratios %.1f", ratios)
-	const least = 3 // even where the disk is shared with many
+	const least = 1.5 // even where processors and disk are shared with many: Mutex mostly waits for a timer of the server's
 	if best := ratios[rounds-1]; best < least {
 		t.Errorf("at most %.1f times the hand-offs of concurrency.Mutex", best)
 	}
@@ -92,7 +92,7 @@ func TestUncontendedComparedWithMutex(t *testing.T) {
 	t.Logf("acquire and release: %v, by concurrency.Mutex %v: %.2f times as fast", ours, theirs, float64(theirs)/float64(ours))
 	t.Logf("the same, where it may wait: %v, %v: %.2f times as fast", waits, theirs2, float64(theirs2)/float64(waits))
 	t.Logf("failed try: %v, TryLock %v: %.2f of its time", try, theirTry, float64(try)/float64(theirTry))
-	const slack = 1.5 // a busy machine
+	const slack = 2 // a busy machine
 	if float64(ours) > slack*float64(theirs) || float64(try) > 0.6*slack*float64(theirTry) {
 		t.Error("much slower than concurrency.Mutex")
 	}
