@@ -119,6 +119,9 @@ func evictedKeyWakesWaiter(t *trial) {
 	if err := t.h.Evict(t.ctx, t.key); err != nil {
 		t.fatalf("Evict: %v", err)
 	}
+	if !g.live(time.Now()) {
+		t.tooLate("the lease ended by itself before it was dropped: that of the waiter may have been")
+	}
 	// The waiter may rely on a timer for the holder's TTL, as it knew it.
 	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
 	t.isLost(g.Release(t.ctx), "Release of a lease that the store had dropped")

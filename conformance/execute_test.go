@@ -108,6 +108,30 @@ func TestSlowRestartProvesNothing(t *testing.T) {
 	})
 }
 
+// An eviction that comes after the lease's end hits the next one.
+func TestSlowEvictionProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h := s.harness()
+		evict, evictions := h.Evict, 0
+		h.Evict = func(ctx context.Context, key string) error {
+			if evictions++; evictions == 1 {
+				time.Sleep(10 * time.Second)
+			}
+			return evict(ctx, key)
+		}
+		results, err := conformance.Execute(t.Context(), h,
+			conformance.Options{Run: only("EvictedKeyWakesWaiter"), Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Pass || evictions == 1 {
+			t.Errorf("%s after %d evictions: %s", r.Status, evictions, r.Output)
+		}
+	})
+}
+
 func TestExecuteIsInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
