@@ -28,6 +28,7 @@ type session struct {
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	used    time.Time     // when the last request ended
+	until   time.Time     // when the request under way must have ended; zero for no limit
 	dead    bool
 
 	watching sync.Mutex // guards what follows
@@ -78,6 +79,19 @@ func (s *session) take(ctx context.Context) error {
 	return nil
 }
 
+// bound notes when the request that begins now must have ended. The pool's timer looks after it, as a timer for each request
+// costs as much as all else that a client does.
+func (s *session) bound(limit time.Duration) {
+	if limit == 0 {
+		return
+	}
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.until = time.Now().Add(limit)
+	p.watchSoonLocked()
+}
+
 // give ends the turn. A connection that broke meanwhile takes its leases with it.
 func (s *session) give() {
 	p := &s.b.pool
@@ -85,9 +99,9 @@ func (s *session) give() {
 		p.bury(s)
 	} else {
 		p.mu.Lock()
-		s.used = time.Now()
+		s.used, s.until = time.Now(), time.Time{}
+		p.watchSoonLocked()
 		p.mu.Unlock()
-		p.watchSoon()
 	}
 	<-s.turn
 }
@@ -116,16 +130,12 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	if err := s.take(ctx); err != nil {
 		return false, err
 	}
+	s.bound(r.limit)
 	if r.alone || ctx.Done() == nil {
 		defer s.give()
-		if r.limit > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, r.limit)
-			defer cancel()
-		}
 		return false, r.do(ctx)
 	}
-	rctx, cancel := context.WithTimeout(s.b.base, r.limit)
+	rctx, cancel := context.WithCancel(s.b.base)
 	var mu sync.Mutex
 	done := make(chan error, 1)
 	s.b.calls.join()

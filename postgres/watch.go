@@ -9,13 +9,7 @@ import (
 // much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
 const quiet = 20 * time.Millisecond
 
-// watchSoon arranges for quiet sessions to be watched.
-func (p *pool) watchSoon() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.watchSoonLocked()
-}
-
+// watchSoonLocked arranges for quiet sessions to be watched, and for requests that take too long to be given up.
 func (p *pool) watchSoonLocked() {
 	if p.watchArmed || p.closed {
 		return
@@ -33,10 +27,16 @@ func (p *pool) watchQuiet() {
 	defer p.mu.Unlock()
 	p.watchArmed = false
 	again := false
+	now := time.Now()
 	for s := range p.all {
 		switch {
+		case !s.until.IsZero():
+			again = true
+			if now.After(s.until) {
+				_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // the request ends without an answer
+			}
 		case s.dead || s.isWatched():
-		case time.Since(s.used) < quiet/2:
+		case now.Sub(s.used) < quiet/2:
 			again = true
 		default:
 			p.b.calls.background(s.watch)
