@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -74,8 +73,6 @@ func (p *process) says(line string) {
 		p.t.Fatalf("the other process says %q, want %q", p.lines.Text(), line)
 	}
 }
-
-func (p *process) freeze() { _ = p.cmd.Process.Signal(syscall.SIGSTOP) }
 
 func (p *process) kill() {
 	if p.cmd.ProcessState == nil {
