@@ -84,7 +84,7 @@
 //
 //   - No crash, restart, lost data, hung server or cut network lets two owners in. Exclusion is best effort nevertheless,
 //     because nodes end leases by their wall clocks: one that is set forward, unseen, on a node that two quorums share, can.
-//   - A TTL is from 500 ms to MaxTTL, a minute by default; a longer one is ErrInvalid.
+//   - A TTL is from 1 s to MaxTTL, a minute by default; a longer one is ErrInvalid.
 //   - Tokens increase across all nodes, and across the loss of their data while their clocks do not step back.
 //   - A node that hangs costs an operation min(50 ms, TTL/20) at most once a quorum has answered.
 //   - Leases cost no goroutine or connection at rest, and a failed node one goroutine.

@@ -41,8 +41,9 @@ type node struct {
 	outcast  error     // why it must not vote; nil if it may
 	out      time.Time // it has no vote with us before, because its clock was set forward
 	clock    serverClock
-	requests int       // under way
-	silent   time.Time // since when none of them has been answered
+	requests int           // under way
+	silent   time.Time     // since when none of them has been answered
+	usual    time.Duration // how long an answer takes, smoothed
 	debts    map[string]*debt
 	paying   bool // a goroutine sees to debts
 }
@@ -76,19 +77,26 @@ func (n *node) hangs() bool {
 	return n.requests > 0 && time.Since(n.silent) > hungTime
 }
 
-// silence is for how long the node has answered nobody, though asked.
-func (n *node) silence() time.Duration {
+// patience is how much longer to wait for the node before it counts as hung: limit since it last answered anybody, or a few
+// times what it usually takes, on a machine or network that is slow.
+func (n *node) patience(limit time.Duration) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return time.Since(n.silent)
+	const few = 4
+	return max(limit, few*n.usual) - time.Since(n.silent)
 }
 
-func (n *node) finish(answered bool) {
+func (n *node) finish(answered bool, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.requests--
-	if answered {
-		n.silent = time.Now()
+	if !answered {
+		return
+	}
+	n.silent = time.Now()
+	const weight = 8
+	if took < hungTime { // what takes longer tells of a pause, not of what is usual
+		n.usual += (took - n.usual) / weight
 	}
 }
 
@@ -100,7 +108,7 @@ func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) {
 	begun := time.Now()
 	ctx := deadlineContext{context.Background(), begun.Add(requestLimit)}
 	v, err := f(ctx)
-	n.finish(err == nil || isReply(err))
+	n.finish(err == nil || isReply(err), time.Since(begun))
 	if err != nil && isContextError(err) {
 		err = noAnswer(time.Since(begun), err)
 	}

@@ -92,7 +92,8 @@ func (t *tally) enter(i int, v verdict, record func(late bool)) {
 // A window says how long a round lasts.
 type window struct {
 	// node is how long to wait for the other nodes when a quorum has answered: what a hung one costs at most. A node hangs
-	// that answers nobody for so long; while it answers others, it is waited for as long as for a quorum.
+	// that answers nobody for so long, or for four times as long as it usually takes if that is more; while it answers
+	// others, it is waited for as long as for a quorum.
 	node time.Duration
 	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
 	// not a node that hangs, but a machine or network that is slow with all of them.
@@ -184,7 +185,7 @@ func (r *Redlock) patience(t *tally, node time.Duration) (more time.Duration) {
 	defer t.mu.Unlock()
 	for i, n := range r.nodes {
 		if !t.in[i] {
-			more = max(more, node-n.silence())
+			more = max(more, n.patience(node))
 		}
 	}
 	return more
