@@ -40,8 +40,13 @@ func translate(err error) error {
 // neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
 // the server ended the session, and with it the locks.
 func neverHeld(err error) bool {
+	return pgconn.SafeToRetry(err) || errors.Is(err, errBroken) || endedByServer(err)
+}
+
+// endedByServer reports whether err is the server's word that it has ended the session.
+func endedByServer(err error) bool {
 	var e *pgconn.PgError
-	return pgconn.SafeToRetry(err) || errors.Is(err, errBroken) || errors.As(err, &e) && e.Severity == "FATAL"
+	return errors.As(err, &e) && e.Severity == "FATAL"
 }
 
 // refused is for servers and poolers that cannot do it.

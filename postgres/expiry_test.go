@@ -132,6 +132,22 @@ func TestTerminatedHolder(t *testing.T) {
 	}
 }
 
+// A Release that meets the end of its session says so, before anything has been noticed.
+func TestReleaseMeetsEnd(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	for mode, params := range bothModes {
+		b := opened(t, s.PostgresURL()+params)
+		for range 5 {
+			l := acquire(t, b, req(mode, time.Minute))
+			_ = query[bool](t, c, "SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks WHERE locktype = 'advisory'")
+			if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("%s: %v, want ErrLost", mode, err)
+			}
+		}
+	}
+}
+
 // Leases that share a connection end each on its own time, although others keep the connection alive, and all at once when
 // it breaks.
 func TestShared(t *testing.T) {

@@ -87,6 +87,9 @@ func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 				return backend.ErrLost
 			}
 			err := h.s.unlock(rctx, h)
+			if endedByServer(err) {
+				err = fmt.Errorf("%w: %w", backend.ErrLost, err)
+			}
 			if err == nil || errors.Is(err, backend.ErrLost) {
 				p.mu.Lock()
 				h.done = err == nil
