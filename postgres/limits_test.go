@@ -195,6 +195,19 @@ func TestConnectionsUsedUp(t *testing.T) {
 	}
 }
 
+// Leases that share connections do so also when they were asked for by a request that may wait.
+func TestWaitersShare(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL()+"&lock_max_conns=4&lock_share=10s")
+	var held []backend.Lease
+	for i := range 20 {
+		held = append(held, acquire(t, b, waiting(fmt.Sprint("k", i), 10*time.Second)))
+	}
+	for _, l := range held {
+		release(t, l)
+	}
+}
+
 // A lock that is not ours shows its session.
 func TestInspectForeign(t *testing.T) {
 	s := servers.Postgres(t)

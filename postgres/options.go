@@ -57,7 +57,8 @@ type Options struct {
 	// process that is frozen or cut off end together with the last one: up to Share late, which Guarantees.MaxLate
 	// tells. (A process that lives ends each on time; one that dies ends all at once.) The exception is a lease that
 	// is renewed to a longer TTL than it was granted for: the others may be late by that TTL. A connection that breaks
-	// takes all its leases with it. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
+	// takes all its leases with it. A request that waits costs one more if the key is busy, and its lease has a connection
+	// of its own then. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
 	Share time.Duration
 
 	// Durable makes every grant wait until the server's log is on disk, so that tokens also increase across a crash of the

@@ -28,6 +28,12 @@ func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, e
 		return backend.Poll(cctx, pause, outlive, func(ctx context.Context) (backend.Lease, error) { return b.try(ctx, r) })
 	}
 	defer b.pool.endWait()
+	if b.guarantees.Round(r.TTL) <= b.options.Share {
+		// A lease that is free now can join the connection of others; one that has queued has its own.
+		if l, err := b.try(ctx, r); !errors.Is(err, backend.ErrHeld) {
+			return l, err
+		}
+	}
 	var (
 		heard time.Time // when a connection broke in which it had queued
 		pause = backend.Pause{Min: pollMin, Max: pollMax}
