@@ -118,6 +118,10 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
+	if most := l.guarantees.MaxTTL; most > 0 && s.leaseTTL() > most {
+		return nil, &Error{Op: "open", Backend: name, Err: fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid,
+			s.leaseTTL(), most)}
+	}
 	l.renewals = newRenewer(l)
 	return l, nil
 }
@@ -171,7 +175,7 @@ func (l *Locker) fullKey(key string) (string, error) {
 // effective is how far away the deadline of a lease of ttl is at first.
 func (l *Locker) effective(ttl time.Duration) time.Duration {
 	ttl = l.guarantees.Round(ttl)
-	if most := l.guarantees.MaxTTL; most > 0 {
+	if most := l.guarantees.MaxSilence; most > 0 {
 		return min(ttl, most)
 	}
 	return ttl

@@ -85,7 +85,8 @@ func TestRequire(t *testing.T) {
 		t.Errorf("%v complains of what is there", err)
 	}
 	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(),
-		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour)))
+		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour),
+		lock.MaxSilence(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestParseRequirement(t *testing.T) {
 		lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(), lock.Fencing(lock.FencingNone),
 		lock.Fencing(lock.FencingProcess), lock.Fencing(lock.FencingRestart), lock.Fencing(lock.FencingLoss),
 		lock.Reach(lock.ReachProcess), lock.Reach(lock.ReachHost), lock.Reach(lock.ReachNetwork),
-		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour),
+		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour), lock.MaxSilence(time.Minute),
 	} {
 		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
 			t.Errorf("%s: %v, %v", r, got, err)
@@ -182,23 +183,39 @@ func TestRequireOfAnUnknownValue(t *testing.T) {
 	}
 }
 
-// bounded is a store that keeps no lease for longer than a minute by itself.
+// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself.
 type bounded struct{ *memory.Backend }
 
 func (b bounded) Guarantees() backend.Guarantees {
 	g := b.Backend.Guarantees()
-	g.MaxTTL = time.Minute
+	g.MaxTTL, g.MaxSilence = time.Minute, time.Second
 	return g
 }
 
-func TestRequireMaxTTL(t *testing.T) {
+func TestRequireLongTTLs(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
 	_, err := lock.New(b, lock.Require(lock.MaxTTL(time.Hour)))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-ttl=1h0m0s is required, but") {
 		t.Errorf("an hour: %v", err)
 	}
-	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute))); err != nil {
+	_, err = lock.New(b, lock.Require(lock.MaxSilence(time.Minute)))
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-silence=1m0s is required, but max-silence is 1s") {
+		t.Errorf("a minute of silence: %v", err)
+	}
+	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute), lock.MaxSilence(time.Second))); err != nil {
+		t.Errorf("what there is: %v", err)
+	}
+}
+
+// A TTL that every Acquire would be refused for is refused at opening.
+func TestTTLThatTheStoreRefuses(t *testing.T) {
+	b := bounded{memory.New()}
+	defer b.Close()
+	if _, err := lock.New(b, lock.WithTTL(time.Hour)); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "1m0s") {
+		t.Errorf("an hour: %v, want ErrInvalid that names the longest", err)
+	}
+	if _, err := lock.New(b, lock.WithTTL(time.Minute)); err != nil {
 		t.Errorf("a minute: %v", err)
 	}
 }

@@ -94,14 +94,15 @@ func MinTTL(d time.Duration) Requirement {
 	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
 }
 
-// MaxTTL requires that leases as long as d are kept although the store hears nothing of their holder: "max-ttl=1h".
+// MaxTTL requires that leases as long as d can be had: "max-ttl=1h".
 func MaxTTL(d time.Duration) Requirement {
-	return Requirement{"max-ttl=" + d.String(), func(g Guarantees) string {
-		if g.MaxTTL == 0 || g.MaxTTL >= d {
-			return ""
-		}
-		return fmt.Sprintf("a holder that the store does not hear of keeps its leases for %v at most", g.MaxTTL)
-	}}
+	return atLeast("max-ttl", d, func(g Guarantees) time.Duration { return g.MaxTTL })
+}
+
+// MaxSilence requires that a lease is kept for d, if its TTL is that long, although the store hears nothing of its holder:
+// "max-silence=1m".
+func MaxSilence(d time.Duration) Requirement {
+	return atLeast("max-silence", d, func(g Guarantees) time.Duration { return g.MaxSilence })
 }
 
 func flag(text, instead string, ok func(Guarantees) bool) Requirement {
@@ -119,6 +120,15 @@ func atMost(name string, d time.Duration, of func(Guarantees) time.Duration) Req
 			return ""
 		}
 		return fmt.Sprintf("%s is %v", name, of(g))
+	}}
+}
+
+func atLeast(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
+	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
+		if is := of(g); is != 0 && is < d {
+			return fmt.Sprintf("%s is %v", name, is)
+		}
+		return ""
 	}}
 }
 
@@ -153,12 +163,13 @@ func ParseRequirement(text string) (Requirement, error) {
 				return Reach(at), nil
 			}
 		}
-	case "max-late", "min-ttl", "max-ttl":
+	case "max-late", "min-ttl", "max-ttl", "max-silence":
 		d, err := time.ParseDuration(value)
 		if err != nil || d < 0 {
 			return bad()
 		}
-		of := map[string]func(time.Duration) Requirement{"max-late": MaxLate, "min-ttl": MinTTL, "max-ttl": MaxTTL}
+		of := map[string]func(time.Duration) Requirement{"max-late": MaxLate, "min-ttl": MinTTL, "max-ttl": MaxTTL,
+			"max-silence": MaxSilence}
 		return of[name](d), nil
 	}
 	return bad()

@@ -11,10 +11,12 @@ type Guarantees struct {
 	MinTTL time.Duration
 	// Granularity is the unit to which a TTL is rounded up.
 	Granularity time.Duration
-	// MaxTTL is the longest TTL that the store keeps while it hears nothing of the client; 0 means that there is no limit. A
-	// longer TTL is granted too, but the lease lives on only while the client is in contact with the store: its Deadline
-	// is never further away than MaxTTL, and moves on by itself until the TTL has run out.
+	// MaxTTL is the longest TTL that may be asked for; a longer one is ErrInvalid. 0 means this package's MaxTTL.
 	MaxTTL time.Duration
+	// MaxSilence is how long the store keeps a lease at most while it hears nothing of the client; 0 means for its TTL. A
+	// lease of a longer TTL lives on while the client is in contact with the store: its Deadline is never further away
+	// than MaxSilence, and moves on by itself until the TTL has run out.
+	MaxSilence time.Duration
 	// MaxLate is how long after a granted TTL the key of a dead or frozen holder may still be refused.
 	MaxLate time.Duration
 	// EarlyLoss tells when the store may drop a live lease before its TTL, in words for people; empty means never.

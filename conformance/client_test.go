@@ -84,6 +84,10 @@ func (c *client) Guarantees() backend.Guarantees {
 		g.EarlyLoss = "now and then"
 	case c.is("token although none is promised"):
 		g.Fencing = backend.FencingNone
+	case c.is("longer TTL than MaxTTL is taken"):
+		g.MaxTTL = time.Hour
+	case c.is("deadline is further away than MaxSilence"):
+		g.MaxSilence = time.Second
 	}
 	return g
 }
@@ -93,6 +97,8 @@ func (c *client) validate(r backend.Request) error {
 	switch {
 	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
 	case c.is("TTL 0 is taken") && r.TTL == 0:
+	case c.is("long TTL is refused") && r.TTL > time.Hour:
+		return fmt.Errorf("%w: ttl %v", backend.ErrInvalid, r.TTL)
 	default:
 		return err
 	}

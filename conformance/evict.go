@@ -65,7 +65,7 @@ func evictedReleaseSparesNewHolder(t *trial) {
 }
 
 func evictedRenewSparesNewHolder(t *trial) {
-	for _, ttl := range []time.Duration{t.short(), 10 * t.long()} {
+	for _, ttl := range []time.Duration{t.short(), 2 * t.long()} {
 		stale := t.evicted(t.long())
 		fresh := t.acquire(t.b, stale.key, t.long())
 		t.isLost(stale.Renew(t.ctx, ttl), "Renew of a lease that the store had dropped")
@@ -95,7 +95,7 @@ func evictedBatchSparesNewHolder(t *trial) {
 	batcher := t.batcher()
 	live, free, taken := t.acquire(t.a, t.newKey(), t.long()), t.evicted(t.long()), t.evicted(t.long())
 	fresh := t.acquire(t.b, taken.key, t.long())
-	errs := batcher.RenewBatch(t.ctx, renewals(10*t.long(), free, live, taken))
+	errs := batcher.RenewBatch(t.ctx, renewals(2*t.long(), free, live, taken))
 	const size = 3
 	if len(errs) != size {
 		t.fatalf("a batch of %d leases has %d errors", size, len(errs))
@@ -107,7 +107,7 @@ func evictedBatchSparesNewHolder(t *trial) {
 	}
 	t.stays(free.key, "after batch renewal of a lease that the store had dropped")
 	t.describes(fresh, t.long())
-	t.describes(live, 10*t.long())
+	t.describes(live, 2*t.long())
 	t.heldBy(fresh)
 	t.heldBy(live)
 }

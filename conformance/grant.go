@@ -52,22 +52,34 @@ func (t *trial) short() time.Duration {
 	return t.g.Round(max(usual, t.g.MinTTL) * time.Duration(t.stretch))
 }
 
-// long is a TTL that no check sees the end of.
+// long is a TTL that no check sees the end of. Twice as long can be had, too.
 func (t *trial) long() time.Duration {
 	const usual = 2 * time.Minute
-	return t.g.Round(max(usual, 20*t.g.MinTTL))
+	long := max(usual, 20*t.g.MinTTL)
+	if t.g.MaxTTL > 0 {
+		long = min(long, t.g.MaxTTL/2)
+	}
+	return t.g.Round(long)
+}
+
+// longest is the longest TTL that may be asked for.
+func (t *trial) longest() time.Duration {
+	if t.g.MaxTTL > 0 {
+		return t.g.MaxTTL
+	}
+	return backend.MaxTTL
 }
 
 // kept is what of a TTL the store keeps by itself: a deadline is never further away.
 func (t *trial) kept(ttl time.Duration) time.Duration {
-	if t.g.MaxTTL > 0 {
-		return min(ttl, t.g.MaxTTL)
+	if t.g.MaxSilence > 0 {
+		return min(ttl, t.g.MaxSilence)
 	}
 	return ttl
 }
 
 // sameDeadline reports whether the deadline of g, which has just been read again, is still what it was. That of a lease longer than
-// Guarantees.MaxTTL moves on by itself, and must only not go back.
+// Guarantees.MaxSilence moves on by itself, and must only not go back.
 func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 	now := g.Deadline()
 	if t.movesOn(g) {

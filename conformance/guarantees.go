@@ -48,7 +48,9 @@ func guaranteesAreConsistent(t *trial) {
 	}{
 		{g.MinTTL < 0 || g.MinTTL > shortTTL, "MinTTL is not between 0 and a minute"},
 		{g.Granularity < 0 || g.Granularity > shortTTL, "Granularity is not between 0 and a minute"},
-		{g.MaxTTL < 0 || g.MaxTTL > 0 && g.MaxTTL < g.Round(1), "MaxTTL is less than the shortest TTL"},
+		{g.MaxTTL < 0 || g.MaxTTL > backend.MaxTTL, "MaxTTL is not between 0 and the contract's"},
+		{g.MaxTTL > 0 && g.MaxTTL < 2*g.Round(1), "MaxTTL is less than twice the shortest TTL"},
+		{g.MaxSilence < 0 || g.MaxSilence > 0 && g.MaxSilence < g.Round(1), "MaxSilence is less than the shortest TTL"},
 		{g.MaxLate < 0 || g.MaxLate > lateness, "MaxLate is not between 0 and a minute"},
 		{g.EnforcedBy == "", "EnforcedBy is empty"},
 		{g.Fencing < backend.FencingNone || g.Fencing > backend.FencingLoss, "Fencing is unknown"},

@@ -16,7 +16,7 @@ var inputChecks = []Check{
 	},
 	{
 		Name: "ExtremesAreAccepted",
-		Rule: "every store takes TTLs from a nanosecond to MaxTTL and owners up to MaxOwnerLen",
+		Rule: "every store takes TTLs from a nanosecond to Guarantees.MaxTTL and owners up to MaxOwnerLen",
 		run:  extremesAreAccepted,
 	},
 }
@@ -26,7 +26,7 @@ func badInputIsRefused(t *trial) {
 	for what, change := range map[string]func(*backend.Request){
 		"TTL 0":             func(r *backend.Request) { r.TTL = 0 },
 		"negative TTL":      func(r *backend.Request) { r.TTL = -time.Second },
-		"TTL over MaxTTL":   func(r *backend.Request) { r.TTL = backend.MaxTTL + 1 },
+		"TTL over MaxTTL":   func(r *backend.Request) { r.TTL = t.longest() + 1 },
 		"empty owner":       func(r *backend.Request) { r.Owner = "" },
 		"owner of 256":      func(r *backend.Request) { r.Owner = strings.Repeat("o", backend.MaxOwnerLen+1) },
 		"empty key":         func(r *backend.Request) { r.Key = "" },
@@ -69,8 +69,9 @@ func extremesAreAccepted(t *trial) {
 		t.renew(g, t.long())
 		t.release(g)
 	}
-	for _, ttl := range []time.Duration{backend.MaxTTL, 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour} {
-		g := t.acquire(t.a, t.newKey(), ttl)
+	for _, ttl := range []time.Duration{t.longest(), 31 * 24 * time.Hour, 25 * 24 * time.Hour, time.Hour} {
+		g := t.acquire(t.a, t.newKey(), min(ttl, t.longest()))
+		ttl = g.ttl
 		if least := backend.Deadline(g.before, t.kept(ttl)); g.Deadline().Before(least) {
 			t.fatalf("TTL %v: the deadline is %v early", ttl, least.Sub(g.Deadline()))
 		}

@@ -53,8 +53,8 @@ func inspectTells(t *trial) {
 		}
 	}
 	t.describes(g, t.long())
-	t.renew(g, 3*t.long())
-	t.describes(g, 3*t.long())
+	t.renew(g, 2*t.long())
+	t.describes(g, 2*t.long())
 	t.release(g)
 	t.stays(t.key, "after release")
 	h, err := t.a.Inspect(t.ctx, t.key)

@@ -26,6 +26,7 @@ var mutants = []mutant{
 	{"lease never ends", "TTLNotLate"},
 	{"TTL is cut to seconds", "TTLIsRoundedUp"},
 	{"deadline has no margin", "DeadlineHasMargin"},
+	{"deadline is further away than MaxSilence", "DeadlineHasMargin"},
 	{"deadline counts from the answer", "DeadlineAnchoredBeforeSend"},
 	{"refused attempt prolongs the holder's lease", "RefusedAttemptsProlongNothing"},
 	{"refused attempt replaces the TTL", "RefusedAttemptChangesNothing"},
@@ -127,6 +128,9 @@ var mutants = []mutant{
 
 	// input and Inspect
 	{"TTL 0 is taken", "BadInputIsRefused"},
+	{"longer TTL than MaxTTL is taken", "BadInputIsRefused"},
+	{"longer TTL than MaxTTL is taken", "RenewRefusesBadTTL"},
+	{"long TTL is refused", "ExtremesAreAccepted"},
 	{"TTL in milliseconds is an int32", "ExtremesAreAccepted"},
 	{"Inspect cuts the owner", "InspectTells"},
 	{"Inspect tells the TTL in milliseconds", "InspectTells"},

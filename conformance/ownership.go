@@ -77,7 +77,7 @@ func staleReleaseSparesNewHolder(t *trial) {
 
 func staleRenewSparesNewHolder(t *trial) {
 	stale, fresh := t.succeedStale()
-	for _, ttl := range []time.Duration{t.short(), 10 * t.long()} {
+	for _, ttl := range []time.Duration{t.short(), 2 * t.long()} {
 		t.isLost(stale.Renew(t.ctx, ttl), "Renew of an expired lease")
 		t.describes(fresh, t.long())
 	}

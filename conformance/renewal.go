@@ -210,7 +210,7 @@ func renewRacesExpiry(t *trial) {
 func renewRefusesBadTTL(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	deadline := g.Deadline()
-	for _, ttl := range []time.Duration{0, -1, -time.Second, backend.MaxTTL + 1} {
+	for _, ttl := range []time.Duration{0, -1, -time.Second, t.longest() + 1} {
 		if err := g.Renew(t.ctx, ttl); !errors.Is(err, backend.ErrInvalid) {
 			t.fatalf("Renew to %v: %v, want ErrInvalid", ttl, err)
 		}
@@ -219,7 +219,7 @@ func renewRefusesBadTTL(t *trial) {
 		t.fatalf("a Renew that was refused moved the deadline")
 	}
 	t.heldBy(g)
-	t.renew(g, backend.MaxTTL)
+	t.renew(g, t.longest())
 	t.renew(g, t.long())
 	t.release(g)
 }

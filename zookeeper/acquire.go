@@ -18,7 +18,6 @@ type attempt struct {
 	class time.Duration // of its session
 	begun time.Time
 
-	noParent bool      // the key was never used, or its parent has been removed
 	queued   time.Time // when it got its place
 	answered time.Time // when the ensemble said last that the key is busy
 }
@@ -69,7 +68,7 @@ func (a *attempt) refused(ctx context.Context) error {
 	defer a.b.leave(s)
 	l, err := s.latest(ctx, a.b.dir(a.r.Key))
 	if errors.Is(err, zk.ErrNoNode) {
-		a.noParent = true
+		a.b.dirs.missed(a.b.dir(a.r.Key))
 		return nil
 	}
 	if err != nil {
@@ -78,6 +77,7 @@ func (a *attempt) refused(ctx context.Context) error {
 	if q := queueOf(l.names); len(q) > 0 {
 		return heldError(q)
 	}
+	a.b.dirs.found(a.b.dir(a.r.Key), false)
 	return nil
 }
 
@@ -107,13 +107,6 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	}
 	n := newNode(a.b, a.r)
 	n.s = s
-	if a.noParent {
-		a.noParent = false
-		if err := s.makeContainer(ctx, n.dir); err != nil {
-			a.b.leave(s)
-			return nil, err
-		}
-	}
 	l, fresh, sent, err := s.create(ctx, n)
 	if err != nil {
 		a.b.leave(s)
@@ -196,7 +189,7 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fre
 // have removed the node since, as long as the lease lasts, so that a waiter whose turn comes soon needs no other write.
 func (a *attempt) isRecent(sent time.Time) bool {
 	const share = 8 // of the TTL is lost at most
-	return a.answered.IsZero() || time.Since(sent) < min(a.ttl, a.b.guarantees.MaxTTL)/share
+	return a.answered.IsZero() || time.Since(sent) < min(a.ttl, a.b.guarantees.MaxSilence)/share
 }
 
 // ahead returns the places before n's in the queue, and whether its own is there.
@@ -279,7 +272,7 @@ func (e *grantError) Is(target error) bool { return target == errGranted }
 
 // grant begins the lease of n, which is the first in the queue by a write sent at sent.
 func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time) (backend.Lease, error) {
-	kept := min(a.ttl, a.b.guarantees.MaxTTL)
+	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	n.setLong(a.ttl > kept)
 	floor := a.begun
 	if !a.answered.IsZero() { // a waiter's lease counts from its last write, or from a little before that

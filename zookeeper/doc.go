@@ -21,15 +21,15 @@
 //     leader, or from a leader that was deposed. It counts from when the client was last heard of before the write, as far
 //     as the leader must know it by then: servers report to the leader each half tick, and a whole tick is allowed for it.
 //     This, and that clocks run at about the same speed, is all that is assumed of time.
-//   - MinTTL, MaxTTL and MaxLate follow from what the servers negotiate, looked up at opening. With servers as they come
-//     MinTTL is 1 s and MaxTTL 33 s. The shortest session is taken for two ticks, unless the longest one tells of longer
+//   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate, looked up at opening. With servers as they come
+//     MinTTL is 1 s and MaxSilence 33 s. The shortest session is taken for two ticks, unless the longest one tells of longer
 //     ticks: a server with minSessionTimeout below two ticks of more than 2 s would be misjudged.
-//   - A TTL over MaxTTL is kept while the client is in contact with the ensemble. If that is lost for MaxTTL, the lease is
+//   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If that is lost for MaxSilence, the lease is
 //     lost with it: its deadline is never further away than the ensemble is known to keep the session. Raise
-//     maxSessionTimeout on the servers for a longer MaxTTL.
+//     maxSessionTimeout on the servers for a longer MaxSilence.
 //   - MaxLate is the longest session, and two ticks more. It takes that long when a process that has renewed another lease
 //     dies just before the end of one that it had not. The key of a process that dies is usually free after the TTL
-//     and three ticks. The parameter session_timeout makes MaxLate shorter, and MaxTTL with it.
+//     and three ticks. The parameter session_timeout makes MaxLate shorter, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which begin anew when the servers have removed
 //     an empty container, and turn negative after 2^31 nodes.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A

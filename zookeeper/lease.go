@@ -87,7 +87,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.Time, ttl time.Duration,
 	prove func(ctx context.Context) error,
 ) (time.Duration, error) {
-	kept := min(ttl, q.b.guarantees.MaxTTL)
+	kept := min(ttl, q.b.guarantees.MaxSilence)
 	n.setLong(ttl > kept)
 	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
 		if err := s.secure(ctx, end, prove); err != nil {

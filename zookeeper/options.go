@@ -36,7 +36,7 @@ type Options struct {
 	ACL []zk.ACL
 
 	// SessionTimeout is the longest session to ask for; by default it is what the servers grant. It bounds MaxLate and
-	// MaxTTL of the Guarantees.
+	// MaxSilence of the Guarantees.
 	SessionTimeout time.Duration
 
 	// Timeout bounds each request; 2 s if zero.

@@ -77,7 +77,7 @@ func (l limits) guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		MinTTL:      max(leastTTL, l.capacity(l.shortest)).Round(granularity),
 		Granularity: granularity,
-		MaxTTL:      l.capacity(l.longest),
+		MaxSilence:  l.capacity(l.longest),
 		MaxLate:     l.longest + l.expiryDelay() + lateSlack,
 		EnforcedBy:  "session timeout at the leader",
 		Fencing:     backend.FencingRestart,

@@ -43,7 +43,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	g := defaultLimits().guarantees()
-	if g.MinTTL > s || g.MaxTTL < 30*s || g.MaxLate > 44*s {
+	if g.MinTTL > s || g.MaxSilence < 30*s || g.MaxLate > 44*s {
 		t.Errorf("guarantees of default servers: %+v", g)
 	}
 }

@@ -32,7 +32,8 @@ type Guarantees struct {
 	EnforcedBy  string  `json:"enforced_by"`
 	MinTTL      float64 `json:"min_ttl_seconds"`
 	Granularity float64 `json:"granularity_seconds"`
-	MaxTTL      float64 `json:"max_ttl_seconds"` // 0: no limit
+	MaxTTL      float64 `json:"max_ttl_seconds"`     // 0: ten years
+	MaxSilence  float64 `json:"max_silence_seconds"` // 0: for the TTL
 	MaxLate     float64 `json:"max_late_seconds"`
 	Fencing     string  `json:"fencing"`
 	FIFO        bool    `json:"fifo"`
@@ -48,7 +49,7 @@ func Records(drivers []backend.Driver) []Record {
 			Name: d.Name, Schemes: d.Schemes, Examples: d.Examples, Params: d.Params,
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
-				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(),
+				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(),
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),
@@ -104,9 +105,9 @@ func earlyLoss(g backend.Guarantees) string {
 	return g.EarlyLoss
 }
 
-func maxTTL(d time.Duration) string {
+func most(d time.Duration, unlimited string) string {
 	if d == 0 {
-		return "any"
+		return unlimited
 	}
 	return d.String()
 }

@@ -15,7 +15,7 @@ var drivers = []backend.Driver{
 		Name: "strong", Schemes: []string{"strong", "strongs"}, Examples: []string{"strong://host", "strongs://host"},
 		Params: map[string]string{"lock_zebra": "stripes", "lock_ant": "legs"},
 		Guarantees: backend.Guarantees{
-			MinTTL: time.Second, MaxTTL: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
+			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 			Reach: backend.ReachNetwork,
 		},
@@ -41,7 +41,8 @@ func TestMarkdown(t *testing.T) {
 		"| a live lease may be dropped | never | see below |\n" +
 		"| expiry is kept by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
-		"| longest TTL kept while a holder is not heard of | 40s | any |\n" +
+		"| longest TTL | 1h0m0s | 10 years |\n" +
+		"| kept while a holder is not heard of, for at most | 40s | its TTL |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
@@ -105,7 +106,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","enforced_by":"server clock",` +
-		`"min_ttl_seconds":1,"granularity_seconds":1,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
+		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
