@@ -117,13 +117,11 @@ func (r *Redlock) clear(ctx context.Context, c *claim) {
 }
 
 // abandon removes, in the background, whatever the claim has or may yet get.
-func (r *Redlock) abandon(c *claim) {
-	c.finish()
-	r.withdraw(c, lastNumber)
-}
+func (r *Redlock) abandon(c *claim) { r.withdraw(c, lastNumber) }
 
-// withdraw removes, in the background, what requests up to number have left.
+// withdraw gives up requests up to number and removes, in the background, what they have left.
 func (r *Redlock) withdraw(c *claim, number uint64) {
+	c.giveUp(number)
 	for i := range r.nodes {
 		if c.maybeAt(i) {
 			r.calls.background(func() { _, _ = c.remove(r, i, number, nodeTimeout(c.ttl)) })

@@ -4,7 +4,7 @@
 -- Returns {what, incarnation, time in µs, …}:
 --   granted, token, ms until the node has a vote (0: this is one)
 --   held, token, owner, ms left
---   late                  overtaken by a later request of the same owner
+--   late                  overtaken by a later request of the same owner, which has the key
 --   stranger              the node must be met first: see meet.lua
 --   differs, longest TTL  the fleet's longest TTL is another one
 
@@ -20,11 +20,13 @@ if owner and owner ~= me then return answer('held', token, owner, redis.call('PT
 local born, longest, _, incarnation = parse_birth(redis.call('GET', birth))
 if incarnation ~= run then return answer('stranger') end
 if longest ~= max then return answer('differs', longest) end
-if owner and last >= number then return answer('late') end
+if owner and last > number then return answer('late') end
+local age = math.floor(now / 1000) - tonumber(born)
+local left = math.max(minority(tonumber(max)) - age, 0)
+if owner and last == number then return answer('granted', token, left) end -- a client has repeated it by itself
 
 local counter = tonumber(redis.call('GET', fence) or 0) or 0
 local minted = whole(math.max(counter + 1, math.min(math.max(proposal, now - SLACK), now + SLACK)))
 redis.call('SET', fence, minted)
 redis.call('SET', lock, minted .. ':' .. ARGV[3] .. ':' .. me, 'PX', keep)
-local age = math.floor(now / 1000) - tonumber(born)
-return answer('granted', minted, math.max(minority(tonumber(max)) - age, 0))
+return answer('granted', minted, left)

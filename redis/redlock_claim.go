@@ -15,7 +15,11 @@ const lastNumber = 1<<53 - 1
 // A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
 //
 // Requests of one owner to one node that write or remove its key are sent one after the other, in lanes: connections of a
-// pool do not keep order. What was given up and arrives late nevertheless is told by its number.
+// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is told by its
+// number: a node that has the key by a later request ignores it, and a removal too.
+//
+// there[i] is false only if node i does not have the key and nothing is on its way that may write it. So whoever gives up
+// requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type claim struct {
 	key string
 	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
@@ -26,7 +30,7 @@ type claim struct {
 	lanes  []chan struct{}
 
 	mu    sync.Mutex
-	over  bool     // nothing of it shall be written any more
+	given uint64   // requests up to this number are given up, and not sent any more
 	there []bool   // the node may have the key
 	wrote []uint64 // number of the last request that may have written it
 	doubt []bool   // a request went unanswered that may yet write the key
@@ -68,41 +72,52 @@ func (c *claim) leave(i int) { <-c.lanes[i] }
 // busy reports whether a request to node i is under way.
 func (c *claim) busy(i int) bool { return len(c.lanes[i]) > 0 }
 
-// write runs send, a request of this number that may write the key at node i, unless the claim is over. wrote tells
-// whether it did, according to the node.
-func (c *claim) write(n *node, i int, number uint64, limit time.Duration, send func() (wrote bool, err error)) error {
+// A trace is what the answer to a request tells of the owner's key at the node.
+type trace int
+
+const (
+	untold  trace = iota // nothing: it is as it was
+	present              // it is there, by this request or a later one
+	missing              // it is not
+)
+
+// write runs send, a request of this number that may write the key at node i, unless it is given up.
+func (c *claim) write(n *node, i int, number uint64, limit time.Duration, send func() (trace, error)) error {
 	if err := c.enter(i, limit); err != nil {
 		return err
 	}
 	defer c.leave(i)
 	c.mu.Lock()
-	if c.over {
+	if number <= c.given {
 		c.mu.Unlock()
 		return backend.ErrLost
 	}
 	had, last := c.there[i], c.wrote[i]
 	c.there[i], c.wrote[i] = true, number // whoever ends the claim meanwhile must know
 	c.mu.Unlock()
-	wrote, err := send()
+	found, err := send()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case err == nil:
-		c.there[i] = wrote || c.doubt[i]
-	case n.harmless(err):
+	case err == nil && found == untold, err != nil && n.harmless(err):
 		c.there[i], c.wrote[i] = had, last
+	case err == nil:
+		c.there[i] = found == present || c.doubt[i]
 	default:
 		c.doubt[i] = true
 	}
 	return err
 }
 
-// finish lets nothing be written any more.
-func (c *claim) finish() {
+// giveUp lets no request up to number be sent any more. What may be at a node already is known to maybeAt from now on.
+func (c *claim) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.given = max(c.given, number)
 }
+
+// finish lets nothing be written any more.
+func (c *claim) finish() { c.giveUp(lastNumber) }
 
 func (c *claim) maybeAt(i int) bool {
 	c.mu.Lock()

@@ -35,6 +35,7 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	switch {
 	case d != nil:
 		d.number = max(d.number, number)
+		d.until = c.keep(time.Now())
 		d.absent = time.Time{}
 	case len(n.debts) >= debtsMost:
 		return

@@ -32,17 +32,22 @@ func (call *rollCall) repair() {
 
 func (call *rollCall) repairAt(i, k int) error {
 	r, c, n := call.r, call.claims[k], call.r.nodes[i]
-	err := c.write(n, i, call.number[k], call.patience, func() (bool, error) {
+	err := c.write(n, i, call.number[k], call.patience, func() (trace, error) {
 		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
 		if left <= 0 {
-			return false, nil
+			return untold, nil
 		}
 		v, err := n.eval(redlockRepair, []string{r.naming.lock(c.key), r.naming.fence(c.key)},
 			c.id, keepFor(left), call.number[k], c.token)
-		if err == nil && v != int64(0) && v != int64(1) {
-			err = errReply(v)
+		switch {
+		case err != nil:
+			return untold, err
+		case v == int64(1):
+			return present, nil
+		case v == int64(0):
+			return missing, nil
 		}
-		return v == int64(1), err
+		return untold, errReply(v)
 	})
 	if errors.Is(err, backend.ErrLost) { // it was released meanwhile
 		return nil

@@ -28,10 +28,10 @@ var redlockInspectLua string
 
 var (
 	redlockMeet    = script{redlockPrelude + redlockMeetLua, "e39774cd46d3781ceae46099bc8377b971ff0ae3"}
-	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "e7304eaea99647182ded51ff53d44cf8c660085c"}
+	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "beb35b3443b72f952aeb629ffdad4dc7a2ccc0d4"}
 	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "87267c8205f556fec1d3ef0e1fa315d4bc973ed5"}
 	redlockRenew   = script{redlockPrelude + redlockRenewLua, "65a68bad648b0d38439ca655195367acd37bea12"}
-	redlockRepair  = script{redlockPrelude + redlockRepairLua, "f4177556553cd7058078e5e26496ee149596f54e"}
+	redlockRepair  = script{redlockPrelude + redlockRepairLua, "661f331be6d89b8281dc60f0be891819127d8cf4"}
 	redlockRelease = script{redlockPrelude + redlockReleaseLua, "b95ad95c5e6b4c7907b1781895fd95389171661e"}
 	redlockInspect = script{redlockPrelude + redlockInspectLua, "a08ac5ed2a3c2cd405e52c7eacf665091aca598b"}
 )

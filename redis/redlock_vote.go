@@ -73,18 +73,29 @@ func (e *election) ask(i int) (verdict, func(late bool)) {
 // vote makes the request, a second time if the node had to be met first.
 func (e *election) vote(i int) (v vote, err error) {
 	n, r := e.r.nodes[i], e.r
-	err = e.c.write(n, i, e.number, e.window.node, func() (bool, error) {
+	err = e.c.write(n, i, e.number, e.window.node, func() (trace, error) {
 		begun := time.Now()
 		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
-			return false, err
+			return untold, err
 		}
 		if n.knows(v, begun) || r.acquaint(n, begun) != nil || v.what != voteStranger {
-			return v.what == voteGranted, nil // judge tells what it is worth
+			return v.trace(), nil // judge tells what it is worth
 		}
 		v, err = r.requestVote(n, e.c, e.number, e.sent)
-		return v.what == voteGranted, err
+		return v.trace(), err
 	})
 	return v, err
+}
+
+// trace is what a vote tells of the owner's key at the node.
+func (v vote) trace() trace {
+	switch v.what {
+	case voteGranted, voteLate:
+		return present
+	case voteHeld:
+		return missing
+	}
+	return untold // refused before the node looked who holds it
 }
 
 // knows reports whether the node need not be met before its vote is judged.

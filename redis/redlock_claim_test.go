@@ -1,0 +1,179 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const claimTTL = 30 * time.Second
+
+// An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not run.
+// It changes nothing there, and the lease is still known to be there.
+func TestRedlockStraggler(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	for stragglers := 1; stragglers <= 3; stragglers++ {
+		q := req(fmt.Sprint("k", stragglers), claimTTL)
+		c := r.newClaim(q, claimTTL)
+		old := r.newElection(c)
+		r.withdraw(c, old.number)
+		l := elected(t, r, q, c)
+		for i := range stragglers {
+			_, record := old.ask(i)
+			record(true)
+		}
+		release(t, l)
+		f.free(q.Key)
+	}
+}
+
+// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next attempt.
+func TestRedlockGivenUpBeforeSending(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	old := r.newElection(c)
+	r.withdraw(c, old.number)
+	for i := range r.nodes {
+		if _, err := old.vote(i); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("a request of an attempt that was given up: %v", err)
+		}
+	}
+	f.free("k")
+}
+
+// A refusal that does not look at the key, as by a node that belongs to another fleet, tells nothing of what an earlier
+// attempt has left there.
+func TestRedlockRefusedUnseen(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	first, second := r.newElection(c), r.newElection(c)
+	for i := range r.nodes {
+		if v, err := first.vote(i); err != nil || v.what != voteGranted {
+			t.Fatal(v, err)
+		}
+	}
+	run, _ := r.nodes[2].standing()
+	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), run)
+	if err := raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.nodes {
+		if v, err := second.vote(i); err != nil || (v.what == voteDiffers) != (i == 2) {
+			t.Fatal(i, v, err)
+		}
+	}
+	r.abandon(c)
+	f.free("k")
+}
+
+// A lease is put back on a node twice when two renewals miss it there. The second finds it, and the release removes it.
+func TestRedlockRepairedTwice(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	if err := raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		call := &rollCall{
+			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)},
+			sent: time.Now(), patience: nodeTimeout(claimTTL),
+		}
+		if err := call.repairAt(2, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.having("k")) != 3 {
+		t.Fatal("the lease is not back")
+	}
+	release(t, l)
+	f.free("k")
+}
+
+// A client that repeats a request whose reply was lost is told what it was told: no vote is lost by it, nor a key forgotten.
+func TestRedlockRepeatedVote(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	e := r.newElection(c)
+	for i, n := range r.nodes {
+		first, err := r.requestVote(n, c, e.number, e.sent)
+		if err != nil || first.what != voteGranted {
+			t.Fatal(first, err)
+		}
+		again, err := e.vote(i)
+		if err != nil || again.what != voteGranted || again.token != first.token {
+			t.Errorf("node %d: a repeated request is told %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
+		}
+	}
+	r.abandon(c)
+	f.free("k")
+}
+
+// A debt is kept for as long as the last of the requests may keep the key that it stands for.
+func TestRedlockDebtLasts(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	n := r.nodes[0]
+	if err := c.enter(0, claimTTL); err != nil { // so that nothing can be paid
+		t.Fatal(err)
+	}
+	r.owe(0, c, 1)
+	n.mu.Lock()
+	n.debts[c.id].until = time.Now().Add(time.Millisecond)
+	n.mu.Unlock()
+	r.owe(0, c, 2)
+	n.mu.Lock()
+	left := time.Until(n.debts[c.id].until)
+	n.mu.Unlock()
+	if left < claimTTL {
+		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)
+	}
+	c.leave(0)
+}
+
+// elected has the owner of a claim make an attempt that succeeds.
+func elected(t *testing.T, r *Redlock, q backend.Request, c *claim) backend.Lease {
+	t.Helper()
+	l, err := r.elect(context.Background(), q, c, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// having are the nodes that have a key.
+func (f *fleet) having(key string) (nodes []int) {
+	f.t.Helper()
+	for i, n := range f.nodes {
+		if slices.Contains(f.keys(n), newRedlockNaming(defaultNamespace).lock(key)) {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// free waits until no node has a key.
+func (f *fleet) free(key string) {
+	f.t.Helper()
+	until(f.t, soon, "no node has "+key, func() bool { return len(f.having(key)) == 0 })
+}
