@@ -24,6 +24,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls
+	dirs       dirs
 	closing    chan struct{}                  // closed when Close begins
 	idle       time.Duration                  // for which an unused session is kept
 	frame      atomic.Pointer[func(op int32)] // lets tests count what is written

@@ -3,68 +3,97 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
 // The library's own lock, for comparison, beside ours in the same run. The servers force each write to the disk, as they do
-// when they are not told otherwise.
+// when they are not told otherwise; ANYLOCK_BENCH_FORCESYNC=no shows what is left without.
 
-func benchServer(b *testing.B) string { return servers.ZooKeeper(b, "forceSync=yes").Addr }
+func benchServer(b *testing.B) string {
+	force := os.Getenv("ANYLOCK_BENCH_FORCESYNC")
+	if force == "" {
+		force = "yes"
+	}
+	return servers.ZooKeeper(b, "forceSync="+force).Addr
+}
 
-// BenchmarkSerial is one acquire and release after the other, by one client, and in turns with it one by zk.Lock, because a
-// server gets faster all the while.
+// BenchmarkSerial is one acquire and release after the other by one client: of one key, and of another key each time.
+// Stores take turns, whichever is measured, because a server gets faster all the while and the machine has other work:
+// vs-zk.Lock is how many times as fast as zk.Lock in those same turns.
 func BenchmarkSerial(b *testing.B) {
 	addr := benchServer(b)
 	ctx := context.Background()
 	c := opened(b, "zookeeper://"+addr)
-	other := zk.NewLock(raw(b, addr), "/serial", zk.WorldACL(zk.PermAll))
-	both := map[string]func() error{
-		"acquire": func() error {
-			l, err := c.Acquire(ctx, waiting("serial", 5*time.Second))
+	conn := raw(b, addr)
+	const library = "zk.Lock"
+	ours := func(r func(string, time.Duration) backend.Request) func(key string) error {
+		return func(key string) error {
+			l, err := c.Acquire(ctx, r(key, 5*time.Second))
 			if err != nil {
 				return err
 			}
 			return l.Release(ctx)
-		},
-		"try": func() error {
-			l, err := c.Acquire(ctx, req("serial", 5*time.Second))
-			if err != nil {
-				return err
-			}
-			return l.Release(ctx)
-		},
-		"zk.Lock": func() error {
-			if err := other.Lock(); err != nil {
-				return err
-			}
-			return other.Unlock()
-		},
-	}
-	for range 300 {
-		for what, do := range both {
-			if err := do(); err != nil {
-				b.Fatal(what, err)
-			}
 		}
 	}
-	took := make(map[string]time.Duration)
-	for b.Loop() {
-		for what, do := range both {
-			begun := time.Now()
-			if err := do(); err != nil {
-				b.Fatal(what, err)
-			}
-			took[what] += time.Since(begun)
+	theirs := func(key string) error {
+		l := zk.NewLock(conn, "/"+key, zk.WorldACL(zk.PermAll))
+		if err := l.Lock(); err != nil {
+			return err
 		}
+		return l.Unlock()
 	}
-	for what, d := range took {
-		b.ReportMetric(float64(b.N)/d.Seconds(), what+"/s")
+	stores := []struct {
+		name string
+		do   func(key string) error
+	}{{"anylock", ours(waiting)}, {"anylock-try", ours(req)}, {library, theirs}}
+	fresh := 0
+	for _, scenario := range []string{"warm", "fresh"} {
+		key := func() string {
+			if scenario == "warm" {
+				return scenario
+			}
+			fresh++
+			return fmt.Sprint(scenario, fresh)
+		}
+		for range 300 {
+			for _, s := range stores {
+				if err := s.do(key()); err != nil {
+					b.Fatal(s.name, err)
+				}
+			}
+		}
+		for _, measured := range stores {
+			b.Run("scenario="+scenario+"/store="+measured.name, func(b *testing.B) {
+				took := make(map[string]time.Duration)
+				turn := func(name string, do func(string) error) {
+					begun := time.Now()
+					if err := do(key()); err != nil {
+						b.Fatal(name, err)
+					}
+					took[name] += time.Since(begun)
+				}
+				for b.Loop() {
+					b.StopTimer()
+					for _, s := range stores {
+						if s.name != measured.name {
+							turn(s.name, s.do)
+						}
+					}
+					b.StartTimer()
+					turn(measured.name, measured.do)
+				}
+				b.ReportMetric(float64(b.N)/took[measured.name].Seconds(), "pairs/s")
+				b.ReportMetric(float64(took[library])/float64(took[measured.name]), "vs-"+library)
+			})
+		}
 	}
 }
 

@@ -21,7 +21,11 @@ import (
 func (s *session) create(ctx context.Context, n *node) (l listing, fresh bool, sent time.Time, err error) {
 	const attempts = 5 // the servers remove an empty container now and then
 	for i := 1; ; i++ {
-		l, fresh, sent, err = s.createOnce(ctx, n)
+		withDir := s.b.dirs.isMissing(n.dir)
+		l, fresh, sent, err = s.createOnce(ctx, n, withDir)
+		if err == nil || errors.Is(err, zk.ErrNodeExists) {
+			s.b.dirs.found(n.dir, withDir && err == nil)
+		}
 		switch {
 		case err == nil && n.echo:
 			// The first create may have arrived after all, before this one. What arrives from now on is behind it.
@@ -32,10 +36,15 @@ func (s *session) create(ctx context.Context, n *node) (l listing, fresh bool, s
 		case err == nil:
 			return l, fresh, sent, nil
 		case errors.Is(err, zk.ErrNoNode) && i < attempts:
-			if err := s.makeContainer(ctx, n.dir); err != nil {
+			s.b.dirs.missed(n.dir)
+			if !withDir {
+				continue
+			}
+			if err := s.makeRoot(ctx); err != nil {
 				s.discardIfEcho(n)
 				return listing{}, false, time.Time{}, err
 			}
+		case errors.Is(err, zk.ErrNodeExists) && withDir && i < attempts:
 		case isReply(err), wasNotSent(err):
 			s.discardIfEcho(n)
 			return listing{}, false, time.Time{}, err
@@ -68,8 +77,9 @@ func (s *session) discardIfEcho(n *node) {
 	}
 }
 
-// createOnce sends the create, and the look at the queue right behind it.
-func (s *session) createOnce(ctx context.Context, n *node) (l listing, fresh bool, sent time.Time, err error) {
+// createOnce sends the create, and the look at the queue right behind it. With its directory, which must be missing then,
+// it is the first in the queue, and there is nothing to look at.
+func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (l listing, fresh bool, sent time.Time, err error) {
 	ask := n.dir + "/" + n.prefix
 	n.written, n.once = make(chan struct{}), new(sync.Once)
 	s.mu.Lock()
@@ -98,15 +108,22 @@ func (s *session) createOnce(ctx context.Context, n *node) (l listing, fresh boo
 				}
 			},
 			do: func(c *zk.Conn) (string, error) {
+				if withDir {
+					return createBoth(c, n.dir, ask, record(0, n.owner), s.b.acl)
+				}
 				return c.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
 			},
 		})
 		done <- created{path, sent, err}
 	}()
+	written := n.written
+	if withDir {
+		written = nil
+	}
 	var c created
 	select {
 	case c = <-done:
-	case <-n.written:
+	case <-written:
 		l, err = s.children(ctx, n.dir)
 		fresh = err == nil
 		c = <-done
@@ -119,6 +136,9 @@ func (s *session) createOnce(ctx context.Context, n *node) (l listing, fresh boo
 	}
 	n.name = c.name[len(n.dir)+1:]
 	s.contact.proved(c.sent)
+	if withDir {
+		return listing{names: []string{n.name}}, true, c.sent, nil
+	}
 	return l, fresh, c.sent, nil
 }
 

@@ -279,3 +279,65 @@ func TestFoundNodeOfAnotherSession(t *testing.T) {
 		t.Errorf("the place of another session's node was taken for its own: %v, %v", before, found)
 	}
 }
+
+// The same for the first create of a key, which makes its container, too. It may be there after all: another client has
+// made it.
+func TestLostCreateOfNewKey(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, other := opened(t, "zookeeper://"+p.Addr), opened(t, "zookeeper://"+s.Addr)
+	for i := range 8 {
+		r := req(fmt.Sprint("new", i), time.Minute)
+		r.Wait = i%4 >= 2
+		b.dirs.missed(b.dir(r.Key))
+		made := i >= 4
+		if made {
+			release(t, acquire(t, other, req(r.Key, time.Minute)))
+			if r.Wait { // the others look first
+				b.dirs.missed(b.dir(r.Key))
+			}
+		}
+		kind := int32(opMulti)
+		if made && !r.Wait {
+			kind = opCreate
+		}
+		met := p.once(kind, func() (bool, bool) { return i%2 == 0, true })
+		l := acquire(t, b, r)
+		<-met
+		q := places(t, c, b, r.Key)
+		if len(q) != 1 || q[0].owner() != r.Owner {
+			t.Fatalf("round %d: nodes %v, want one of %s", i, q, r.Owner)
+		}
+		_, st, err := c.Get(b.dir(r.Key) + "/" + q[0].name)
+		if err != nil || uint64(st.Czxid) != l.Token() || st.EphemeralOwner == 0 {
+			t.Errorf("round %d: token %d, node %+v, %v", i, l.Token(), st, err)
+		}
+		release(t, l)
+		time.Sleep(2 * settle)
+		if q := places(t, c, b, r.Key); len(q) != 0 {
+			t.Errorf("round %d: left behind: %v", i, q)
+		}
+	}
+}
+
+// What is made with the first node of a key is a container, which the servers remove when it is empty, and the place and
+// its token are those of a node that was made later.
+func TestNewKeyIsContainer(t *testing.T) {
+	s := servers.ZooKeeper(t, "-Dznode.container.checkIntervalMs=100")
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	var last uint64
+	for i := range 6 {
+		r := req("k", time.Minute)
+		r.Wait = i%2 == 0
+		l := acquire(t, b, r)
+		_, st, err := c.Get(b.dir("k") + "/" + places(t, c, b, "k")[0].name)
+		if err != nil || uint64(st.Czxid) != l.Token() || l.Token() <= last {
+			t.Errorf("round %d: token %d after %d, node %+v, %v", i, l.Token(), last, st, err)
+		}
+		last = l.Token()
+		release(t, l)
+		gone(t, c, b.dir("k"), soon)
+	}
+}

@@ -94,44 +94,29 @@ func (s *session) get(ctx context.Context, path string) (content, error) {
 	return v, err
 }
 
-// makeContainer creates path as a container, and what is missing above it.
-func (s *session) makeContainer(ctx context.Context, path string) error {
-	err := s.make(ctx, path, true)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	if err := s.makeRoot(ctx); err != nil {
-		return err
-	}
-	return s.make(ctx, path, true)
-}
-
 // makeRoot creates the node that has all locks, and what is missing above it.
 func (s *session) makeRoot(ctx context.Context) error {
 	for i := 1; i < len(s.b.root); i++ {
 		if s.b.root[i] == '/' {
-			if err := s.make(ctx, s.b.root[:i], false); err != nil {
+			if err := s.make(ctx, s.b.root[:i]); err != nil {
 				return err
 			}
 		}
 	}
-	return s.make(ctx, s.b.root, false)
+	return s.make(ctx, s.b.root)
 }
 
-func (s *session) make(ctx context.Context, path string, container bool) error {
+func (s *session) make(ctx context.Context, path string) error {
 	_, _, err := await(ctx, s, request[string]{
 		limit: s.b.options.Timeout,
 		do: func(c *zk.Conn) (string, error) {
-			if container {
-				return c.CreateContainer(path, nil, zk.FlagContainer, s.b.acl)
-			}
 			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
 		},
 	})
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
 	}
-	if errors.Is(err, zk.ErrNoAuth) && !container { // one that others own, as the chroot may be
+	if errors.Is(err, zk.ErrNoAuth) { // one that others own, as the chroot may be
 		if _, gerr := s.exists(ctx, path); gerr == nil {
 			return nil
 		}

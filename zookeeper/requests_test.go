@@ -19,12 +19,10 @@ type frames struct {
 
 // Kinds of frames that only tests name.
 const (
-	opDelete    = 2
-	opExists    = 3
-	opGetData   = 4
-	opChildren  = 12
-	opMulti     = 14
-	opContainer = 19
+	opDelete   = 2
+	opExists   = 3
+	opGetData  = 4
+	opChildren = 12
 )
 
 var opNames = map[int32]string{
@@ -93,7 +91,7 @@ func TestRequests(t *testing.T) {
 	step("release", "delete 1 ", func() { release(t, l) })
 	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
 	release(t, l)
-	step("new key", "children 2 createContainer 1 create 1 ", func() { l = acquire(t, b, req("new", ttl)) })
+	step("new key", "children 1 multi 1 ", func() { l = acquire(t, b, req("new", ttl)) })
 	release(t, l)
 
 	var batch []backend.Renewal

@@ -12,11 +12,15 @@ import (
 
 // What frames are about, of the protocol.
 const (
-	opCreate = 1
-	opSync   = 9
-	opPing   = 11
-	opClose  = -11
-	opAuth   = 100
+	opCreate    = 1
+	opSync      = 9
+	opPing      = 11
+	opMulti     = 14
+	opCreate2   = 15 // only in answers
+	opContainer = 19
+	opClose     = -11
+	opError     = -1 // only in answers
+	opAuth      = 100
 
 	xidPing = -2
 	xidAuth = -4
@@ -54,12 +58,13 @@ type wire struct {
 	pings   []time.Time         // pings under way, in order
 	heard   time.Time           // when a frame came last
 	creates map[int32]*node     // creates under way
+	both    map[int32]bool      // those of them that make a container, too
 }
 
 func newWire(c net.Conn, s *session) *wire {
 	return &wire{
 		Conn: c, s: s, in: bufio.NewReader(c),
-		sent: make(map[int32]time.Time), creates: make(map[int32]*node),
+		sent: make(map[int32]time.Time), creates: make(map[int32]*node), both: make(map[int32]bool),
 	}
 }
 
@@ -84,10 +89,13 @@ func (w *wire) Write(p []byte) (int, error) {
 		(*f)(op)
 	}
 	var n *node
-	if op == opCreate {
+	switch op {
+	case opCreate:
 		if n = w.s.creating(framePath(p[least:])); n != nil {
 			defer n.markWritten()
 		}
+	case opMulti:
+		n = w.asContainer(p)
 	}
 	w.mu.Lock()
 	switch {
@@ -98,6 +106,9 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	if n != nil {
 		w.creates[xid] = n
+		if op == opMulti {
+			w.both[xid] = true
+		}
 	}
 	w.mu.Unlock()
 	return w.Conn.Write(p)
@@ -210,12 +221,17 @@ func (w *wire) next() error {
 	if _, err := io.ReadFull(w.in, w.buf[size:]); err != nil {
 		return err
 	}
-	w.frame = w.buf
-	return w.look(w.buf[size:])
+	p, err := w.look(w.buf[size:])
+	if err != nil {
+		return err
+	}
+	w.frame = w.buf[:size+len(p)]
+	be.PutUint32(w.frame, uint32(len(p)))
+	return nil
 }
 
-// look reads an answer.
-func (w *wire) look(p []byte) error {
+// look reads an answer, and returns it as the library is to see it.
+func (w *wire) look(p []byte) ([]byte, error) {
 	const handshake, reply = 4 + 4 + 8, 4 + 8 + 4
 	w.mu.Lock()
 	w.heard = time.Now()
@@ -223,14 +239,14 @@ func (w *wire) look(p []byte) error {
 		w.shaken = true
 		w.mu.Unlock()
 		if len(p) < handshake {
-			return errFrame
+			return nil, errFrame
 		}
 		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
-		return w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+		return p, w.s.established(w, int64(be.Uint64(p[8:])), timeout)
 	}
 	if len(p) < reply {
 		w.mu.Unlock()
-		return errFrame
+		return nil, errFrame
 	}
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	sent, ok := w.sent[xid]
@@ -239,20 +255,29 @@ func (w *wire) look(p []byte) error {
 		sent, ok = w.pings[0], true
 		w.pings = w.pings[1:]
 	}
-	n := w.creates[xid]
+	n, both := w.creates[xid], w.both[xid]
 	delete(w.creates, xid)
+	delete(w.both, xid)
 	w.mu.Unlock()
 	if xid == xidAuth && code != 0 {
 		w.s.die(errAuth)
-		return errAuth
+		return nil, errAuth
 	}
 	if ok {
 		w.s.contact.touched(sent)
 	}
-	if n != nil && code == 0 {
-		n.czxid.Store(zxid)
+	if code != 0 || n == nil {
+		return p, nil
 	}
-	return nil
+	if both {
+		created, ok, err := asCreated(p)
+		if err != nil || !ok {
+			return created, err
+		}
+		p = created
+	}
+	n.czxid.Store(zxid)
+	return p, nil
 }
 
 // SetReadDeadline bounds the handshake, for which the library would wait for several times the session's timeout.
