@@ -22,6 +22,7 @@ type contact struct {
 	timeout time.Duration
 	signs   []sign // in order, spaced
 	until   time.Time
+	proof   time.Time // when the last write was sent that was committed
 }
 
 // A sign of life was received by the ensemble at or after at, and by the leader at or before ready if a write that is
@@ -57,6 +58,9 @@ func (c *contact) touched(sent time.Time) {
 func (c *contact) proved(sent time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if sent.After(c.proof) {
+		c.proof = sent
+	}
 	for i := len(c.signs) - 1; i >= 0; i-- {
 		if s := c.signs[i]; !s.ready.After(sent) {
 			if until := backend.Deadline(s.at, c.timeout); until.After(c.until) {
@@ -72,6 +76,17 @@ func (c *contact) proved(sent time.Time) time.Time {
 func (c *contact) bound() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.until
+}
+
+// claim is the bound, or most after the last write if that is earlier: what may be made of a lease that lives for as long
+// as the session is kept, and no longer than most without a word.
+func (c *contact) claim(most time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end := backend.Deadline(c.proof, most); end.Before(c.until) {
+		return end
+	}
 	return c.until
 }
 

@@ -51,7 +51,7 @@ func (s *session) lookAfterLong() time.Duration {
 	if len(lives) == 0 {
 		return timeout + time.Second
 	}
-	left := time.Until(s.contact.bound())
+	left := time.Until(s.contact.claim(s.b.guarantees.MaxSilence))
 	if left <= 0 {
 		for _, l := range lives {
 			l.Lose()

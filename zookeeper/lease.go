@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A lease is a Life whose deadline is never later than the ensemble certainly keeps its session. That matters to those
-// that are longer than any session.
+// A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
+// than MaxSilence. That matters to those that are longer than any session.
 type lease struct {
 	*backend.Life
 	n *node
@@ -21,8 +21,8 @@ type lease struct {
 func (l lease) Deadline() time.Time {
 	end := l.Life.Deadline()
 	if _, long := l.n.lease(); long {
-		if bound := l.n.bound(); bound.Before(end) {
-			return bound
+		if claim := l.n.claim(); claim.Before(end) {
+			return claim
 		}
 	}
 	return end

@@ -62,12 +62,13 @@ func (n *node) setLong(long bool) {
 	n.long = long
 }
 
-// bound is until when the ensemble certainly keeps it, whatever is heard of the client.
-func (n *node) bound() time.Time {
+// claim is until when it lives at least, and what a deadline is made of that moves on by itself.
+func (n *node) claim() time.Time {
 	s, maybe := n.home()
-	t := s.contact.bound()
+	most := s.b.guarantees.MaxSilence
+	t := s.contact.claim(most)
 	if maybe != nil {
-		if m := maybe.contact.bound(); m.Before(t) {
+		if m := maybe.contact.claim(most); m.Before(t) {
 			t = m
 		}
 	}

@@ -73,6 +73,13 @@ func TestContact(t *testing.T) {
 		bound(0) // answers without a write prove nothing
 		c.proved(at(2950 * time.Millisecond))
 		bound(1900 * time.Millisecond)
+		const most = 6 * time.Second
+		if got := c.claim(most); !got.Equal(backend.Deadline(at(2950*time.Millisecond), most)) {
+			t.Errorf("claim %v, want %v from the last write", got.Sub(start), most)
+		}
+		if got := c.claim(time.Minute); !got.Equal(c.bound()) {
+			t.Errorf("claim %v is not the bound %v", got.Sub(start), c.bound().Sub(start))
+		}
 		c.proved(at(1500 * time.Millisecond)) // an older write, answered later
 		bound(1900 * time.Millisecond)
 		c.proved(at(4900 * time.Millisecond))
