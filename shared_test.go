@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	_ "github.com/anylock/lock/etcd"
 	_ "github.com/anylock/lock/file"
 	"github.com/anylock/lock/internal/servers"
@@ -56,11 +54,7 @@ func startRedlock(t *testing.T) (string, []*servers.Server) {
 	)
 	for range nodes {
 		s := servers.Redis(t)
-		c := goredis.NewClient(&goredis.Options{Addr: s.Addr})
-		if err := c.Set(t.Context(), "anylock:redlock:birth", "new", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		_ = c.Close()
+		servers.RedisSet(t, s, "anylock:redlock:birth", "new")
 		list, addrs = append(list, s), append(addrs, s.Addr)
 	}
 	return "redis+redlock://" + strings.Join(addrs, ","), list

@@ -93,8 +93,11 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Tim
 		return lease, nil
 	case errors.As(err, &held):
 		return nil, r.conflict(held.Holder)
-	case errors.Is(err, lock.ErrHeld):
-		return nil, r.conflict(lock.Holder{})
+	case errors.Is(err, lock.ErrHeld): // the store has not told by whom
+		ictx, cancel := context.WithTimeout(ctx, inspectPatience)
+		defer cancel()
+		holder, _ := locks.Inspect(ictx, r.key) // for the message only
+		return nil, r.conflict(holder)
 	}
 	return nil, storeError(err)
 }

@@ -112,11 +112,28 @@ func (r *runner) check() error {
 	if err := backend.ValidateTTL(r.ttl.d); err != nil {
 		return fmt.Errorf("--ttl: %w", err)
 	}
+	return r.checkGrace("--ttl")
+}
+
+// checkGrace sets the grace that was not given, and refuses one that leaves no time to renew.
+func (r *runner) checkGrace(ttl string) error {
 	if !r.grace.isSet {
 		r.grace.d = min(defaultMaxGrace, r.ttl.d/graceShare)
 	}
 	if most := maxGrace(r.ttl.d); r.grace.d > most {
-		return fmt.Errorf("--grace %v leaves no time to renew a lease of --ttl %v: %v at most", r.grace.d, r.ttl.d, most)
+		return fmt.Errorf("--grace %v leaves no time to renew a lease of %s %v: %v at most", r.grace.d, ttl, r.ttl.d, most)
+	}
+	return nil
+}
+
+// fit shortens the TTL to what the store keeps without hearing of us: no deadline is further away.
+func (r *runner) fit(g lock.Guarantees) error {
+	if g.MaxSilence == 0 || r.ttl.d <= g.MaxSilence {
+		return nil
+	}
+	r.ttl.d = g.MaxSilence
+	if err := r.checkGrace("the store's longest silence,"); err != nil {
+		return usagef("%w", err)
 	}
 	return nil
 }
@@ -149,6 +166,10 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer locks.Close()
+	if err := r.fit(locks.Guarantees()); err != nil {
+		stopWatch()
+		return err
+	}
 	lease, err := r.acquire(ctx, locks, began)
 	s := stopWatch()
 	switch {

@@ -31,15 +31,39 @@ func TestUsage(t *testing.T) {
 	runScripts(t, "testdata/usage", "")
 }
 
-// TestFile and TestRedis run the same scripts on both stores.
+// The same scripts on every store that processes share.
 func TestFile(t *testing.T) {
 	t.Parallel()
-	runScripts(t, "testdata/store", fileURL(t.TempDir()))
+	url := fileURL(t.TempDir())
+	runScripts(t, "testdata/store", url)
+	runScripts(t, "testdata/telling", url)
 }
 
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	runScripts(t, "testdata/store", servers.RedisURL(t))
+	url := servers.RedisURL(t)
+	runScripts(t, "testdata/store", url)
+	runScripts(t, "testdata/telling", url)
+}
+
+func TestEtcd(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/store", servers.EtcdURL(t))
+}
+
+func TestZooKeeper(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/store", servers.ZooKeeperURL(t))
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/store", servers.PostgresURL(t))
+}
+
+func TestMemcached(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/store", servers.MemcachedURL(t))
 }
 
 // runScripts runs the scripts of a folder in parallel, each with a $KEY of its own.

@@ -71,3 +71,11 @@ func port(addr string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	return port
 }
+
+// RedisSet sets a key of a server without a password.
+func RedisSet(t testing.TB, s *Server, key, value string) {
+	t.Helper()
+	if _, err := (resp{}).ask(t.Context(), s.Addr, "SET", key, value); err != nil {
+		t.Fatalf("servers: set %s of redis %s: %v", key, s.Addr, err)
+	}
+}
