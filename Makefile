@@ -8,6 +8,7 @@ PKG ?= ./...
 ARGS ?=
 FUZZTIME ?= 10s
 BENCHTIME ?= 1s
+TIMEOUT ?= 30m
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests need no server. For other systems only these are vetted with their tests: the container library is
@@ -18,16 +19,16 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick, PKG test-docker too; FUZZTIME=10s and BENCHTIME=1s set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick, PKG test-docker too; FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 .PHONY: test
 test: ## Install missing servers, then run every test with the race detector; no server may be missing
 	scripts/install-servers
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race $(ARGS) $(PKG)
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -timeout $(TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: quick
 quick: ## Run the tests with the servers that happen to be there
-	$(GO) test $(ARGS) $(PKG)
+	$(GO) test -timeout $(TIMEOUT) $(ARGS) $(PKG)
 
 .PHONY: test-docker
 test-docker: ## Run the conformance tests with every server in a container; without Docker, install and start one
