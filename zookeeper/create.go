@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -79,9 +78,11 @@ func (s *session) discardIfEcho(n *node) {
 
 // createOnce sends the create, and the look at the queue right behind it. With its directory, which must be missing then,
 // it is the first in the queue, and there is nothing to look at.
-func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (l listing, fresh bool, sent time.Time, err error) {
+func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (
+	l listing, fresh bool, sent time.Time, err error,
+) {
 	ask := n.dir + "/" + n.prefix
-	n.written, n.once = make(chan struct{}), new(sync.Once)
+	n.written = &mark{made: make(chan struct{})}
 	s.mu.Lock()
 	s.pending[ask] = n
 	s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (l list
 		})
 		done <- created{path, sent, err}
 	}()
-	written := n.written
+	written := n.written.made
 	if withDir {
 		written = nil
 	}

@@ -4,7 +4,8 @@
 //
 // A key is a container node; its queue are ephemeral sequential nodes in it, and the first of them has the lease. An
 // attempt that does not wait reads the queue first: a busy key costs one read and no write. A free key costs one create,
-// with the look at the queue behind it in the same round trip. A waiter watches the node before its own, and no other. A
+// with the look at the queue behind it in the same round trip; a new one, too, as the same write makes its container. A
+// client remembers which keys have one; a wrong guess costs one more request. A waiter watches the node before its own, and no other. A
 // release is one delete. A renewal is one write that changes nothing, many leases in one (RenewBatch).
 //
 // ZooKeeper knows no TTL, but the timeout of a session, which servers keep between two bounds: 2 and 20 ticks, 4 s and 40 s,
@@ -24,12 +25,13 @@
 //   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate, looked up at opening. With servers as they come
 //     MinTTL is 1 s and MaxSilence 33 s. The shortest session is taken for two ticks, unless the longest one tells of longer
 //     ticks: a server with minSessionTimeout below two ticks of more than 2 s would be misjudged.
-//   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If that is lost for MaxSilence, the lease is
-//     lost with it: its deadline is never further away than the ensemble is known to keep the session. Raise
+//   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If that is lost for MaxSilence, the
+//     lease is lost with it: its deadline is never further away than the ensemble is known to keep the session. Raise
 //     maxSessionTimeout on the servers for a longer MaxSilence.
-//   - MaxLate is the longest session, and two ticks more. It takes that long when a process that has renewed another lease
-//     dies just before the end of one that it had not. The key of a process that dies is usually free after the TTL
-//     and three ticks. The parameter session_timeout makes MaxLate shorter, and MaxSilence with it.
+//   - MaxLate is the longest session, and two ticks more. It takes that long when a process dies just before the end of a
+//     lease that it has not renewed: as long as it lives it keeps all leases of a session. The key of a process that
+//     dies right after a renewal is free after the TTL and three ticks, up to seven for the longest; what counts is the
+//     TTL that the lease had last. The parameter session_timeout makes MaxLate shorter, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which begin anew when the servers have removed
 //     an empty container, and turn negative after 2^31 nodes.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A

@@ -36,20 +36,21 @@ const (
 	statSize       = 6*8 + 5*4 // of a node's data about itself
 )
 
-// asContainer changes the request of createBoth, and returns its node. It is nil for every other request.
-func (w *wire) asContainer(p []byte) *node {
+// asContainer changes the request of createBoth, the only one of many writes that begins with a create. ok is false for
+// every other request. The node is nil if its attempt has given up.
+func (w *wire) asContainer(p []byte) (n *node, ok bool) {
 	if len(p) < multiRequestAt+multiBodyAt || int32(be.Uint32(p[multiRequestAt:])) != opCreate {
-		return nil
+		return nil, false
 	}
+	be.PutUint32(p[multiRequestAt:], opContainer)
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	for path, n := range w.s.pending { // few; no other request has the path
 		if bytes.Contains(p, []byte(path)) {
-			be.PutUint32(p[multiRequestAt:], opContainer)
-			return n
+			return n, true
 		}
 	}
-	return nil
+	return nil, true
 }
 
 // asCreated changes the answer to createBoth to one that the library understands: without the data about the container.

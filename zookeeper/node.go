@@ -19,8 +19,7 @@ type node struct {
 	prefix     string // of its name, before the number; no other has it
 
 	czxid   atomic.Uint64 // of its creation: the fencing token
-	written chan struct{} // closed when the create is on its way
-	once    *sync.Once
+	written *mark         // of the create that is under way
 
 	// Set before the lease is granted, then guarded by s.mu of the session that it is in.
 	name string
@@ -39,8 +38,14 @@ func newNode(b *Backend, r backend.Request) *node {
 
 func (n *node) path() string { return n.dir + "/" + n.name }
 
-// markWritten is called when the request to create it is about to be sent.
-func (n *node) markWritten() { n.once.Do(func() { close(n.written) }) }
+// A mark tells that a request is on its way. Each has its own: when the next one begins, the write of the one before may
+// just be returning.
+type mark struct {
+	once sync.Once
+	made chan struct{} // closed when it is about to be sent
+}
+
+func (m *mark) set() { m.once.Do(func() { close(m.made) }) }
 
 // home returns the session in which it lives, and the one in which it may live too.
 func (n *node) home() (s, maybe *session) {

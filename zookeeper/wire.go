@@ -58,7 +58,7 @@ type wire struct {
 	pings   []time.Time         // pings under way, in order
 	heard   time.Time           // when a frame came last
 	creates map[int32]*node     // creates under way
-	both    map[int32]bool      // those of them that make a container, too
+	both    map[int32]bool      // requests under way that make a container, too
 }
 
 func newWire(c net.Conn, s *session) *wire {
@@ -89,13 +89,14 @@ func (w *wire) Write(p []byte) (int, error) {
 		(*f)(op)
 	}
 	var n *node
+	both := false
 	switch op {
 	case opCreate:
 		if n = w.s.creating(framePath(p[least:])); n != nil {
-			defer n.markWritten()
+			defer n.written.set()
 		}
 	case opMulti:
-		n = w.asContainer(p)
+		n, both = w.asContainer(p)
 	}
 	w.mu.Lock()
 	switch {
@@ -106,9 +107,9 @@ func (w *wire) Write(p []byte) (int, error) {
 	}
 	if n != nil {
 		w.creates[xid] = n
-		if op == opMulti {
-			w.both[xid] = true
-		}
+	}
+	if both {
+		w.both[xid] = true
 	}
 	w.mu.Unlock()
 	return w.Conn.Write(p)
@@ -266,17 +267,16 @@ func (w *wire) look(p []byte) ([]byte, error) {
 	if ok {
 		w.s.contact.touched(sent)
 	}
-	if code != 0 || n == nil {
-		return p, nil
-	}
-	if both {
-		created, ok, err := asCreated(p)
-		if err != nil || !ok {
-			return created, err
+	made := code == 0
+	if made && both {
+		var err error
+		if p, made, err = asCreated(p); err != nil {
+			return nil, err
 		}
-		p = created
 	}
-	n.czxid.Store(zxid)
+	if made && n != nil {
+		n.czxid.Store(zxid)
+	}
 	return p, nil
 }
 

@@ -1,0 +1,66 @@
+package zookeeper
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// How late the key of a frozen process is free follows from the TTL that its lease had last, not from one that it had
+// before, although its other leases keep the longer session. It counts from the freeze: while the process is alive all its
+// leases of a class are kept, those too that nobody renews, so that a freeze just before the end of one is the
+// latest.
+func TestFrozenProcessIsLateByItsLastTTL(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	for _, test := range []struct {
+		first, last time.Duration
+		frozen      time.Duration // after the last grant
+		batch       bool
+	}{
+		{first: 8 * time.Second, last: time.Second},
+		{first: 8 * time.Second, last: time.Second, batch: true},
+		{first: time.Hour, last: time.Second},
+		{first: time.Second, last: 4 * time.Second},
+		{first: 2 * time.Second, last: 2 * time.Second, frozen: 1500 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.Addr)
+			b := opened(t, "zookeeper://"+p.Addr)
+			acquire(t, b, req(t.Name()+" other", test.first))
+			l := acquire(t, b, req(t.Name(), test.first))
+			token := l.Token()
+			path := b.dir(t.Name()) + "/" + places(t, c, b, t.Name())[0].name
+			var err error
+			if test.batch {
+				err = b.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: test.last}})[0]
+			} else {
+				err = l.Renew(t.Context(), test.last)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token() != token {
+				t.Errorf("token %d after %d", l.Token(), token)
+			}
+			deadline := l.Deadline()
+			time.Sleep(test.frozen)
+			p.set(func(p *proxy) { p.silent = true })
+			frozen := time.Now()
+			_, missed := gone(t, c, path, 20*time.Second)
+			class := b.limits.session(test.last)
+			if late := missed.Sub(frozen); late > class+b.limits.expiryDelay()+lateSlack {
+				t.Errorf("the key was free %v after the freeze, with a session of %v", late, class)
+			}
+			if late := missed.Sub(deadline); late < 0 || late > b.guarantees.MaxLate {
+				t.Errorf("the key was free %v after the deadline, want less than %v", late, b.guarantees.MaxLate)
+			} else {
+				t.Logf("free %v after the freeze, %v after the deadline; sessions of %v", missed.Sub(frozen), late, class)
+			}
+		})
+	}
+}
