@@ -16,6 +16,9 @@ const (
 	redlockPauses = 100 * time.Millisecond
 )
 
+// slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
+const slowStart = 3 * time.Second
+
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
 // their vote.
 func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease, error) {
@@ -46,15 +49,20 @@ func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	defer cancel()
 	defer context.AfterFunc(r.waits, cancel)()
 	pause := backend.Pause{Min: redlockPause, Max: redlockPauses}
+	begun := time.Now()
 	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), func(wctx context.Context) (backend.Lease, error) {
 		for {
 			l, err := r.elect(wctx, q, c, false)
 			var q *noQuorumError
-			if !errors.As(err, &q) || q.left <= 0 {
+			if !errors.As(err, &q) {
 				return l, err
 			}
 			const most = time.Second // another node may come back sooner
-			if err := backend.Sleep(wctx, min(q.left, most)+rand.N(redlockPauses)); err != nil {
+			left := min(q.left, most)
+			if left <= 0 && (!q.slow() || time.Since(begun) > slowStart) {
+				return l, err
+			}
+			if err := backend.Sleep(wctx, left+rand.N(redlockPauses)); err != nil {
 				return nil, err
 			}
 		}
@@ -75,7 +83,7 @@ func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backen
 // elect makes one attempt. If it fails, what it has left is removed in the background; last tells that no other follows.
 func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim, last bool) (backend.Lease, error) {
 	e := r.newElection(c)
-	r.ask(ctx, e.t, e.window, e.ask)
+	r.ask(ctx, e.t, e.window.needing(c.ttl), e.ask)
 	err := backend.ContextError(ctx, nil)
 	if err == nil {
 		err = e.outcome()

@@ -177,3 +177,74 @@ func (f *fleet) free(key string) {
 	f.t.Helper()
 	until(f.t, soon, "no node has "+key, func() bool { return len(f.having(key)) == 0 })
 }
+
+// A renewal that comes too late for a quorum leaves nothing on the nodes that it did renew.
+func TestRedlockLostAtRenewalLeavesNothing(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("k", claimTTL))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	for _, n := range f.nodes[1:] {
+		if err := raw(t, n.Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Renew(context.Background(), claimTTL); !errors.Is(err, backend.ErrLost) {
+		t.Fatalf("renewal of a lease that a minority has: %v", err)
+	}
+	f.free("k")
+}
+
+// A release whose outcome hangs on a node that does not answer ends well where a quorum is free of the lease.
+func TestRedlockReleaseWithoutANode(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("k", claimTTL))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	if err := raw(t, f.nodes[1].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.nodes[2].Freeze()
+	err := l.Release(context.Background())
+	f.nodes[2].Thaw()
+	if err != nil {
+		t.Errorf("one node removed the lease, one had lost it, one hangs: %v", err)
+	}
+	f.free("k")
+}
+
+// An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
+func TestRedlockUndecided(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	p := newProxy(t, f.nodes[2].Addr)
+	r := openedRedlock(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
+	release(t, acquire(t, r, req("warm", claimTTL)))
+	if err := raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"), "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.set(func(p *proxy) { p.delay = 3 * nodeTimeout(claimTTL) })
+	release(t, acquire(t, r, req("k", claimTTL)))
+}
+
+// A waiter that comes while a majority is slow waits for it.
+func TestRedlockSlowStart(t *testing.T) {
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", claimTTL)))
+	for _, n := range f.nodes[:2] {
+		n.Freeze()
+	}
+	done := startAcquire(context.Background(), r, waiting("k", claimTTL))
+	thaw := time.AfterFunc(requestLimit*3/2, func() {
+		for _, n := range f.nodes[:2] {
+			n.Thaw()
+		}
+	})
+	defer thaw.Stop()
+	release(t, granted(t, done, soon).lease)
+	f.free("k")
+}

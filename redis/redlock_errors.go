@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // A noQuorumError tells that too few nodes have done what was asked, and why.
@@ -43,6 +45,22 @@ func (e *noQuorumError) wait() time.Duration {
 		return lefts[need-1]
 	}
 	return 0
+}
+
+// slow reports whether nodes were missed only because they did not answer in time.
+func (e *noQuorumError) slow() bool {
+	timeouts := 0
+	for _, err := range e.errs {
+		var held *backend.HeldError
+		switch {
+		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
+		case isTimeout(err), errors.Is(err, errLane):
+			timeouts++
+		default:
+			return false
+		}
+	}
+	return timeouts > 0
 }
 
 func (e *noQuorumError) Error() string {

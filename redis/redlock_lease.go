@@ -54,7 +54,8 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	switch {
 	case lost():
 		return backend.ErrLost
-	case free():
+	case free(), said[removed]+said[never]+said[absent] >= t.quorum:
+		// In the second case nodes do not answer that decide whether the lease had been lost; the key is free in any case.
 		return nil
 	}
 	return r.noQuorum(t.silent(errs, begun))

@@ -58,7 +58,8 @@ func (o *RedlockOptions) validate() (RedlockOptions, error) {
 // A client must be of one server, not a failover or cluster client. Operations keep to their time limits whatever the
 // clients' options are, but clients should set ContextTimeoutEnabled, timeouts of about a second, and MaxRetries -1:
 // a request that a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node
-// until its TTL runs out.
+// until its TTL runs out; and a release that removed the key, and whose reply was lost, may find nothing when it is repeated
+// and be ErrLost.
 func NewRedlock(nodes []*redis.Client, opts *RedlockOptions) (*Redlock, error) {
 	o, err := opts.validate()
 	if err != nil {

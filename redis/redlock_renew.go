@@ -73,7 +73,9 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	call.t.certain = call.certain
 	r.ask(ctx, call.t, call.window, call.ask)
 	for k, i := range call.index {
-		errs[i] = call.outcome(ctx, k)
+		if errs[i] = call.outcome(ctx, k); errors.Is(errs[i], backend.ErrLost) {
+			r.abandon(call.claims[k]) // a minority may have been renewed
+		}
 	}
 	call.repair()
 	return granted, errs
