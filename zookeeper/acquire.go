@@ -137,7 +137,9 @@ func (s *session) giveUp(n *node, err error) {
 }
 
 // queue brings n from its place in the queue to its grant.
-func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fresh bool, sent time.Time) (backend.Lease, error) {
+func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fresh bool, sent time.Time) (
+	backend.Lease, error,
+) {
 	for {
 		if !fresh {
 			var err error

@@ -3,10 +3,11 @@
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //
 // A key is a container node; its queue are ephemeral sequential nodes in it, and the first of them has the lease. An
-// attempt that does not wait reads the queue first: a busy key costs one read and no write. A free key costs one create,
-// with the look at the queue behind it in the same round trip; a new one, too, as the same write makes its container. A
-// client remembers which keys have one; a wrong guess costs one more request. A waiter watches the node before its own, and no other. A
-// release is one delete. A renewal is one write that changes nothing, many leases in one (RenewBatch).
+// attempt that does not wait reads the queue first: a busy key costs one read and no write. A free key costs one
+// create, with the look at the queue behind it in the same round trip; a new one, too, as the same write makes its
+// container. A client remembers which keys have one; a wrong guess costs one more request. A waiter watches the node
+// before its own, and no other. A release is one delete. A renewal is one write that changes nothing, many leases in
+// one (RenewBatch).
 //
 // ZooKeeper knows no TTL, but the timeout of a session, which servers keep between two bounds: 2 and 20 ticks, 4 s and 40 s,
 // unless they are configured otherwise. So leases of about the same TTL share a session whose timeout is a little longer;
