@@ -149,10 +149,7 @@ func fifoAfterCancel(t *trial) {
 func (t *trial) left(n int) {
 	var h backend.Holder
 	ok := t.poll(t.handOff(), func() bool {
-		var err error
-		if h, err = t.b.Inspect(t.ctx, t.key); err != nil {
-			t.fatalf("Inspect: %v", err)
-		}
+		h = t.inspect(t.key)
 		return h.Waiters <= n
 	})
 	if !ok {

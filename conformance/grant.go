@@ -246,15 +246,22 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	}
 }
 
+// inspect asks the second client who holds key.
+func (t *trial) inspect(key string) backend.Holder {
+	begun := time.Now()
+	h, err := t.b.Inspect(t.ctx, key)
+	t.answered(err, begun)
+	if err != nil {
+		t.fatalf("Inspect: %v", err)
+	}
+	return h
+}
+
 // heldBy proves that g still holds its key, as both clients see it.
 func (t *trial) heldBy(g *grant) {
 	t.refused(t.a, g)
 	t.refused(t.b, g)
-	h, err := t.b.Inspect(t.ctx, g.key)
-	if err != nil {
-		t.fatalf("Inspect: %v", err)
-	}
-	if h.Owner != g.owner && g.live(time.Now()) {
+	if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
 		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	}
 	if g.gone() && g.live(time.Now()) {

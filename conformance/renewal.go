@@ -112,11 +112,7 @@ func renewAfterExpiry(t *trial) {
 
 // stays fails unless Inspect tells that key is free.
 func (t *trial) stays(key, when string) {
-	h, err := t.b.Inspect(t.ctx, key)
-	switch {
-	case err != nil:
-		t.fatalf("Inspect: %v", err)
-	case h.Held():
+	if h := t.inspect(key); h.Held() {
 		t.fatalf("%s: Inspect says that %q holds the key", when, h.Owner)
 	}
 }

@@ -130,10 +130,7 @@ func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
 	before, latest := t.endedWaits(key)
 	ok := t.poll(soon, func() bool {
-		var err error
-		if h, err = t.b.Inspect(t.ctx, key); err != nil {
-			t.fatalf("Inspect: %v", err)
-		}
+		h = t.inspect(key)
 		if now, _ := t.endedWaits(key); now > before || latest {
 			t.tooLate("a waiter had its turn before it was seen to wait")
 		}
