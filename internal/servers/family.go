@@ -88,8 +88,10 @@ func (f *family) kill() error {
 	}
 	_ = f.process.signal(sigStop)
 	children := f.children()
+	// All stop before one dies: those that outlive others would serve on for a moment, and grant what the dead have held.
+	_ = signalPids(children, sigStop)
+	_ = signalPids(children, sigKill)
 	err := f.process.kill()
-	_ = signalPids(children, sigKill) // most have noticed by themselves
 	const patience = 5 * time.Second
 	for end := time.Now().Add(patience); err == nil; time.Sleep(time.Millisecond) {
 		if !anyAlive(children) {
