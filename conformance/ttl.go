@@ -47,10 +47,10 @@ var ttlChecks = []Check{
 func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
 	last := t.lastRefusal(g.after, g.ttl)
-	next := max(g.ttl, t.short()) // long enough for the grant to arrive
+	ttl := max(g.ttl, t.short()) // long enough for the grant to arrive
 	for {
 		sent := time.Now()
-		next, err := t.ask(t.ctx, b, g.key, next, false)
+		next, err := t.ask(t.ctx, b, g.key, ttl, false)
 		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
