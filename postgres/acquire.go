@@ -38,13 +38,14 @@ func (b *Backend) newHold(r backend.Request) (*hold, error) {
 	return h, nil
 }
 
-// try makes one attempt, and another where the connection turns out to have ended before.
+// try makes one attempt, and others where connections that were at rest turn out to have ended before.
 func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	l, again, err := b.attempt(ctx, r)
-	if again {
-		l, _, err = b.attempt(ctx, r)
+	for n := 0; ; n++ {
+		l, again, err := b.attempt(ctx, r)
+		if !again || n > b.options.MaxConns {
+			return l, err
+		}
 	}
-	return l, err
 }
 
 func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
@@ -61,6 +62,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		sent  time.Time
 		token uint64
 	)
+	used := s.answered.Load()
 	limit, alone := s.limit(h)
 	left, err := s.make(ctx, request{
 		limit: limit, alone: alone,
@@ -82,7 +84,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	case ctx.Err() != nil:
 		err = backend.ContextError(ctx, err)
 	case neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
-		again = true
+		again = used
 	}
 	b.pool.drop(h)
 	b.pool.checkIn(s)

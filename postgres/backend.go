@@ -40,6 +40,11 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 		conns: make(map[*tracked]struct{}),
 	}
 	b.config.DialFunc = b.track(b.config.DialFunc)
+	onError := b.config.OnPgError
+	b.config.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
+		keep := onError == nil || onError(c, e)
+		return keep && !isFatal(e) // or what the server said would be lost behind the end of the connection
+	}
 	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
 		b.config.RuntimeParams["application_name"] = "anylock"
 	}

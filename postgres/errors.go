@@ -46,7 +46,16 @@ func neverHeld(err error) bool {
 // endedByServer reports whether err is the server's word that it has ended the session.
 func endedByServer(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Severity == "FATAL"
+	return errors.As(err, &e) && isFatal(e)
+}
+
+// isFatal goes by the field that is not translated, which all servers since 9.6 send, where it is there.
+func isFatal(e *pgconn.PgError) bool {
+	severity := e.SeverityUnlocalized
+	if severity == "" {
+		severity = e.Severity
+	}
+	return severity == "FATAL" || severity == "PANIC"
 }
 
 // refused is for servers and poolers that cannot do it.

@@ -36,13 +36,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 }
 
 func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
-	s, err := b.pool.checkOut(ctx, nil, false)
-	if err != nil {
-		return holder, false, err
-	}
-	defer b.pool.checkIn(s)
 	var rows [][]string
-	err = s.turnFor(ctx, func() (err error) {
+	err = b.aside(ctx, func(s *session) (err error) {
 		rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 		defer cancel()
 		classid, objid := h.halves()

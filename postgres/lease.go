@@ -49,7 +49,7 @@ func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error
 
 // lostOr is err, or ErrLost where the connection has ended with it, and every lease on it.
 func (s *session) lostOr(err error) error {
-	if s.isBroken() {
+	if s.isBroken() || endedByServer(err) {
 		return fmt.Errorf("%w: %w", backend.ErrLost, err)
 	}
 	return err
@@ -120,12 +120,7 @@ func (b *Backend) exorcise(ctx context.Context, h *hold) error {
 	if b.options.Mode == ModeTransaction {
 		return backend.ErrLost // whose session it was is known to the pooler, which ends it
 	}
-	s, err := b.pool.checkOut(ctx, nil, false)
-	if err != nil {
-		return err
-	}
-	defer b.pool.checkIn(s)
-	return s.turnFor(ctx, func() error {
+	return b.aside(ctx, func(s *session) error {
 		rows, err := s.query(ctx, ghostSQL, h.s.server.pid, h.s.server.begun)
 		switch {
 		case err != nil:

@@ -21,6 +21,7 @@ type session struct {
 	server   server
 	turn     chan struct{} // holds an element while it is somebody's turn
 	broken   atomic.Bool   // the connection was given up
+	answered atomic.Bool   // it has been used since it was made
 
 	// Guarded by pool.mu.
 	holds   map[hash]*hold
@@ -29,6 +30,7 @@ type session struct {
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	used    time.Time     // when the last request ended
 	until   time.Time     // when the request under way must have ended; zero for no limit
+	cut     bool          // it has not: the connection's deadline is over
 	dead    bool
 
 	watching sync.Mutex // guards what follows
@@ -98,8 +100,13 @@ func (s *session) give() {
 	if s.isBroken() {
 		p.bury(s)
 	} else {
+		s.answered.Store(true)
 		p.mu.Lock()
 		s.used, s.until = time.Now(), time.Time{}
+		if s.cut { // the answer was there just before
+			s.cut = false
+			_ = s.conn.Conn().SetDeadline(time.Time{})
+		}
 		p.watchSoonLocked()
 		p.mu.Unlock()
 	}
@@ -121,6 +128,23 @@ func (s *session) turnFor(ctx context.Context, do func() error) error {
 	}
 	defer s.give()
 	return do()
+}
+
+// aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
+// was at rest turns out to have ended before. do can be repeated.
+func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
+	for n := 0; ; n++ {
+		s, err := b.pool.checkOut(ctx, nil, false)
+		if err != nil {
+			return err
+		}
+		used := s.answered.Load()
+		err = s.turnFor(ctx, func() error { return do(s) })
+		b.pool.checkIn(s)
+		if err == nil || !used || !neverHeld(err) || n > b.options.MaxConns {
+			return err
+		}
+	}
 }
 
 // make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the

@@ -36,16 +36,11 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 
 // takeToken gets a transaction id, which is greater than all before.
 func (b *Backend) takeToken(ctx context.Context) (token uint64, err error) {
-	other, err := b.pool.checkOut(ctx, nil, false)
-	if err != nil {
-		return 0, err
-	}
-	defer b.pool.checkIn(other)
 	sql := tokenSQL
 	if b.options.Durable {
 		sql = tokenDurableSQL
 	}
-	err = other.turnFor(ctx, func() error {
+	err = b.aside(ctx, func(other *session) error {
 		row, err := other.simple(ctx, sql)
 		if err == nil {
 			token, err = parseToken(strings.Join(row, ""))

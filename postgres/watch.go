@@ -33,6 +33,7 @@ func (p *pool) watchQuiet() {
 		case !s.until.IsZero():
 			again = true
 			if now.After(s.until) {
+				s.cut = true
 				_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // the request ends without an answer
 			}
 		case s.dead || s.isWatched():

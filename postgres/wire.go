@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,17 +35,15 @@ func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Fr
 }
 
 func answer(conn *pgconn.PgConn, f *pgproto3.Frontend) (rows [][]string, err error) {
-	if err := f.Flush(); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnanswered, err)
-	}
-	begun := true // of a statement's rows
+	ferr := f.Flush() // where it fails, the server may have said why
+	begun := true     // of a statement's rows
 	for {
 		m, rerr := conn.ReceiveMessage(context.Background())
 		if rerr != nil && code(rerr) != "" {
 			return nil, rerr // the server has ended the session
 		}
 		if rerr != nil {
-			return nil, fmt.Errorf("%w: %w", errUnanswered, rerr)
+			return nil, fmt.Errorf("%w: %w", errUnanswered, cmp.Or(ferr, rerr))
 		}
 		switch m := m.(type) {
 		case *pgproto3.DataRow:

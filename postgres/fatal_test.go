@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// An application's own handler of errors does not hide that the server has ended a session.
+func TestOwnErrorHandler(t *testing.T) {
+	url := servers.PostgresURL(t)
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OnPgError = func(*pgconn.PgConn, *pgconn.PgError) bool { return true }
+	b, err := New(context.Background(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	c := dialed(t, url)
+	for _, what := range []string{"renew", "release"} {
+		key := backend.NewOwner()
+		l := acquire(t, b, req(key, time.Minute))
+		endSession(t, c, key)
+		if what == "renew" {
+			err = l.Renew(context.Background(), time.Minute)
+		} else {
+			err = l.Release(context.Background())
+		}
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%s: %v, want ErrLost", what, err)
+		}
+	}
+}
+
+// endSession ends the session that holds key.
+func endSession(t *testing.T, c *pgx.Conn, key string) {
+	t.Helper()
+	classid, objid := hashOf(defaultNamespace, key).halves()
+	_ = query[bool](t, c, `SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks
+		WHERE locktype = 'advisory' AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
+}
+
+// Any number of sessions that have ended at rest is no error of the next call.
+func TestSessionsEndedAtRest(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	for mode, params := range bothModes {
+		b := opened(t, s.PostgresURL()+params)
+		for _, what := range []string{"acquire", "inspect"} {
+			var leases []backend.Lease
+			for range 8 {
+				leases = append(leases, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+			}
+			for _, l := range leases {
+				release(t, l)
+			}
+			_ = query[bool](t, c, `SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
+				WHERE application_name = 'anylock'`)
+			if what == "acquire" {
+				release(t, acquire(t, b, req("k", time.Minute)))
+			} else if _, err := b.Inspect(context.Background(), "k"); err != nil {
+				t.Errorf("%s: inspect: %v", mode, err)
+			}
+		}
+	}
+}
+
+// A request that is answered at the last moment leaves no deadline behind on its connection.
+func TestAnswerAtTheLimit(t *testing.T) {
+	b := opened(t, servers.PostgresURL(t))
+	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
+	s := l.(*backend.Life).Data.(*hold).s
+	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func(context.Context) error {
+		until(t, soon, "the request is given up", func() bool {
+			b.pool.mu.Lock()
+			defer b.pool.mu.Unlock()
+			return s.cut
+		})
+		return nil // as if the answer had been read before
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+}
