@@ -26,6 +26,7 @@ func TestOwnErrorHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	unwatch(b)
 	c := dialed(t, url)
 	for _, what := range []string{"renew", "release"} {
 		key := backend.NewOwner()
@@ -42,6 +43,16 @@ func TestOwnErrorHandler(t *testing.T) {
 	}
 }
 
+// unwatch keeps connections at rest from being read, so that the next request is what finds them ended.
+func unwatch(b *Backend) {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.pool.watch != nil {
+		b.pool.watch.Stop()
+	}
+	b.pool.watchArmed = true
+}
+
 // endSession ends the session that holds key.
 func endSession(t *testing.T, c *pgx.Conn, key string) {
 	t.Helper()
@@ -56,6 +67,7 @@ func TestSessionsEndedAtRest(t *testing.T) {
 	c := dialed(t, s.PostgresURL())
 	for mode, params := range bothModes {
 		b := opened(t, s.PostgresURL()+params)
+		unwatch(b)
 		for _, what := range []string{"acquire", "inspect"} {
 			var leases []backend.Lease
 			for range 8 {
