@@ -100,6 +100,8 @@ type window struct {
 	outage time.Duration
 	// linger waits for the other nodes, as long as for node, when the outcome is certain too.
 	linger bool
+	// hung waits for nodes that seemed to hang from the start like for others.
+	hung bool
 }
 
 // ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends. one
@@ -107,7 +109,7 @@ type window struct {
 // in the background.
 func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (v verdict, record func(late bool))) {
 	for i, n := range r.nodes {
-		if t.hangs[i] = n.hangs(); !t.hangs[i] {
+		if t.hangs[i] = n.hangs() && !w.hung; !t.hangs[i] {
 			t.expected++
 		}
 	}

@@ -32,7 +32,9 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 	t := e.r.newTally()
 	errs := make([]error, len(e.votes))
 	begun := time.Now()
-	e.r.ask(ctx, t, e.window.needing(e.c.ttl), func(i int) (verdict, func(bool)) {
+	w := e.window.needing(e.c.ttl)
+	w.hung = true // it was elected by votes that would be lost
+	e.r.ask(ctx, t, w, func(i int) (verdict, func(bool)) {
 		if stored[i] {
 			return yes, nil
 		}
