@@ -59,14 +59,18 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// refused looks whether the key is busy, which costs one read and no write.
+// refused looks whether the key is busy, which costs one read. A server of several may not know yet that a key was released,
+// so that it is asked again, as of now, before an attempt is refused.
 func (a *attempt) refused(ctx context.Context) error {
 	s, err := a.b.enterAny(a.class)
 	if err != nil {
 		return err
 	}
 	defer a.b.leave(s)
-	l, err := s.latest(ctx, a.b.dir(a.r.Key))
+	l, err := s.children(ctx, a.b.dir(a.r.Key))
+	if err == nil && !a.b.alone && len(queueOf(l.names)) > 0 {
+		l, err = s.latest(ctx, a.b.dir(a.r.Key))
+	}
 	if errors.Is(err, zk.ErrNoNode) {
 		a.b.dirs.missed(a.b.dir(a.r.Key))
 		return nil

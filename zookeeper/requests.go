@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -28,17 +27,14 @@ func (s *session) children(ctx context.Context, dir string) (listing, error) {
 	return l, err
 }
 
-// latest is children as of now: the server catches up with the leader first, within the same round trip. Only a server
-// that is alone has nothing to catch up with.
+// latest is children as of now. The server answers the write before it, which changes nothing, when it has applied all that
+// was committed before; only a server that is alone always has. Sync would not do: a leader answers it while it has yet
+// to apply what followers have confirmed to others (its CommitProcessor does not order syncs).
 func (s *session) latest(ctx context.Context, dir string) (listing, error) {
-	if _, err := s.whenReady(ctx, time.Now().Add(s.b.options.Timeout)); err != nil {
-		return listing{}, err
-	}
-	s.mu.Lock()
-	w := s.wire
-	s.mu.Unlock()
-	if !s.b.alone && w != nil {
-		w.sync(dir)
+	if !s.b.alone {
+		if err := s.check(ctx, s.b.root); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return listing{}, err
+		}
 	}
 	return s.children(ctx, dir)
 }

@@ -26,7 +26,7 @@ const (
 )
 
 var opNames = map[int32]string{
-	opCreate: "create", opDelete: "delete", opExists: "exists", opGetData: "getData", opSync: "sync", opChildren: "children",
+	opCreate: "create", opDelete: "delete", opExists: "exists", opGetData: "getData", opChildren: "children",
 	opMulti: "multi", opContainer: "createContainer", opClose: "close",
 }
 
@@ -48,7 +48,7 @@ func (f *frames) during(do func()) string {
 	defer f.mu.Unlock()
 	text := ""
 	for _, op := range []int32{
-		opSync, opChildren, opExists, opGetData, opContainer, opCreate, opDelete, opMulti, opClose,
+		opChildren, opExists, opGetData, opContainer, opCreate, opDelete, opMulti, opClose,
 	} {
 		if n := f.n[op]; n > 0 {
 			text += fmt.Sprintf("%s %d ", opNames[op], n)

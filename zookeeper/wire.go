@@ -13,7 +13,6 @@ import (
 // What frames are about, of the protocol.
 const (
 	opCreate    = 1
-	opSync      = 9
 	opPing      = 11
 	opMulti     = 14
 	opCreate2   = 15 // only in answers
@@ -24,7 +23,6 @@ const (
 
 	xidPing = -2
 	xidAuth = -4
-	xidSync = -9 // of our own: the client library ignores answers below zero
 )
 
 const mostFrame = 64 << 20
@@ -176,13 +174,6 @@ func (w *wire) ping() (unanswered time.Duration) {
 	w.mu.Unlock()
 	_, _ = w.Write(header(xidPing, opPing, 0))
 	return unanswered
-}
-
-// sync asks the server to catch up with the leader before it answers what is asked next on this connection.
-func (w *wire) sync(path string) {
-	p := header(xidSync, opSync, 4+len(path))
-	p = be.AppendUint32(p, uint32(len(path)))
-	_, _ = w.Write(append(p, path...))
 }
 
 // header begins a frame with so many more bytes.
