@@ -22,12 +22,23 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer r.calls.end()
+	w := windowFor(time.Minute)
+	h, decided, err := r.lookUp(ctx, key, w)
+	if err == nil && !decided {
+		// It hangs on nodes that may only be slow.
+		h, _, err = r.lookUp(ctx, key, window{node: requestLimit, outage: requestLimit})
+	}
+	return h, err
+}
+
+// lookUp asks every node who holds key. decided tells that the nodes that have not answered could change nothing.
+func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.Holder, decided bool, err error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	errs := make([]error, len(r.nodes))
 	begun := time.Now()
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
-	r.ask(ctx, t, windowFor(time.Minute), func(i int) (verdict, func(bool)) {
+	r.ask(ctx, t, w, func(i int) (verdict, func(bool)) {
 		h, err := r.inspectAt(r.nodes[i], key)
 		answer := yes
 		if err != nil {
@@ -40,12 +51,13 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		}
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
+		return backend.Holder{}, false, err
 	}
 	if !t.won() {
-		return backend.Holder{}, r.noQuorum(t.silent(errs, begun))
+		return backend.Holder{}, false, r.noQuorum(t.silent(errs, begun))
 	}
-	return t.holder(answers), nil
+	h, named := t.holder(answers)
+	return h, !h.Held() || named >= t.quorum, nil
 }
 
 func (r *Redlock) inspectAt(n *node, key string) (backend.Holder, error) {
@@ -67,8 +79,8 @@ func (r *Redlock) inspectAt(n *node, key string) (backend.Holder, error) {
 	return parseRedlockHolder(token, list[1], list[2])
 }
 
-// holder is what the answers of the nodes amount to.
-func (t *tally) holder(answers []backend.Holder) backend.Holder {
+// holder is what the answers of the nodes amount to, and how many name it.
+func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 	owners := make(map[string]int)
 	best := ""
 	for _, h := range answers {
@@ -79,22 +91,32 @@ func (t *tally) holder(answers []backend.Holder) backend.Holder {
 		}
 	}
 	if silent := t.n - t.yes; best == "" || owners[best]+silent < t.quorum {
-		return backend.Holder{}
+		return backend.Holder{}, 0
 	}
-	h := backend.Holder{Owner: best, Waiters: -1}
-	tokens := make(map[uint64]int)
+	h = backend.Holder{Owner: best, Waiters: -1, Token: agreedToken(answers, best, t.quorum)}
 	var left []time.Duration
 	for _, a := range answers {
-		if a.Owner != best {
-			continue
+		if a.Owner == best {
+			left = append(left, a.TTL)
 		}
-		if tokens[a.Token]++; tokens[a.Token] >= t.quorum {
-			h.Token = a.Token
-		}
-		left = append(left, a.TTL)
 	}
 	// The lease is over when fewer than a quorum have the key.
 	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
 	h.TTL = left[min(t.quorum, len(left))-1]
-	return h
+	return h, owners[best]
+}
+
+// agreedToken is the token of owner that a quorum names, 0 if none is: a node has its own number until it hears of the
+// token that was chosen.
+func agreedToken(answers []backend.Holder, owner string, quorum int) uint64 {
+	tokens := make(map[uint64]int)
+	for _, a := range answers {
+		if a.Owner != owner {
+			continue
+		}
+		if tokens[a.Token]++; tokens[a.Token] >= quorum {
+			return a.Token
+		}
+	}
+	return 0
 }

@@ -193,12 +193,12 @@ func (e *election) held() error {
 	owners := make(map[string]int)
 	others := 0 // that do not name a holder
 	var most *backend.HeldError
-	total := 0
+	var named []backend.Holder
 	for i, err := range e.errs {
 		var h *backend.HeldError
 		switch {
 		case errors.As(err, &h):
-			total++
+			named = append(named, h.Holder)
 			owners[h.Holder.Owner]++
 			if most == nil || owners[h.Holder.Owner] > owners[most.Holder.Owner] {
 				most = h
@@ -207,8 +207,10 @@ func (e *election) held() error {
 			others++
 		}
 	}
-	if most == nil || total+others < e.t.quorum {
+	if most == nil || len(named)+others < e.t.quorum {
 		return nil
 	}
-	return most
+	holder := most.Holder
+	holder.Token = agreedToken(named, holder.Owner, e.t.quorum)
+	return &backend.HeldError{Holder: holder}
 }
