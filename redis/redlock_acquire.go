@@ -38,9 +38,36 @@ func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	defer r.calls.end()
 	c := r.newClaim(q, ttl)
 	if !q.Wait {
-		return r.elect(ctx, q, c, true)
+		return r.try(ctx, q, c)
 	}
 	return r.wait(ctx, q, c)
+}
+
+// doubt is for how long an attempt is made again that was refused by a minority while others did not count.
+const doubt = time.Second
+
+// try makes one attempt, and others while it is in doubt whether the key is held: a minority may name an owner that has
+// released the key, whose last traces are being removed.
+func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
+	for begun := time.Now(); ; {
+		l, e, err := r.elect(ctx, q, c)
+		if e == nil {
+			return l, err
+		}
+		if e.doubtful && time.Since(begun) < doubt {
+			r.withdraw(c, e.number)
+			if serr := backend.Sleep(ctx, redlockPause+rand.N(redlockPause)); serr == nil {
+				continue
+			}
+			err = backend.ContextError(ctx, err)
+		}
+		if ctx.Err() != nil {
+			r.abandon(c)
+		} else {
+			r.clear(ctx, c)
+		}
+		return nil, err
+	}
 }
 
 // wait makes attempts until one succeeds.
@@ -52,7 +79,10 @@ func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	begun := time.Now()
 	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), func(wctx context.Context) (backend.Lease, error) {
 		for {
-			l, err := r.elect(wctx, q, c, false)
+			l, e, err := r.elect(wctx, q, c)
+			if e != nil {
+				r.withdraw(c, e.number)
+			}
 			var q *noQuorumError
 			if !errors.As(err, &q) {
 				return l, err
@@ -80,33 +110,24 @@ func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	return nil, err
 }
 
-// elect makes one attempt. If it fails, what it has left is removed in the background; last tells that no other follows.
-func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim, last bool) (backend.Lease, error) {
-	e := r.newElection(c)
+// elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
+func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
+	e = r.newElection(c)
 	r.ask(ctx, e.t, e.window.needing(c.ttl), e.ask)
-	err := backend.ContextError(ctx, nil)
-	if err == nil {
+	if err = backend.ContextError(ctx, nil); err == nil {
 		err = e.outcome()
 	}
 	if err == nil {
 		c.token, err = e.agree(ctx)
 	}
-	if err == nil {
-		l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
-		if err != nil {
-			return nil, err // Leases gives it back
-		}
-		return l, nil
+	if err != nil {
+		return nil, e, err
 	}
-	switch {
-	case !last:
-		r.withdraw(c, e.number)
-	case ctx.Err() != nil:
-		r.abandon(c)
-	default:
-		r.clear(ctx, c)
+	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil, err
+	return l, nil, nil
 }
 
 // clear is abandon for an attempt whose refusal is not urgent: it returns when the nodes that granted the key have removed

@@ -154,7 +154,7 @@ func TestRedlockDebtLasts(t *testing.T) {
 // elected has the owner of a claim make an attempt that succeeds.
 func elected(t *testing.T, r *Redlock, q backend.Request, c *claim) backend.Lease {
 	t.Helper()
-	l, err := r.elect(context.Background(), q, c, true)
+	l, _, err := r.elect(context.Background(), q, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,3 +139,26 @@ func TestRedlockWaitsWithoutANode(t *testing.T) {
 		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 })
 	}
 }
+
+// A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one grants
+// when it goes on.
+func TestRedlockRefusalInDoubt(t *testing.T) {
+	f := startFleet(t, 3)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	f.nodes[2].Freeze()
+	until(t, 10*time.Second, "the frozen node is taken for hung", func() bool {
+		release(t, acquire(t, r, req("warm", time.Minute)))
+		return r.nodes[2].hangs()
+	})
+	stale := newRedlockNaming(defaultNamespace).lock("k")
+	if err := raw(t, f.nodes[0].Addr).Set(context.Background(), stale, "1:1:gone", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		time.Sleep(100 * time.Millisecond) // the attempt has begun, most likely; if not, it has less to do
+		f.nodes[2].Thaw()
+	}()
+	release(t, acquire(t, r, req("k", time.Minute)))
+}

@@ -22,6 +22,8 @@ type election struct {
 	votes []vote
 	count []bool  // which votes count
 	errs  []error // why they do not
+
+	doubtful bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
 }
 
 func (r *Redlock) newElection(c *claim) *election {
@@ -191,7 +193,7 @@ func (e *election) outcome() error {
 // the owner that most nodes name.
 func (e *election) held() error {
 	owners := make(map[string]int)
-	others := 0 // that do not name a holder
+	others, barred := 0, 0 // that do not name a holder
 	var most *backend.HeldError
 	var named []backend.Holder
 	for i, err := range e.errs {
@@ -203,13 +205,16 @@ func (e *election) held() error {
 			if most == nil || owners[h.Holder.Owner] > owners[most.Holder.Owner] {
 				most = h
 			}
-		case e.count[i], errors.Is(err, errOvertaken), errors.As(err, new(*noVoteError)):
+		case errors.As(err, new(*noVoteError)):
+			barred++
+		case e.count[i], errors.Is(err, errOvertaken):
 			others++
 		}
 	}
-	if most == nil || len(named)+others < e.t.quorum {
+	if most == nil || len(named)+others+barred < e.t.quorum {
 		return nil
 	}
+	e.doubtful = len(named) <= e.t.n-e.t.quorum && barred == 0
 	holder := most.Holder
 	holder.Token = agreedToken(named, holder.Owner, e.t.quorum)
 	return &backend.HeldError{Holder: holder}
