@@ -132,7 +132,7 @@ func (a *attempt) refreshStale(ctx context.Context) *refresh {
 		return nil
 	}
 	f, l := &refresh{done: make(chan struct{})}, a.main
-	started := a.b.calls.background(func() {
+	started := a.b.calls.Background(func() {
 		defer close(f.done)
 		f.sent, f.err = a.b.pool.refresh(ctx, l)
 	})
@@ -223,7 +223,7 @@ func (a *attempt) giveUp() {
 		}
 		b.names.put(a.name)
 	default:
-		b.calls.background(func() { a.leave(place) })
+		b.calls.Background(func() { a.leave(place) })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in etcd. It implements [backend.Backend] and [backend.BatchRenewer].
@@ -30,7 +31,7 @@ type Backend struct {
 	renewer *renewer
 	watches *watches
 	guard   *guard
-	calls   calls
+	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 	orphans sync.Map     // owner → []*lease that a request may have bound its key to
 
@@ -76,10 +77,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	if b.isClosing() {
 		return nil, backend.ErrClosed
 	}
@@ -111,10 +112,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return backend.Holder{}, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	if b.isClosing() {
 		return backend.Holder{}, backend.ErrClosed
 	}
@@ -169,11 +170,11 @@ func (b *Backend) Close() error {
 		b.begin()
 		grace := time.AfterFunc(2*closeGrace, b.end)
 		b.guard.close()
-		b.calls.drain(closeGrace)
+		b.calls.Drain(closeGrace)
 		b.leases.Close()
 		b.pool.close()
-		b.calls.drain(closeGrace)
-		b.calls.seal()
+		b.calls.Drain(closeGrace)
+		b.calls.Seal()
 		grace.Stop()
 		b.end()
 		b.renewer.close()
@@ -182,7 +183,7 @@ func (b *Backend) Close() error {
 			if b.closed = b.owned.Close(); errors.Is(b.closed, context.Canceled) {
 				b.closed = nil // clientv3 tells of its own cancelling
 			}
-			b.calls.drain(closeGrace)
+			b.calls.Drain(closeGrace)
 		}
 	})
 	return b.closed

@@ -143,7 +143,7 @@ func (g *guard) lookLocked(e *guarded) {
 	}
 	g.looks = append(g.looks, e)
 	if !g.looking {
-		g.looking = g.b.calls.background(g.look)
+		g.looking = g.b.calls.Background(g.look)
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *pool) wake() {
 		}
 	}
 	if len(due) > 0 {
-		p.b.calls.background(func() { p.renewDue(due) })
+		p.b.calls.Background(func() { p.renewDue(due) })
 	}
 	p.clock.Arm()
 }

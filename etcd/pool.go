@@ -96,7 +96,7 @@ func (p *pool) prepare(class time.Duration) {
 		return
 	}
 	s.granting++
-	started := p.b.calls.background(func() {
+	started := p.b.calls.Background(func() {
 		l, err := p.grant(p.b.base, class)
 		p.mu.Lock()
 		s.granting--
@@ -166,7 +166,7 @@ func (p *pool) drop(leases ...*lease) {
 func (p *pool) dropLocked(l *lease) {
 	p.clock.Remove(&l.place)
 	left := time.Until(l.renewed.Add(l.ttl))
-	p.b.calls.background(func() {
+	p.b.calls.Background(func() {
 		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
 		defer cancel()
 		_ = p.revoke(ctx, l) // its TTL ends it in any case

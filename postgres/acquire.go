@@ -16,7 +16,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	acquire := b.try
 	if r.Wait {
 		acquire = b.wait
@@ -150,7 +150,7 @@ func (b *Backend) expired(h *hold) {
 	if b.isClosing() {
 		return // its key stays held until the TTL has run out
 	}
-	b.calls.background(func() {
+	b.calls.Background(func() {
 		ctx, cancel := context.WithTimeout(b.base, b.options.Timeout)
 		defer cancel()
 		_ = b.giveUp(ctx, h) // the server's timer does it in any case

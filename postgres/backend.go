@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in Postgres. It implements [backend.Backend].
@@ -20,7 +21,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	pool       pool
-	calls      calls
+	calls      calls.Calls
 	locks      atomic.Int64 // room in the server's lock table
 
 	closing context.Context // ends when Close begins
@@ -72,7 +73,7 @@ func (b *Backend) begin(ctx context.Context) error {
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return err
 	}
-	if b.isClosing() || !b.calls.begin() {
+	if b.isClosing() || !b.calls.Begin() {
 		return backend.ErrClosed
 	}
 	return nil
@@ -99,10 +100,10 @@ func (b *Backend) Close() error {
 	}
 	b.close()
 	b.leases.Close()
-	b.calls.drain(closeGrace)
-	b.calls.seal()
+	b.calls.Drain(closeGrace)
+	b.calls.Seal()
 	b.cancel()
-	b.calls.drain(closeGrace)
+	b.calls.Drain(closeGrace)
 	lasting := b.pool.end()
 	b.connsMu.Lock()
 	var conns []*tracked
@@ -115,7 +116,7 @@ func (b *Backend) Close() error {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	b.calls.drain(closeGrace)
+	b.calls.Drain(closeGrace)
 	return nil
 }
 

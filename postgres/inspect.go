@@ -20,7 +20,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := b.begin(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	h := hashOf(b.options.Namespace, key)
 	// A label follows the grant in the same request, so it may be a moment late.
 	const attempts, pause = 10, 2 * time.Millisecond

@@ -162,9 +162,9 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	rctx, cancel := context.WithCancel(s.b.base)
 	var mu sync.Mutex
 	done := make(chan error, 1)
-	s.b.calls.join()
+	s.b.calls.Join()
 	go func() {
-		defer s.b.calls.end()
+		defer s.b.calls.End()
 		defer cancel()
 		defer s.give()
 		err := r.do(rctx)
@@ -330,9 +330,9 @@ func (s *session) abort() {
 	}
 	s.broken.Store(true)
 	direct := s.isDirect()
-	s.b.calls.join()
+	s.b.calls.Join()
 	go func() {
-		defer s.b.calls.end()
+		defer s.b.calls.End()
 		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 		defer cancel()
 		if direct {

@@ -40,7 +40,7 @@ func (p *pool) watchQuiet() {
 		case now.Sub(s.used) < quiet/2:
 			again = true
 		default:
-			p.b.calls.background(s.watch)
+			p.b.calls.Background(s.watch)
 		}
 	}
 	if again {

@@ -95,7 +95,7 @@ func (a *attempt) end() {
 	case a.unanswered && !a.b.isClosing():
 		a.abandon()
 	case a.unanswered, a.queued: // once closed, Leases takes no more clean-ups
-		a.b.calls.background(a.leave)
+		a.b.calls.Background(a.leave)
 	}
 }
 

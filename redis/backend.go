@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
@@ -22,7 +23,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
-	calls      calls
+	calls      calls.Calls
 	closing    chan struct{} // closed when Close begins
 	crossSlot  atomic.Bool   // the server refused a script on keys of several slots: it belongs to a cluster
 	owned      io.Closer     // the client, if this Backend opened it
@@ -67,10 +68,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	if b.isClosing() {
 		return nil, backend.ErrClosed
 	}
@@ -88,10 +89,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.Holder{}, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return backend.Holder{}, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	if b.isClosing() {
 		return backend.Holder{}, backend.ErrClosed
 	}
@@ -120,17 +121,17 @@ const closeGrace = time.Second
 
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {
-	if !b.calls.close(b.closing) {
+	if !b.calls.Close(b.closing) {
 		return nil
 	}
 	b.leases.Close()
-	b.calls.drain(closeGrace)
-	b.calls.seal()
+	b.calls.Drain(closeGrace)
+	b.calls.Seal()
 	b.inbox.close()
 	if b.owned == nil {
 		return nil
 	}
 	err := b.owned.Close()
-	b.calls.drain(closeGrace) // requests that the closing of their connections has ended
+	b.calls.Drain(closeGrace) // requests that the closing of their connections has ended
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Redlock keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
@@ -26,7 +27,7 @@ type Redlock struct {
 	guarantees backend.Guarantees
 	ban        time.Duration // for which a node has no vote that has forgotten leases
 	leases     *backend.Leases
-	calls      calls
+	calls      calls.Calls
 	closing    chan struct{} // closed when Close begins
 	waits      context.Context
 	endWaits   context.CancelFunc
@@ -72,13 +73,13 @@ func (r *Redlock) isClosing() bool {
 	}
 }
 
-// enter counts a call in and is ErrClosed after Close. The caller leaves by r.calls.end.
+// enter counts a call in and is ErrClosed after Close. The caller leaves by r.calls.End.
 func (r *Redlock) enter() error {
-	if !r.calls.begin() {
+	if !r.calls.Begin() {
 		return backend.ErrClosed
 	}
 	if r.isClosing() {
-		r.calls.end()
+		r.calls.End()
 		return backend.ErrClosed
 	}
 	return nil
@@ -86,19 +87,19 @@ func (r *Redlock) enter() error {
 
 // Close implements [backend.Backend]. Clients given to NewRedlock stay open.
 func (r *Redlock) Close() error {
-	if !r.calls.close(r.closing) {
+	if !r.calls.Close(r.closing) {
 		return nil
 	}
 	r.endWaits()
 	r.leases.Close()
-	r.calls.drain(closeGrace)
-	r.calls.seal()
+	r.calls.Drain(closeGrace)
+	r.calls.Seal()
 	var err error
 	for _, c := range r.owned {
 		if cerr := c.Close(); err == nil {
 			err = cerr
 		}
 	}
-	r.calls.drain(closeGrace) // requests that the closing of their connections has ended
+	r.calls.Drain(closeGrace) // requests that the closing of their connections has ended
 	return err
 }

@@ -35,7 +35,7 @@ func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	if err := r.enter(); err != nil {
 		return nil, err
 	}
-	defer r.calls.end()
+	defer r.calls.End()
 	c := r.newClaim(q, ttl)
 	if !q.Wait {
 		return r.try(ctx, q, c)
@@ -153,7 +153,7 @@ func (r *Redlock) withdraw(c *claim, number uint64) {
 	c.giveUp(number)
 	for i := range r.nodes {
 		if c.maybeAt(i) {
-			r.calls.background(func() { _, _ = c.remove(r, i, number, nodeTimeout(c.ttl)) })
+			r.calls.Background(func() { _, _ = c.remove(r, i, number, nodeTimeout(c.ttl)) })
 		}
 	}
 }

@@ -42,10 +42,10 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	default:
 		n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(time.Now())}
 	}
-	if !n.paying && r.calls.begin() {
+	if !n.paying && r.calls.Begin() {
 		n.paying = true
 		go func() {
-			defer r.calls.end()
+			defer r.calls.End()
 			r.pay(n, i)
 		}()
 	}

@@ -21,7 +21,7 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := r.enter(); err != nil {
 		return backend.Holder{}, err
 	}
-	defer r.calls.end()
+	defer r.calls.End()
 	w := windowFor(time.Minute)
 	h, decided, err := r.lookUp(ctx, key, w)
 	if err == nil && !decided {

@@ -204,10 +204,10 @@ const openWait = time.Second
 //
 // The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
 func (r *Redlock) Bootstrap(ctx context.Context) error {
-	if !r.calls.begin() {
+	if !r.calls.Begin() {
 		return backend.ErrClosed
 	}
-	defer r.calls.end()
+	defer r.calls.End()
 	errs := make([]error, len(r.nodes))
 	t := r.newTally()
 	t.certain = func() bool { return false }

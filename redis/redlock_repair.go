@@ -20,7 +20,7 @@ func (call *rollCall) repair() {
 		}
 	}
 	for i, leases := range byNode {
-		call.r.calls.background(func() {
+		call.r.calls.Background(func() {
 			for _, k := range leases {
 				if call.r.isClosing() || call.repairAt(i, k) != nil {
 					return // the next renewal finds it again

@@ -118,12 +118,12 @@ func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (
 		t.expected = t.n
 	}
 	for i := range r.nodes {
-		if !r.calls.begin() {
+		if !r.calls.Begin() {
 			t.enter(i, none, nil)
 			continue
 		}
 		go func() {
-			defer r.calls.end()
+			defer r.calls.End()
 			v, record := one(i)
 			t.enter(i, v, record)
 		}()

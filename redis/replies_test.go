@@ -143,9 +143,7 @@ func TestSilentServer(t *testing.T) {
 	p.set(func(p *proxy) { p.silent = false })
 	p.cut()
 	until(t, soon, "no request is under way", func() bool {
-		b.calls.mu.Lock()
-		defer b.calls.mu.Unlock()
-		return b.calls.n == 0
+		return b.calls.Idle()
 	})
 }
 

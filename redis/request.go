@@ -89,7 +89,7 @@ type result struct {
 func (b *Backend) await(
 	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
 ) (any, error) {
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
 	}
 	begun := time.Now()
@@ -102,13 +102,13 @@ func (b *Backend) await(
 		return v, err
 	}
 	if b.inline && ctx.Done() == nil {
-		defer b.calls.end()
+		defer b.calls.End()
 		return run()
 	}
 	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
 	answer := make(chan result, 1)
 	go func() {
-		defer b.calls.end()
+		defer b.calls.End()
 		v, err := run()
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}

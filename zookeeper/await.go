@@ -37,7 +37,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	if err != nil {
 		return none, time.Time{}, &notSent{err}
 	}
-	if !s.b.calls.begin() {
+	if !s.b.calls.Begin() {
 		return none, time.Time{}, &notSent{backend.ErrClosed}
 	}
 	type result struct {
@@ -48,7 +48,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	answer := make(chan result, 1)
 	sent = time.Now()
 	go func() {
-		defer s.b.calls.end()
+		defer s.b.calls.End()
 		v, err := q.do(conn)
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in ZooKeeper. It implements [backend.Backend] and [backend.BatchRenewer].
@@ -23,7 +24,7 @@ type Backend struct {
 	alone      bool // there is one server, which has nobody to catch up with
 	guarantees backend.Guarantees
 	leases     *backend.Leases
-	calls      calls
+	calls      calls.Calls
 	dirs       dirs
 	closing    chan struct{}                  // closed when Close begins
 	idle       time.Duration                  // for which an unused session is kept
@@ -46,11 +47,11 @@ func (b *Backend) enterCall(ctx context.Context) error {
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return backend.ErrClosed
 	}
 	if b.isClosing() {
-		b.calls.end()
+		b.calls.End()
 		return backend.ErrClosed
 	}
 	return nil
@@ -64,7 +65,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := b.enterCall(ctx); err != nil {
 		return nil, err
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	ttl := b.guarantees.Round(r.TTL)
 	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
 	return a.run(ctx)
@@ -78,7 +79,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := b.enterCall(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	s, err := b.enterAny(b.limits.longest)
 	if err != nil {
 		return backend.Holder{}, err
@@ -152,7 +153,7 @@ const closeGrace = time.Second
 // Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
 // the others are closed.
 func (b *Backend) Close() error {
-	if !b.calls.close(b.closing) {
+	if !b.calls.Close(b.closing) {
 		return nil
 	}
 	b.leases.Close()
@@ -170,8 +171,8 @@ func (b *Backend) Close() error {
 			s.die(backend.ErrClosed)
 		}
 	}
-	b.calls.drain(2 * closeGrace)
-	b.calls.seal()
+	b.calls.Drain(2 * closeGrace)
+	b.calls.Seal()
 	return nil
 }
 

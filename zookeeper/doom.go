@@ -40,7 +40,7 @@ func (s *session) doom(d *doom) {
 	s.reaping = true
 	s.mu.Unlock()
 	if start {
-		s.b.calls.background(s.reap)
+		s.b.calls.Background(s.reap)
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *session) lookAfterLong() time.Duration {
 		return timeout
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
-		s.b.calls.background(func() {
+		s.b.calls.Background(func() {
 			defer s.proving.Store(false)
 			_ = s.prove(context.Background())
 		})

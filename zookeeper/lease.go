@@ -36,7 +36,7 @@ func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
 	n.mu.Unlock()
 	life.OnLost(func() {
 		if !b.isClosing() {
-			b.calls.background(func() { b.clear(n) })
+			b.calls.Background(func() { b.clear(n) })
 		}
 	})
 	if s, _ := n.home(); s.isOver() { // between its entry in the session and now

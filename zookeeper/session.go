@@ -78,9 +78,9 @@ func (s *session) open() error {
 	over := s.err != nil // already: nobody has closed the client
 	s.mu.Unlock()
 	if over {
-		s.b.calls.background(s.shut)
+		s.b.calls.Background(s.shut)
 	}
-	s.b.calls.background(s.keepAlive)
+	s.b.calls.Background(s.keepAlive)
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (s *session) die(err error) {
 	for _, l := range lives {
 		l.Lose()
 	}
-	s.b.calls.background(s.shut)
+	s.b.calls.Background(s.shut)
 }
 
 // shut ends the library's part, and returns when that has ended.

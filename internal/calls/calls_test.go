@@ -1,0 +1,47 @@
+package calls
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDrainWaitsForWhatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Calls
+		c.Drain(time.Hour) // nothing does
+		if !c.Begin() || c.Idle() {
+			t.Error("a call is not counted")
+		}
+		c.Background(func() { time.Sleep(time.Second) })
+		begun := time.Now()
+		time.AfterFunc(2*time.Second, c.End)
+		c.Drain(time.Hour)
+		if took := time.Since(begun); took != 2*time.Second || !c.Idle() {
+			t.Errorf("drained after %v, idle %v", took, c.Idle())
+		}
+		c.Join()
+		begun = time.Now()
+		c.Drain(time.Second)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+		c.End()
+	})
+}
+
+func TestSealedAndClosedOnce(t *testing.T) {
+	var c Calls
+	closing := make(chan struct{})
+	if !c.Close(closing) || c.Close(closing) {
+		t.Error("not closed once")
+	}
+	c.Seal()
+	if c.Begin() || c.Background(func() { t.Error("ran") }) || !c.Idle() {
+		t.Error("a call begins after the seal")
+	}
+}
