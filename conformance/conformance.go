@@ -77,7 +77,7 @@ type Harness struct {
 }
 
 // A Member is one server of a cluster. Each hook returns when it is done; Start and StartEmpty when the member serves
-// again. Freeze and Thaw go together, Stop and Start too; StartEmpty may be nil.
+// again. Freeze and Thaw go together and may be nil, where the store is known not to bear it; so may StartEmpty.
 type Member struct {
 	Freeze func() // stop it from running, connections staying open, as SIGSTOP does
 	Thaw   func()
@@ -138,6 +138,10 @@ var (
 		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
 	needsMembers = Need{"the harness has no Members (a cluster whose servers can fail one by one)",
 		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
+	needsFreezing = Need{"no member of the cluster can be frozen (Member.Freeze)",
+		func(_ backend.Guarantees, h Harness) bool {
+			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.Freeze == nil || m.Thaw == nil })
+		}}
 	needsEmptying = Need{"no member of the cluster can be emptied (Member.StartEmpty)",
 		func(_ backend.Guarantees, h Harness) bool {
 			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.StartEmpty == nil })

@@ -25,7 +25,7 @@ var memberChecks = []Check{
 	{
 		Name:  "FrozenMemberLosesNothing",
 		Rule:  "rules 1, 7 and 9: when a server of a cluster stops answering and goes on later, no lease, waiter or token order is lost",
-		Needs: []Need{needsMembers},
+		Needs: []Need{needsMembers, needsFreezing},
 		alone: true,
 		run: func(t *trial) {
 			t.membersFail("frozen", func(m Member) (restore func()) { m.Freeze(); return m.Thaw })

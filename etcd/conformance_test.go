@@ -70,19 +70,25 @@ func conformCluster(t *testing.T, c *servers.EtcdMembers) {
 			},
 			Outage: outage,
 		}
+		b, err := openURL(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
 		for i, s := range c.Servers {
-			h.Members = append(h.Members, conformance.Member{
-				Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start,
-				StartEmpty: func() { c.StartEmpty(i) },
-			})
+			m := conformance.Member{Stop: s.Kill, Start: s.Start, StartEmpty: func() { c.StartEmpty(i) }}
+			if b.Guarantees().EarlyLoss == "" { // else a leader that was paused may end leases, by its version
+				m.Freeze, m.Thaw = s.Freeze, s.Thaw
+			}
+			h.Members = append(h.Members, m)
 		}
 		return h
 	})
 }
 
 // outage bounds the time without service after one of three members has failed: an election takes one to two seconds, an
-// attempt that goes to a frozen member a quarter of Options.Timeout.
-const outage = 10 * time.Second
+// attempt that goes to a frozen member a quarter of Options.Timeout. On two busy processors it was 7.6 s.
+const outage = 20 * time.Second
 
 func addrs(c *servers.EtcdMembers) []string {
 	var list []string
