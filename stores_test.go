@@ -64,7 +64,7 @@ func TestManyLeasesOnStores(t *testing.T) {
 		if gone > 0 {
 			t.Errorf("%d of %d leases lost", gone, n)
 		}
-		const enough = 400 // for this test's workers and those of the others that run beside it
+		const enough = 1000 // for the workers of all stores, which take and release theirs at about the same time
 		if most > enough {
 			t.Errorf("%d goroutines for %d leases", most, n)
 		}
