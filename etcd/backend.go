@@ -53,7 +53,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b := &Backend{
 		// Of the client's connection, not of its fields: those may be wrapped, and then keys and watches would differ.
 		kv:          clientv3.NewKV(client),
-		leaseClient: clientv3.RetryLeaseClient(client),
+		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // which sends a request once, unlike RetryLeaseClient
 		options:     o,
 		naming:      naming{o.Namespace},
 		names:       newNames(),

@@ -173,29 +173,26 @@ func (p *pool) dropLocked(l *lease) {
 	})
 }
 
-// grant makes a lease. The client chooses its id, so that a repeated request makes no second one.
+// grant makes a lease. Each attempt has an id of its own: one that arrives late, with what a frozen server goes on to do,
+// would make again a lease that was revoked meanwhile, and a late transaction could bind its key to that.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 	asked := class + spare
-	l := &lease{id: newLeaseID(), class: class, gone: make(chan struct{}), renewed: time.Now()}
-	l.place.Item = l
-	var seconds int64
-	unanswered, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
+	var l *lease
+	var strays []*lease // that may be granted, without an answer
+	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
+		l = &lease{id: newLeaseID(), class: class, ttl: asked, gone: make(chan struct{}), renewed: time.Now()}
+		l.place.Item = l
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(asked / time.Second)})
-		if err == nil {
-			seconds, l.term = resp.TTL, resp.Header.GetRaftTerm()
+		switch {
+		case err == nil:
+			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
+		case uncertain(err):
+			strays = append(strays, l)
 		}
 		return err
 	})
-	if unanswered && isLeaseExist(err) { // by an attempt that was not answered
-		err = nil
-		seconds = int64(asked / time.Second)
-	}
-	l.ttl = time.Duration(seconds) * time.Second
+	p.drop(strays...)
 	switch {
-	case err != nil && unanswered:
-		l.ttl = asked
-		p.drop(l)
-		return nil, err
 	case err != nil:
 		return nil, err
 	case l.ttl > asked:

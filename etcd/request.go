@@ -94,10 +94,6 @@ func isLeaseNotFound(err error) bool {
 	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
 }
 
-func isLeaseExist(err error) bool {
-	return errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseExist)
-}
-
 // read reads keys in one request, as they all are at one revision, the present one.
 func (b *Backend) read(ctx context.Context, gets ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
