@@ -13,7 +13,7 @@ import (
 )
 
 // Hand-offs between 8 clients that hold the key for no time, compared with concurrency.Mutex by turns on one server, so that
-// what else the machine does meets both. On a machine with nothing else to do the ratio is 10 or more.
+// what else the machine does meets both. It was 5.8 to 6.9 with the data on a disk that others used, 8.3 to 9.6 on tmpfs.
 func TestHandOffsComparedWithMutex(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures for several seconds")
