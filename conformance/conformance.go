@@ -56,6 +56,18 @@ type Harness struct {
 	// in any case.
 	Restart func()
 
+	// RestartEmpty ends the store, killed rather than asked, and starts it again without its data, as when its disk was
+	// lost or it keeps none. It returns when the store answers again.
+	RestartEmpty func()
+
+	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
+	// hooks it may be called at any time.
+	Linked LinkedFunc
+
+	// Process starts another process with a client of the store, to be frozen and killed: see [Process]. Unlike other
+	// hooks it may be called at any time.
+	Process ProcessFunc
+
 	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted.
 	Cut func(client backend.Backend)
 
@@ -136,6 +148,12 @@ var (
 		func(_ backend.Guarantees, h Harness) bool { return h.Freeze != nil && h.Thaw != nil }}
 	needsRestart = Need{"the harness has no Restart hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
+	needsRestartEmpty = Need{"the harness has no RestartEmpty hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.RestartEmpty != nil }}
+	needsLinked = Need{"the harness has no Linked hook (clients behind a link that can be cut: package conformance/link)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Linked != nil }}
+	needsProcess = Need{"the harness has no Process hook (another process to be frozen and killed: package conformance/process)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Process != nil }}
 	needsMembers = Need{"the harness has no Members (a cluster whose servers can fail one by one)",
 		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
 	needsFreezing = Need{"no member of the cluster can be frozen (Member.Freeze)",
@@ -166,7 +184,8 @@ func Checks() []Check {
 	for _, topic := range [][]Check{
 		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks,
 		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
-		evictChecks, faultChecks, memberChecks,
+		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks, faultChecks, emptyChecks,
+		memberChecks,
 	} {
 		all = append(all, topic...)
 	}

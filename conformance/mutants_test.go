@@ -1,12 +1,17 @@
 package conformance_test
 
+import "slices"
+
 // A mutant is the reference store with one bug, which one check must find.
 type mutant struct {
 	bug   string
 	check string
 }
 
-var mutants = []mutant{
+var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
+	emptyMutants)
+
+var plainMutants = []mutant{
 	// guarantees
 	{"Guarantees change with use", "GuaranteesAreConstant"},
 	{"Guarantees contradict each other", "GuaranteesAreConsistent"},

@@ -1,0 +1,4 @@
+package conformance
+
+// stores that come back without their data
+var emptyChecks = []Check{}

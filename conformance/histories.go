@@ -1,0 +1,4 @@
+package conformance
+
+// histories of clients under random faults
+var historyChecks = []Check{}

@@ -1,0 +1,4 @@
+package conformance_test
+
+// partitions and slow links
+var partitionMutants = []mutant{}

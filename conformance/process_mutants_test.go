@@ -1,0 +1,4 @@
+package conformance_test
+
+// other processes, frozen, killed, or with a wrong clock
+var processMutants = []mutant{}

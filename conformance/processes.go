@@ -1,0 +1,4 @@
+package conformance
+
+// other processes, frozen, killed, or with a wrong clock
+var processChecks = []Check{}

@@ -1,0 +1,4 @@
+package conformance
+
+// replies that are lost, held or late
+var replyChecks = []Check{}
