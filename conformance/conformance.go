@@ -28,7 +28,6 @@ package conformance
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -123,59 +122,6 @@ type Check struct {
 	// alone marks a check that makes faults, which others must not see.
 	alone bool
 	run   func(t *trial)
-}
-
-// A Need is a condition under which a check applies.
-type Need struct {
-	Reason string // what is missing when the need is not met, as in "grants in the order of arrival (FIFO)"
-	Met    func(g backend.Guarantees, h Harness) bool
-}
-
-var (
-	needsFIFO = Need{"the store promises no order of grants (Guarantees.FIFO)",
-		func(g backend.Guarantees, _ Harness) bool { return g.FIFO }}
-	needsTokens = Need{"the store gives no tokens (Guarantees.Fencing)",
-		func(g backend.Guarantees, _ Harness) bool { return g.Fencing > backend.FencingNone }}
-	needsRestartTokens = Need{"the order of tokens does not survive a restart (Guarantees.Fencing)",
-		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingRestart }}
-	needsPush = Need{"waiters poll (Guarantees.Wake)",
-		func(g backend.Guarantees, _ Harness) bool { return g.Wake == backend.WakePush }}
-	needsNoEarlyLoss = Need{"the store may drop live leases (Guarantees.EarlyLoss)",
-		func(g backend.Guarantees, _ Harness) bool { return g.EarlyLoss == "" }}
-	needsEvict = Need{"the harness has no Evict hook",
-		func(_ backend.Guarantees, h Harness) bool { return h.Evict != nil }}
-	needsFreeze = Need{"the harness has no Freeze and Thaw hooks",
-		func(_ backend.Guarantees, h Harness) bool { return h.Freeze != nil && h.Thaw != nil }}
-	needsRestart = Need{"the harness has no Restart hook",
-		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
-	needsRestartEmpty = Need{"the harness has no RestartEmpty hook",
-		func(_ backend.Guarantees, h Harness) bool { return h.RestartEmpty != nil }}
-	needsLinked = Need{"the harness has no Linked hook (clients behind a link that can be cut: package conformance/link)",
-		func(_ backend.Guarantees, h Harness) bool { return h.Linked != nil }}
-	needsProcess = Need{"the harness has no Process hook (another process to be frozen and killed: package conformance/process)",
-		func(_ backend.Guarantees, h Harness) bool { return h.Process != nil }}
-	needsMembers = Need{"the harness has no Members (a cluster whose servers can fail one by one)",
-		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
-	needsFreezing = Need{"no member of the cluster can be frozen (Member.Freeze)",
-		func(_ backend.Guarantees, h Harness) bool {
-			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.Freeze == nil || m.Thaw == nil })
-		}}
-	needsEmptying = Need{"no member of the cluster can be emptied (Member.StartEmpty)",
-		func(_ backend.Guarantees, h Harness) bool {
-			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.StartEmpty == nil })
-		}}
-	needsCut = Need{"the harness has no Cut hook",
-		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
-)
-
-// unmet returns why c does not apply, or "".
-func (c Check) unmet(g backend.Guarantees, h Harness) string {
-	for _, n := range c.Needs {
-		if !n.Met(g, h) {
-			return n.Reason
-		}
-	}
-	return ""
 }
 
 // Checks lists the checks in the order in which they are reported: by topic, those that make faults last.

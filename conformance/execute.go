@@ -34,6 +34,7 @@ type Result struct {
 	Rule     string
 	Status   Status
 	Output   string // what it found, or why it was skipped; lines without a final newline
+	Missing  string // what a skipped check lacks, as in Need.Missing; empty if it was skipped for another reason
 	Duration time.Duration
 }
 
@@ -134,8 +135,8 @@ func (s *suite) execute(c Check) Result {
 		defer func() { <-s.slots }()
 	}
 	r := Result{Name: c.Name, Rule: c.Rule}
-	if reason := c.unmet(s.g, s.h); reason != "" {
-		r.Status, r.Output = Skip, reason
+	if n := c.Unmet(s.g, s.h); n != nil {
+		r.Status, r.Output, r.Missing = Skip, n.Reason, n.Missing
 		return r
 	}
 	if err := s.ctx.Err(); err != nil {

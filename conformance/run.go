@@ -16,8 +16,8 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	}
 	for _, c := range Checks() {
 		t.Run(c.Name, func(t *testing.T) {
-			if reason := c.unmet(s.g, s.h); reason != "" {
-				t.Skip(reason)
+			if n := c.Unmet(s.g, s.h); n != nil {
+				t.Skip(n.Reason)
 			}
 			// The check starts now, on a goroutine of its own. Parallel then sets this subtest aside until all are started.
 			done := s.start(c, func(Result) {})

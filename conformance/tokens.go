@@ -26,7 +26,7 @@ var tokenChecks = []Check{
 	{
 		Name: "NoTokensPromised",
 		Rule: "Lease.Token is 0 where Guarantees.Fencing is FencingNone",
-		Needs: []Need{{"the store gives tokens (Guarantees.Fencing)",
+		Needs: []Need{{"Guarantees.Fencing", "the store gives tokens (Guarantees.Fencing)",
 			func(g backend.Guarantees, _ Harness) bool { return g.Fencing == backend.FencingNone }}},
 		run: func(t *trial) {
 			if g := t.acquire(t.a, t.key, t.long()); g.Token() != 0 {

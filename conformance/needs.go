@@ -1,0 +1,83 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Need is a condition under which a check applies.
+type Need struct {
+	// Missing names what is missing when the need is not met: a guarantee, as in "Guarantees.FIFO", or a hook, as in
+	// "Harness.Evict".
+	Missing string
+	// Reason says it in words, as in "the store promises no order of grants (Guarantees.FIFO)".
+	Reason string
+	Met    func(g backend.Guarantees, h Harness) bool
+}
+
+// Guarantee reports whether n asks for a guarantee of the store, not for a hook of the harness.
+func (n Need) Guarantee() bool { return strings.HasPrefix(n.Missing, "Guarantees.") }
+
+var (
+	needsFIFO = Need{"Guarantees.FIFO",
+		"the store promises no order of grants (Guarantees.FIFO)",
+		func(g backend.Guarantees, _ Harness) bool { return g.FIFO }}
+	needsTokens = Need{"Guarantees.Fencing",
+		"the store gives no tokens (Guarantees.Fencing)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Fencing > backend.FencingNone }}
+	needsRestartTokens = Need{"Guarantees.Fencing",
+		"the order of tokens does not survive a restart (Guarantees.Fencing)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingRestart }}
+	needsPush = Need{"Guarantees.Wake",
+		"waiters poll (Guarantees.Wake)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Wake == backend.WakePush }}
+	needsNoEarlyLoss = Need{"Guarantees.EarlyLoss",
+		"the store may drop live leases (Guarantees.EarlyLoss)",
+		func(g backend.Guarantees, _ Harness) bool { return g.EarlyLoss == "" }}
+	needsEvict = Need{"Harness.Evict",
+		"the harness has no Evict hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Evict != nil }}
+	needsFreeze = Need{"Harness.Freeze",
+		"the harness has no Freeze and Thaw hooks",
+		func(_ backend.Guarantees, h Harness) bool { return h.Freeze != nil && h.Thaw != nil }}
+	needsRestart = Need{"Harness.Restart",
+		"the harness has no Restart hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Restart != nil }}
+	needsRestartEmpty = Need{"Harness.RestartEmpty",
+		"the harness has no RestartEmpty hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.RestartEmpty != nil }}
+	needsLinked = Need{"Harness.Linked",
+		"the harness has no Linked hook (clients behind a link that can be cut: package conformance/link)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Linked != nil }}
+	needsProcess = Need{"Harness.Process",
+		"the harness has no Process hook (another process to be frozen and killed: package conformance/process)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Process != nil }}
+	needsMembers = Need{"Harness.Members",
+		"the harness has no Members (a cluster whose servers can fail one by one)",
+		func(_ backend.Guarantees, h Harness) bool { return len(h.Members) > 0 }}
+	needsFreezing = Need{"Member.Freeze",
+		"no member of the cluster can be frozen (Member.Freeze)",
+		func(_ backend.Guarantees, h Harness) bool {
+			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.Freeze == nil || m.Thaw == nil })
+		}}
+	needsEmptying = Need{"Member.StartEmpty",
+		"no member of the cluster can be emptied (Member.StartEmpty)",
+		func(_ backend.Guarantees, h Harness) bool {
+			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.StartEmpty == nil })
+		}}
+	needsCut = Need{"Harness.Cut",
+		"the harness has no Cut hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
+)
+
+// Unmet returns the first need of c that is not met, or nil if c applies.
+func (c Check) Unmet(g backend.Guarantees, h Harness) *Need {
+	for _, n := range c.Needs {
+		if !n.Met(g, h) {
+			return &n
+		}
+	}
+	return nil
+}
