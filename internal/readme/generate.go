@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,24 +40,6 @@ func table(name string, write func(io.Writer, []backend.Driver) error) part {
 		err := write(&b, backend.DefaultMux.Drivers())
 		return b.String(), err
 	}}
-}
-
-// root finds the folder of go.mod, upwards from the current one.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("no go.mod here or above")
-		}
-		dir = parent
-	}
 }
 
 // documents lists README.md and docs/*.md below dir.

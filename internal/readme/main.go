@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
+
+	"github.com/anylock/lock/internal/moduleroot"
 )
 
 func main() {
@@ -15,7 +17,7 @@ func main() {
 }
 
 func run() error {
-	dir, err := root()
+	dir, err := moduleroot.Find()
 	if err != nil {
 		return err
 	}

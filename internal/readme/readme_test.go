@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/internal/moduleroot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // eachDocument runs test for README.md and each file of docs.
 func eachDocument(t *testing.T, test func(t *testing.T, dir, file, text string)) {
 	t.Helper()
-	dir, err := root()
+	dir, err := moduleroot.Find()
 	if err != nil {
 		t.Fatal(err)
 	}

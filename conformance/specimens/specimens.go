@@ -1,0 +1,51 @@
+// Package specimens keeps the famous wrong ways to lock: each a complete small store on a real server, which compiles
+// against package backend and works on a quiet afternoon. Package conformance must find every one.
+//
+// The packages below, one for each server, have a [Collection]: one small store that is right, the twin, and specimens of
+// it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that nothing
+// else can be what a check found. [Prove] runs the suite on them.
+//
+// These packages are exhibits. Nothing imports them but their tests; docs/specimens.md, which is generated, shows them.
+package specimens
+
+import (
+	"context"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An Open returns a new client of a specimen or its twin, which has the servers at addrs.
+type Open func(ctx context.Context, addrs ...string) (backend.Backend, error)
+
+// A Collection is the specimens of one server.
+type Collection struct {
+	Store     string     `json:"store"` // as people write it: "Redis"
+	Twin      Open       `json:"-"`     // opens the store that is right
+	Specimens []Specimen `json:"specimens"`
+}
+
+// A Specimen is one wrong way to lock.
+type Specimen struct {
+	Name  string `json:"name"`  // as in "setnx-then-expire"
+	Title string `json:"title"` // in a few words
+	Story string `json:"story"` // two to five sentences: who does it, and what happens
+	See   string `json:"see"`   // where it is told of, by name: "Redis manual, SETNX page"
+	Right string `json:"right"` // the right way, in a sentence
+
+	// Sin and Virtue name what the package declares, and docs/specimens.md shows: the step that is wrong, and the one of
+	// the twin that it stands for. A method is "type.method".
+	Sin    []string `json:"sin"`
+	Virtue []string `json:"virtue"`
+
+	Open  Open   `json:"-"`
+	Kills []Kill `json:"kills"`
+}
+
+// A Kill is one check that must fail for a specimen, and pass for its twin.
+type Kill struct {
+	Check string `json:"check"`
+	// Says is what the failing check's output must contain, so that it fails for the specimen's sin and nothing else.
+	Says string `json:"says"`
+	// Evidence is the output of a run that was recorded.
+	Evidence string `json:"evidence"`
+}

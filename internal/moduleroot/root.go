@@ -1,0 +1,26 @@
+// Package moduleroot finds the folder of this module, for what generates and checks its documents.
+package moduleroot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Find returns the folder of go.mod, upwards from the current one.
+func Find() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("no go.mod here or above")
+		}
+		dir = parent
+	}
+}
