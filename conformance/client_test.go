@@ -17,7 +17,9 @@ type client struct {
 	leases *backend.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
-	token  uint64 // guarded by server.mu
+	token  uint64        // guarded by server.mu
+	wire   *wire         // what lies between, nil for nothing
+	skew   time.Duration // of its wall clock
 
 	mu    sync.Mutex
 	cut   chan struct{} // closed when connections break
@@ -53,6 +55,9 @@ func (c *client) broken() <-chan struct{} {
 
 // do sends a request, which takes its time. The server serves it even if nobody waits for the answer any more.
 func (c *client) do(ctx context.Context, serve func()) error {
+	if c.wire != nil {
+		return c.exchange(ctx, serve)
+	}
 	answered := make(chan struct{})
 	go func() {
 		time.Sleep(rand.N(50 * time.Microsecond))
@@ -131,27 +136,24 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 
 // acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
-	for {
-		var (
-			g      granted
-			p      *place
-			holder backend.Holder
-		)
-		kicked, cut := c.kicked(), c.broken()
-		sent := time.Now()
-		if err := c.do(c.patient(ctx), func() { g, p, holder = c.server.acquire(c, r) }); err != nil {
+	for told := false; ; {
+		a, err := c.ask(ctx, r)
+		switch {
+		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
+			time.Sleep(10 * time.Millisecond) // an outage: it passes
+			continue
+		case err != nil:
 			c.abandon(r)
 			return nil, err
-		}
-		switch {
-		case g != granted{}:
-			return c.grant(ctx, r, g, sent)
-		case p == nil && c.is("HeldError names the one who asks"):
+		case a.granted != granted{}:
+			return c.grant(ctx, r, a.granted, a.sent)
+		case a.place == nil && c.is("HeldError names the one who asks"):
 			return nil, &backend.HeldError{Holder: backend.Holder{Owner: r.Owner}}
-		case p == nil:
-			return nil, &backend.HeldError{Holder: holder}
+		case a.place == nil:
+			return nil, &backend.HeldError{Holder: a.holder}
 		}
-		g, err := c.await(ctx, r, p, kicked, cut)
+		told = true
+		g, err := c.await(ctx, r, a)
 		switch {
 		case errors.Is(err, errAgain):
 			continue
@@ -164,8 +166,42 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 
 var errAgain = errors.New("ask again")
 
+// An answer is what the server says to an attempt.
+type answer struct {
+	granted
+	place  *place
+	holder backend.Holder
+	sent   time.Time
+	kicked <-chan struct{} // closed when the place may be lost
+	cut    <-chan struct{}
+	conn   *conn // that it was asked on, nil without a wire
+}
+
+// ask makes one attempt.
+func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
+	a := answer{kicked: c.kicked(), cut: c.broken(), sent: time.Now()}
+	if c.wire != nil {
+		var err error
+		if a.conn, err = c.wire.dial(); err != nil {
+			return a, err
+		}
+	}
+	var served answer
+	if err := c.do(c.patient(ctx), func() { served.granted, served.place, served.holder = c.server.acquire(c, r) }); err != nil {
+		return a, err
+	}
+	a.granted, a.place, a.holder = served.granted, served.place, served.holder
+	return a, nil
+}
+
 // await waits for its turn. A broken connection or a restart may have cost the place: then it asks again, by the same owner.
-func (c *client) await(ctx context.Context, r backend.Request, p *place, kicked, cut <-chan struct{}) (granted, error) {
+func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
+	p, kicked, cut, turn := a.place, a.kicked, a.cut, (<-chan granted)(a.place.turn)
+	if a.conn != nil {
+		over := make(chan struct{})
+		defer close(over)
+		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
+	}
 	switch {
 	case c.is("restart parks waiters"):
 		kicked = nil
@@ -191,7 +227,7 @@ func (c *client) await(ctx context.Context, r backend.Request, p *place, kicked,
 		go func() { <-c.done }()
 	}
 	select {
-	case g := <-p.turn:
+	case g := <-turn:
 		if c.is("waiter looks once a second") {
 			time.Sleep(time.Second - time.Since(p.since)%time.Second)
 		}
@@ -217,7 +253,7 @@ func (c *client) await(ctx context.Context, r backend.Request, p *place, kicked,
 		return granted{}, backend.ErrClosed
 	}
 	select {
-	case g := <-p.turn: // it came at the same time
+	case g := <-turn: // it came at the same time
 		return g, nil
 	default:
 	}
@@ -276,9 +312,11 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return h, err
 	}
-	if err := c.do(ctx, func() { h = c.server.inspect(key) }); err != nil {
-		return backend.Holder{}, err
+	var found backend.Holder // not h, which a late answer would write to
+	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
+		return h, err
 	}
+	h = found
 	const most = 32
 	switch {
 	case c.is("Inspect cuts the owner") && len(h.Owner) > most:

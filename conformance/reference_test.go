@@ -72,13 +72,27 @@ func (s *server) harness() conformance.Harness {
 			}
 			return nil
 		},
-		Freeze:  s.gate.Lock,
-		Thaw:    s.gate.Unlock,
-		Restart: s.restart,
-		Cut:     func(b backend.Backend) { b.(*client).cutOff() },
-		Members: []conformance.Member{s.member(), s.member(), s.member()},
-		Outage:  time.Second,
+		Freeze:       s.gate.Lock,
+		Thaw:         s.gate.Unlock,
+		Restart:      s.restart,
+		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
+		Members:      []conformance.Member{s.member(), s.member(), s.member()},
+		Outage:       time.Second,
+		Linked:       s.linked,
+		Process:      s.process,
+		RestartEmpty: s.restartEmpty,
 	}
+}
+
+// restartEmpty forgets all but who may be told of it.
+func (s *server) restartEmpty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.keys {
+		e.owner, e.client, e.queue = "", nil, nil
+	}
+	close(s.kick)
+	s.kick = make(chan struct{})
 }
 
 // restart forgets who waits, keeps who holds, and the tokens.

@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// linked opens a client behind a link of its own, which is healed before leases are given back at the end.
+func (t *trial) linked() (backend.Backend, Link) {
+	b, link, err := t.h.Linked(t.ctx)
+	if err != nil {
+		t.fatalf("open a client behind a link: %v", err)
+	}
+	t.cleanup(link.Close)
+	t.cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.errorf("Close of a client behind a link: %v", err)
+		}
+	})
+	t.endsFault(link.Heal)
+	return b, link
+}
+
+// process starts another process with a client, which is killed at the end.
+func (t *trial) process(skew time.Duration) Process {
+	p, err := t.h.Process(t.ctx, skew)
+	if err != nil {
+		t.fatalf("start another process: %v", err)
+	}
+	kill := sync.OnceFunc(p.Kill)
+	t.cleanup(kill)
+	t.endsFault(kill)
+	return p
+}
+
+// endsFault arranges for end, which may be called twice, to be called before the check's leases are given back.
+func (t *trial) endsFault(end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults = append(t.faults, end)
+}

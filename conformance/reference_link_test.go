@@ -1,0 +1,236 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// What the messages of the reference store would weigh on a network, in bytes.
+const (
+	requestLen = 24
+	replyLen   = 16
+)
+
+var (
+	errReset   = errors.New("connection reset by peer")
+	errRefused = errors.New("connection refused")
+)
+
+// A wire is a link between a client and the server, with one connection at a time.
+type wire struct {
+	mu     sync.Mutex
+	conn   *conn
+	refuse bool
+	dead   bool // for good: its process was killed
+	hold   [2]bool
+	drop   [2]bool
+	delay  [2]time.Duration
+	arms   [2]*arm
+	passed [2]int64
+	came   [2]int64
+	change chan struct{} // closed when a fault begins or ends
+}
+
+// A conn is one connection of a wire.
+type conn struct {
+	broken chan struct{}
+	lossy  bool // something was dropped
+}
+
+// An arm waits for its byte to cut the wire.
+type arm struct {
+	left     int64
+	happened chan struct{}
+}
+
+func newWire() *wire { return &wire{change: make(chan struct{})} }
+
+// dial returns the connection there is, or a new one.
+func (w *wire) dial() (*conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refuse || w.dead {
+		return nil, errRefused
+	}
+	if w.conn == nil {
+		w.conn = &conn{broken: make(chan struct{})}
+	}
+	return w.conn, nil
+}
+
+// pass takes a message of n bytes through, and reports whether it arrived whole. It returns when the message arrived or c broke.
+func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
+	w.mu.Lock()
+	w.came[d] += n
+	for w.conn == c && (w.hold[d] || w.drop[d]) {
+		if w.drop[d] {
+			c.lossy = true
+			w.mu.Unlock()
+			<-c.broken
+			return false
+		}
+		change := w.change
+		w.mu.Unlock()
+		select {
+		case <-change:
+		case <-c.broken:
+			return false
+		}
+		w.mu.Lock()
+	}
+	if delay := w.delay[d]; delay > 0 {
+		w.mu.Unlock()
+		select {
+		case <-time.After(delay):
+		case <-c.broken:
+			return false
+		}
+		w.mu.Lock()
+	}
+	defer w.mu.Unlock()
+	if w.conn != c {
+		return false
+	}
+	a := w.arms[d]
+	if a == nil || n < a.left {
+		if a != nil {
+			a.left -= n
+		}
+		w.passed[d] += n
+		return true
+	}
+	whole := n == a.left
+	w.passed[d] += a.left
+	w.arms[d] = nil
+	w.breakLocked()
+	close(a.happened)
+	return whole
+}
+
+func (w *wire) breakLocked() {
+	if w.conn != nil {
+		close(w.conn.broken)
+		w.conn = nil
+	}
+}
+
+// set changes faults, and lets those who wait look again.
+func (w *wire) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+	close(w.change)
+	w.change = make(chan struct{})
+}
+
+func (w *wire) Cut() { w.set(w.breakLocked) }
+
+func (w *wire) CutAfter(d conformance.Direction, n int64) <-chan struct{} {
+	a := &arm{left: n, happened: make(chan struct{})}
+	w.set(func() { w.arms[d] = a })
+	return a.happened
+}
+
+func (w *wire) Refuse() { w.set(func() { w.refuse = true; w.breakLocked() }) }
+
+func (w *wire) Hold(d conformance.Direction) { w.set(func() { w.hold[d] = true }) }
+
+func (w *wire) Drop(d conformance.Direction) { w.set(func() { w.drop[d] = true }) }
+
+func (w *wire) Delay(d conformance.Direction, by time.Duration) { w.set(func() { w.delay[d] = by }) }
+
+func (w *wire) Heal() {
+	w.set(func() {
+		w.refuse = false
+		w.hold, w.drop, w.delay, w.arms = [2]bool{}, [2]bool{}, [2]time.Duration{}, [2]*arm{}
+		if w.conn != nil && w.conn.lossy {
+			w.breakLocked()
+		}
+	})
+}
+
+// kill ends the wire for good.
+func (w *wire) kill() { w.set(func() { w.dead = true; w.breakLocked() }) }
+
+func (w *wire) Passed(d conformance.Direction) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.passed[d]
+}
+
+func (w *wire) Came(d conformance.Direction) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.came[d]
+}
+
+func (w *wire) Close() { w.kill() }
+
+// linked opens a client behind a wire.
+func (s *server) linked(context.Context) (backend.Backend, conformance.Link, error) {
+	c := newClient(s)
+	c.wire = newWire()
+	return c, c.wire, nil
+}
+
+// exchange sends a request through the wire, has it served, and waits for the answer to come through.
+func (c *client) exchange(ctx context.Context, serve func()) error {
+	conn, err := c.wire.dial()
+	if err != nil {
+		return err
+	}
+	answered := make(chan struct{})
+	go func() {
+		if !c.wire.pass(conn, conformance.ToStore, requestLen) {
+			return
+		}
+		c.server.gate.RLock()
+		serve()
+		c.server.gate.RUnlock()
+		if c.wire.pass(conn, conformance.FromStore, replyLen) {
+			close(answered)
+		}
+	}()
+	patience := time.NewTimer(wirePatience)
+	defer patience.Stop()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return backend.ContextError(ctx, nil)
+	case <-patience.C:
+		return errors.New("no answer in time")
+	case <-conn.broken:
+	}
+	select {
+	case <-answered: // it came through last
+		return nil
+	default:
+		return errReset
+	}
+}
+
+// wirePatience is how long a client behind a wire waits for an answer.
+const wirePatience = 2 * time.Second
+
+// turnThrough brings the message that it is a waiter's turn through the wire. broken is closed if the connection breaks
+// before.
+func (c *client) turnThrough(conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
+	through := make(chan granted, 1)
+	go func() {
+		select {
+		case g := <-turn:
+			if c.wire.pass(conn, conformance.FromStore, replyLen) {
+				through <- g
+			}
+		case <-conn.broken:
+		case <-over:
+		}
+	}()
+	return through
+}

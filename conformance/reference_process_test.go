@@ -1,0 +1,161 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A sham process is a client behind a wire, with a gate through which every call goes and every answer comes back.
+type sham struct {
+	*client
+	skew time.Duration
+
+	mu     sync.Mutex
+	leases map[string]backend.Lease // by owner
+	frozen chan struct{}            // closed by a thaw; nil while it runs
+	killed bool
+}
+
+var errKilled = errors.New("the process was killed")
+
+func (s *server) process(_ context.Context, skew time.Duration) (conformance.Process, error) {
+	c := newClient(s)
+	c.wire = newWire()
+	c.skew = skew
+	return &sham{client: c, skew: skew, leases: make(map[string]backend.Lease)}, nil
+}
+
+// run calls f as the process would, when it runs.
+func (p *sham) run(f func() error) error {
+	p.wait()
+	err := f()
+	p.wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killed {
+		return errKilled
+	}
+	return err
+}
+
+// wait returns when the process runs, or has been killed.
+func (p *sham) wait() {
+	p.mu.Lock()
+	frozen := p.frozen
+	p.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}
+
+func (p *sham) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, error) {
+	answered := make(chan conformance.ProcessGrant, 1)
+	go func() {
+		var l backend.Lease
+		err := p.run(func() (err error) {
+			l, err = p.client.Acquire(context.Background(), r)
+			if err == nil {
+				p.mu.Lock()
+				p.leases[r.Owner] = l
+				p.mu.Unlock()
+			}
+			return err
+		})
+		if err != nil {
+			answered <- conformance.ProcessGrant{Err: err}
+			return
+		}
+		answered <- conformance.ProcessGrant{Token: l.Token(), Left: time.Until(l.Deadline())}
+	}()
+	return answered, nil
+}
+
+func (p *sham) lease(owner string) (backend.Lease, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.leases[owner]; l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("%q has no lease", owner)
+}
+
+func (p *sham) Renew(ctx context.Context, owner string, ttl time.Duration) error {
+	return p.run(func() error {
+		l, err := p.lease(owner)
+		if err != nil {
+			return err
+		}
+		return l.Renew(ctx, ttl)
+	})
+}
+
+func (p *sham) Release(ctx context.Context, owner string) error {
+	return p.run(func() error {
+		l, err := p.lease(owner)
+		if err != nil {
+			return err
+		}
+		return l.Release(ctx)
+	})
+}
+
+func (p *sham) Lost(_ context.Context, owner string) (lost bool, err error) {
+	err = p.run(func() error {
+		l, err := p.lease(owner)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-l.Lost():
+			lost = true
+		default:
+		}
+		return nil
+	})
+	return lost, err
+}
+
+func (p *sham) Now(context.Context) (now time.Time, err error) {
+	err = p.run(func() error { now = time.Now().Add(p.skew); return nil })
+	return now, err
+}
+
+func (p *sham) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = make(chan struct{})
+	p.wire.Hold(conformance.ToStore)
+	p.wire.Hold(conformance.FromStore)
+}
+
+func (p *sham) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.thawLocked()
+	p.wire.Heal()
+}
+
+func (p *sham) thawLocked() {
+	if p.frozen != nil {
+		close(p.frozen)
+		p.frozen = nil
+	}
+}
+
+func (p *sham) Kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.killed {
+		return
+	}
+	p.killed = true
+	p.wire.kill()
+	p.thawLocked()
+	go func() { _ = p.client.Close() }()
+}
