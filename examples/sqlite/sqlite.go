@@ -1,0 +1,245 @@
+// Package sqlite keeps locks in a table of an SQLite file, for the processes of one host. It is the example of
+// docs/write-a-backend.md: small, complete, and as strict as the big ones.
+//
+// A lease ends by the host's monotonic clock, which no step of the wall clock moves and which stands still while the machine
+// sleeps, for holders and waiters alike. A reboot ends all leases. The file must be on a local disk. A process that is
+// stopped in the fraction of a millisecond in which it writes keeps all others from writing until it goes on or is killed.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"time"
+
+	_ "modernc.org/sqlite" // the database, in pure Go
+
+	"github.com/anylock/lock/backend"
+)
+
+var guarantees = backend.Guarantees{
+	MinTTL:      50 * time.Millisecond, // on a slow disk a shorter one would be over before the answer is there
+	MaxLate:     0,                     // an attempt compares with the clock: nothing has to run when a lease ends
+	EnforcedBy:  "monotonic clock of the host",
+	Fencing:     backend.FencingLoss, // see take
+	FIFO:        false,
+	Wake:        backend.WakePoll,
+	Consistency: backend.Linearizable,
+	Reach:       backend.ReachHost,
+}
+
+// A row stays when its lease ends by itself, until the key is taken again or a client opens the file.
+const schema = `
+	CREATE TABLE IF NOT EXISTS locks (
+		key     BLOB PRIMARY KEY,  -- keys are any bytes
+		owner   TEXT NOT NULL,
+		token   INTEGER NOT NULL,
+		expires INTEGER NOT NULL,  -- nanoseconds of the host's monotonic clock
+		boot    TEXT NOT NULL      -- of the machine, since which that clock runs
+	) WITHOUT ROWID;
+	CREATE TABLE IF NOT EXISTS tokens (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL);
+	INSERT OR IGNORE INTO tokens VALUES (1, 0);`
+
+// holder finds who holds key now. A free key is the zero Holder.
+func (s *Store) holder(ctx context.Context, tx *sql.Tx, key string, now int64) (h backend.Holder, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT owner, token, expires - ? FROM locks WHERE key = ? AND boot = ? AND expires > ?`,
+		now, []byte(key), s.boot, now).Scan(&h.Owner, &h.Token, &h.TTL)
+	if errors.Is(err, sql.ErrNoRows) {
+		return backend.Holder{}, nil
+	}
+	h.Waiters = -1 // the file does not know them
+	return h, err
+}
+
+// take gives the key to its owner unless another one holds it, and returns who holds it then. Repeated, it finds that its
+// owner holds the key already, and keeps the token.
+//
+// Tokens are one row of the file for all keys, so that they outlive the lease. Never below the time, they rise over a loss
+// of the file too.
+func (s *Store) take(ctx context.Context, r backend.Request, ttl time.Duration) (h backend.Holder, err error) {
+	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
+		if h, err = s.holder(ctx, tx, r.Key, now); err != nil || h.Held() && h.Owner != r.Owner {
+			return err
+		}
+		if !h.Held() {
+			next := tx.QueryRowContext(ctx, `UPDATE tokens SET last = max(last + 1, ?) RETURNING last`, time.Now().UnixMicro())
+			if err := next.Scan(&h.Token); err != nil {
+				return err
+			}
+		}
+		h.Owner = r.Owner
+		_, err := tx.ExecContext(ctx, `INSERT OR REPLACE INTO locks (key, owner, token, expires, boot) VALUES (?, ?, ?, ?, ?)`,
+			[]byte(r.Key), h.Owner, h.Token, now+int64(ttl), s.boot)
+		return err
+	})
+	return h, err
+}
+
+// renew moves the end of a lease that is there and owner's, and reports whether there was one.
+func (s *Store) renew(ctx context.Context, key, owner string, ttl time.Duration) (found bool, err error) {
+	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
+		h, err := s.holder(ctx, tx, key, now)
+		if found = h.Held() && h.Owner == owner; !found || err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE locks SET expires = ? WHERE key = ?`, now+int64(ttl), []byte(key))
+		return err
+	})
+	return found, err
+}
+
+// release frees the key if owner holds it, and reports whether it did.
+func (s *Store) release(ctx context.Context, key, owner string) (found bool, err error) {
+	result, err := s.db.ExecContext(ctx, `DELETE FROM locks WHERE key = ? AND owner = ?`, []byte(key), owner)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// change runs f as one transaction. Nobody else writes from before the clock is read until it is done.
+func (s *Store) change(ctx context.Context, f func(tx *sql.Tx, now int64) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	if err := f(tx, monotonic()); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// A Store keeps locks in one file. It is a [backend.Backend].
+type Store struct {
+	db     *sql.DB
+	boot   string
+	leases *backend.Leases
+}
+
+// Open opens the file, which is made if it is not there.
+func Open(ctx context.Context, path string) (*Store, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	file := url.URL{Scheme: "file", Path: path, RawQuery: url.Values{
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)"},
+		"_txlock": {"immediate"}, // a transaction that writes says so at once, or two could deadlock
+	}.Encode()}
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1) // there is one writer at a time in any case; this way ours queue in memory
+	forget := `DELETE FROM locks WHERE boot <> ? OR expires <= ?`
+	if _, err := db.ExecContext(ctx, schema+forget, boot, monotonic()); err != nil {
+		db.Close()
+		return nil, err
+	}
+	s := &Store{db: db, boot: boot}
+	const requestTimeout = 5 * time.Second // of a release or clean-up
+	s.leases = backend.NewLeases(s, requestTimeout)
+	return s, nil
+}
+
+// Guarantees implements backend.Backend.
+func (s *Store) Guarantees() backend.Guarantees { return guarantees }
+
+// Close implements backend.Backend.
+func (s *Store) Close() error {
+	if !s.leases.Close() {
+		return nil
+	}
+	return s.db.Close()
+}
+
+// RenewLease implements backend.Requests.
+func (s *Store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	ttl = guarantees.Round(ttl)
+	found, err := s.renew(ctx, l.Key(), l.Owner(), ttl)
+	if err == nil && !found {
+		err = backend.ErrLost
+	}
+	return ttl, err
+}
+
+// ReleaseLease implements backend.Requests.
+func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	found, err := s.release(ctx, l.Key(), l.Owner())
+	if err == nil && !found {
+		err = backend.ErrLost
+	}
+	return err
+}
+
+// Acquire implements backend.Backend.
+func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if !r.Wait {
+		return s.try(ctx, r)
+	}
+	pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	const patience = 10 * time.Second // with a file that cannot be read
+	return backend.Poll(ctx, pause, patience, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+}
+
+// try makes one attempt.
+func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	ttl := guarantees.Round(r.TTL)
+	sent := time.Now() // before the request: the deadline counts from here
+	h, err := s.take(ctx, r, ttl)
+	switch {
+	case err != nil: // done or not: remove what may be there, and say what happened
+		s.leases.Abandon(r.Key, r.Owner, ttl)
+		return nil, s.failed(ctx, err)
+	case h.Owner != r.Owner:
+		return nil, &backend.HeldError{Holder: h}
+	}
+	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: h.Token, Sent: sent, TTL: ttl})
+	if err != nil {
+		return nil, err // and not life: an interface that holds a nil pointer is not nil
+	}
+	return life, nil
+}
+
+// ready refuses what needs no request any more.
+func (s *Store) ready(ctx context.Context) error {
+	if s.leases.Closed() {
+		return backend.ErrClosed
+	}
+	return backend.ContextError(ctx, nil)
+}
+
+// failed is err as the contract wants it: a closed store's and an ended context's errors go first.
+func (s *Store) failed(ctx context.Context, err error) error {
+	if s.leases.Closed() {
+		return backend.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return backend.ContextError(ctx, err)
+	}
+	return err
+}
+
+// Inspect implements backend.Backend.
+func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	if err := errors.Join(backend.ValidateKey(key), s.ready(ctx)); err != nil {
+		return backend.Holder{}, err
+	}
+	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
+		h, err = s.holder(ctx, tx, key, now)
+		return err
+	})
+	if err != nil {
+		return backend.Holder{}, s.failed(ctx, err)
+	}
+	return h, nil
+}
