@@ -25,7 +25,8 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
-	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance":         {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 
 // These are not for import by applications, and may depend on anything.

@@ -1,0 +1,247 @@
+// Package process gives the suite of package conformance a second process with a client of the store, to be frozen and
+// killed: the test's own program, started again.
+//
+// A store's test needs two things. Its TestMain serves where it was started for that:
+//
+//	func TestMain(m *testing.M) {
+//		process.Main(func(ctx context.Context, address string) (backend.Backend, error) { return mystore.Dial(ctx, address) })
+//		os.Exit(m.Run())
+//	}
+//
+// and its harness says how to start it:
+//
+//	conformance.Harness{Process: process.Self(address), …}
+//
+// The two speak over the child's standard input and output, a line of JSON for each request and answer. The child ends with
+// its parent. What it prints goes to its standard error, which is the parent's.
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// variable holds the argument of the opener, and makes a program serve.
+const variable = "ANYLOCK_CONFORMANCE_PROCESS"
+
+// Self returns a ProcessFunc that starts this program again, whose Main opens a client by arg: an address, for instance. It
+// is nil, so that the checks that need it are skipped, on systems where a process cannot be frozen.
+//
+// A process whose wall clock is off can be had on linux/amd64 only; elsewhere the error matches errors.ErrUnsupported.
+func Self(arg string) conformance.ProcessFunc {
+	if !canFreeze {
+		return nil
+	}
+	return func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
+		if _, child := os.LookupEnv(variable); child {
+			return nil, errNoMain
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(program, "-test.run=^$") // a test without Main ends, and does not start itself for ever
+		cmd.Env = append(os.Environ(), variable+"="+arg)
+		c, err := start(cmd, skew)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			c.Kill()
+			return nil, ctx.Err()
+		case <-c.ended:
+			return nil, errNoMain
+		case err := <-c.ready:
+			if err != nil {
+				c.Kill()
+				return nil, fmt.Errorf("in the process: %w", err)
+			}
+			return c, nil
+		}
+	}
+}
+
+var errNoMain = errors.New("the process does not serve: TestMain must call process.Main first")
+
+// A child is a running process, as its parent sees it.
+type child struct {
+	cmd   *exec.Cmd
+	ready chan error    // of opening its client
+	ended chan struct{} // closed when the process is gone and everybody who waits for an answer has been told
+
+	sending sync.Mutex
+	out     *json.Encoder // to the child's input
+
+	mu      sync.Mutex
+	last    int64
+	waiting map[int64]*call // nil when the child has ended
+}
+
+// A call is a request without an answer yet.
+type call struct {
+	begun  chan error // gets the answer to an Acquire that has been begun
+	answer func(answer)
+}
+
+func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
+	cmd.Stderr = os.Stderr
+	dieWithParent(cmd)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{
+		cmd: cmd, ready: make(chan error, 1), ended: make(chan struct{}),
+		out: json.NewEncoder(in), waiting: make(map[int64]*call),
+	}
+	c.waiting[0] = &call{answer: func(a answer) { c.ready <- a.err() }} // nobody asks for this one
+	if skew == 0 {
+		err = cmd.Start()
+	} else {
+		err = startSkewed(cmd, skew)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(c.ended)
+		for in := json.NewDecoder(out); ; {
+			var a answer
+			if err := in.Decode(&a); err != nil {
+				break // it has ended, perhaps in the middle of an answer
+			}
+			c.take(a)
+		}
+		_ = cmd.Process.Kill() // one that speaks nonsense
+		_ = cmd.Wait()
+		c.tellEnd()
+	}()
+	return c, nil
+}
+
+// take hands an answer to whom it is for.
+func (c *child) take(a answer) {
+	c.mu.Lock()
+	w := c.waiting[a.ID]
+	if !a.Begun {
+		delete(c.waiting, a.ID)
+	}
+	c.mu.Unlock()
+	switch {
+	case w == nil:
+	case a.Begun:
+		w.begun <- nil
+	default:
+		w.answer(a)
+	}
+}
+
+// tellEnd answers all who wait: there will be no more answers.
+func (c *child) tellEnd() {
+	c.mu.Lock()
+	rest := c.waiting
+	c.waiting = nil
+	c.mu.Unlock()
+	for _, w := range rest {
+		select {
+		case w.begun <- errEnded:
+		default: // begun, or nothing to begin
+		}
+		w.answer(answer{Error: errEnded.Error()})
+	}
+}
+
+var errEnded = errors.New("the process has ended")
+
+// send sends a request whose answer w gets.
+func (c *child) send(r request, w *call) error {
+	c.mu.Lock()
+	if c.waiting == nil {
+		c.mu.Unlock()
+		return errEnded
+	}
+	c.last++
+	r.ID = c.last
+	c.waiting[r.ID] = w
+	c.mu.Unlock()
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return c.out.Encode(r) // an error is the end of the process, which all who wait are told
+}
+
+// ask sends a request and waits for its answer.
+func (c *child) ask(ctx context.Context, r request) (answer, error) {
+	got := make(chan answer, 1)
+	if err := c.send(r, &call{answer: func(a answer) { got <- a }}); err != nil {
+		return answer{}, err
+	}
+	select {
+	case a := <-got:
+		return a, a.err()
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+// Acquire implements conformance.Process.
+func (c *child) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, error) {
+	answered := make(chan conformance.ProcessGrant, 1)
+	w := &call{begun: make(chan error, 1), answer: func(a answer) {
+		answered <- conformance.ProcessGrant{Token: a.Token, Left: a.Left, Err: a.err()}
+	}}
+	err := c.send(request{Op: opAcquire, Key: []byte(r.Key), Owner: []byte(r.Owner), TTL: r.TTL, Wait: r.Wait}, w)
+	if err == nil {
+		err = <-w.begun
+	}
+	return answered, err
+}
+
+// Renew implements conformance.Process.
+func (c *child) Renew(ctx context.Context, owner string, ttl time.Duration) error {
+	_, err := c.ask(ctx, request{Op: opRenew, Owner: []byte(owner), TTL: ttl})
+	return err
+}
+
+// Release implements conformance.Process.
+func (c *child) Release(ctx context.Context, owner string) error {
+	_, err := c.ask(ctx, request{Op: opRelease, Owner: []byte(owner)})
+	return err
+}
+
+// Lost implements conformance.Process.
+func (c *child) Lost(ctx context.Context, owner string) (bool, error) {
+	a, err := c.ask(ctx, request{Op: opLost, Owner: []byte(owner)})
+	return a.Lost, err
+}
+
+// Now implements conformance.Process.
+func (c *child) Now(ctx context.Context) (time.Time, error) {
+	a, err := c.ask(ctx, request{Op: opNow})
+	return a.Now, err
+}
+
+// Freeze implements conformance.Process.
+func (c *child) Freeze() { freeze(c.cmd.Process) }
+
+// Thaw implements conformance.Process.
+func (c *child) Thaw() { thaw(c.cmd.Process) }
+
+// Kill implements conformance.Process.
+func (c *child) Kill() {
+	_ = c.cmd.Process.Kill() // an error: it has ended
+	<-c.ended
+}

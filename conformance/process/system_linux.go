@@ -1,0 +1,43 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// dieWithParent makes the kernel kill the child when this process dies, even if the child is frozen.
+func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// awaitStop waits until every thread of a process has stopped that was sent SIGSTOP. On a busy machine some run on for
+// milliseconds, and do something that nobody expects of a frozen process.
+func awaitStop(pid int) {
+	const most, pause = 10 * time.Second, 200 * time.Microsecond
+	for end := time.Now().Add(most); !stopped(pid) && time.Now().Before(end); {
+		time.Sleep(pause)
+	}
+}
+
+// stopped reports whether no thread of a process runs, also when there is none.
+func stopped(pid int) bool {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return true
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(dir + "/" + thread.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		// "pid (name) state …", where the name may be anything.
+		if _, state, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" ")); !ok ||
+			!bytes.ContainsAny(state[:1], "TtZX") {
+			return false
+		}
+	}
+	return true
+}
