@@ -1,4 +1,264 @@
 package conformance
 
-// partitions and slow links
-var partitionChecks = []Check{}
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var partitionChecks = []Check{
+	{
+		Name: "PartitionLosesBeforeNext",
+		Rule: "rules 1 and 6: when the network fails, with a renewal in flight, Lost closes before another client gets the key, " +
+			"whichever way packets are lost",
+		Needs: []Need{needsLinked},
+		run:   partitionLosesBeforeNext,
+	},
+	{
+		Name:  "PartitionedWaiterLeavesQueue",
+		Rule:  "rule 9: a waiter that is cut off delays the next one by a bounded time",
+		Needs: []Need{needsLinked},
+		run:   partitionedWaiterLeavesQueue,
+	},
+	{
+		Name:  "PartitionHealsWaiter",
+		Rule:  "rule 9: a waiter that was cut off for a while, and missed a release, gets the key",
+		Needs: []Need{needsLinked},
+		run:   partitionHealsWaiter,
+	},
+	{
+		Name:  "PartitionedReleaseIsBounded",
+		Rule:  "Lease.Release is bounded by a timeout of its own while the network fails; the key is free by the TTL",
+		Needs: []Need{needsLinked},
+		run:   partitionedReleaseIsBounded,
+	},
+	{
+		Name:  "PartitionHonoursContext",
+		Rule:  "rule 4: calls return promptly with their context's error while the network fails; nothing stays behind",
+		Needs: []Need{needsLinked},
+		run:   partitionHonoursContext,
+	},
+	{
+		Name:  "WakeUpCutParksNobody",
+		Rule:  "rule 9: no waiter stays parked on a free key, whenever the connections break that wake-ups come by",
+		Needs: []Need{needsLinked},
+		run:   wakeUpCutParksNobody,
+	},
+}
+
+// partition makes link lose what goes in the directions.
+func partition(link Link, directions ...Direction) {
+	for _, d := range directions {
+		link.Drop(d)
+	}
+}
+
+func partitionLosesBeforeNext(t *trial) {
+	ways := [][]Direction{{ToStore, FromStore}, {ToStore}, {FromStore}}
+	t.together(len(ways), func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		ttl := 2 * t.short()
+		g := t.acquire(c, t.newKey(), ttl)
+		w := t.wait(t.b, g.key, t.long())
+		t.arrived(g.key, 1)
+		partition(link, ways[i]...)
+		renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
+		// The renewal may have reached the store, which then keeps the key for longer than the holder knows.
+		next := w.granted(t, 2*t.g.Round(ttl)+t.handOff(), "after the expiry of a holder that is cut off")
+		if early := g.Deadline().Sub(next.after); early > 0 && !g.gone() {
+			t.fatalf("the next owner was granted the key %v before the deadline of a holder that is cut off", early)
+		}
+		if !t.within(10*tick, g.Lost()) { // its goroutine may have to run first
+			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
+		}
+		if err := renewal.ends(t, soon, "Renew during a partition"); err == nil {
+			t.fatalf("Renew succeeded during a partition, and the key went to another owner before its deadline")
+		}
+		t.isLost(g.Renew(t.ctx, ttl), "Renew of a lease that is lost, during a partition")
+		t.heldBy(next)
+		link.Heal()
+		t.usable(c)
+		t.heldBy(next)
+		t.release(next)
+	})
+}
+
+func partitionedWaiterLeavesQueue(t *trial) {
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(t.a, t.key, t.long())
+	away := t.wait(c, t.key, t.short())
+	t.arrived(t.key, 1)
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 2)
+	partition(link, ToStore, FromStore)
+	t.release(g)
+	bound := 2*t.g.Round(t.short()) + t.g.MaxLate + t.handOff()
+	next := w.granted(t, bound, "after release, with a waiter before it that is cut off")
+	if away.ended() && away.err == nil && !away.grant.gone() && next.after.Before(away.grant.Deadline()) {
+		t.fatalf("two waiters hold the key, one of them cut off")
+	}
+	t.heldBy(next)
+	link.Heal()
+	t.usable(c)
+	t.heldBy(next)
+	t.release(next)
+	if !t.within(bound+recovery, away.done) {
+		t.fatalf("a waiter that was cut off has neither been granted the free key nor failed %v after that ended", bound+recovery)
+	}
+	if errors.Is(away.err, backend.ErrHeld) {
+		t.fatalf("a waiter that was cut off: %v", away.err)
+	}
+}
+
+func partitionHealsWaiter(t *trial) {
+	const outage = 700 * time.Millisecond
+	t.together(2, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		key := t.newKey()
+		g := t.acquire(t.a, key, t.long())
+		w := t.wait(c, key, t.short())
+		t.arrived(key, 1)
+		partition(link, ToStore, FromStore)
+		if i == 0 {
+			t.release(g) // nobody tells the waiter
+		}
+		time.Sleep(outage)
+		if w.ended() && w.err != nil {
+			t.fatalf("a waiting Acquire ended while it was cut off: %v", w.err)
+		}
+		link.Heal()
+		if i == 1 {
+			t.release(g)
+		}
+		next := w.granted(t, recovery+t.g.Round(t.short())+t.g.MaxLate, "after a release around a partition")
+		t.refused(t.b, next)
+		_ = next.Release(t.ctx)
+		t.becomesFree(t.b, key, recovery+t.g.Round(t.short())+t.g.MaxLate, "after the release by a waiter that was cut off")
+	})
+}
+
+func partitionedReleaseIsBounded(t *trial) {
+	c, link := t.linked()
+	g := t.acquire(c, t.key, 2*t.short())
+	partition(link, ToStore, FromStore)
+	release := t.call(func() error { return g.Release(t.ctx) })
+	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	t.free(t.b, t.key, "after the TTL of a holder that is cut off and releasing")
+	const bound = 15 * time.Second
+	if err := release.ends(t, bound, "Release while cut off"); err == nil {
+		t.fatalf("Release succeeded while cut off")
+	}
+}
+
+func partitionHonoursContext(t *trial) {
+	c, link := t.linked()
+	t.usable(c)
+	held := t.acquire(c, t.newKey(), t.long())
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, busy.key, t.long())
+	t.arrived(busy.key, 1)
+	partition(link, ToStore, FromStore)
+	free := []string{t.newKey(), t.newKey()}
+	calls := map[string]func(ctx context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			_, err := t.ask(ctx, c, free[0], t.long(), false)
+			return err
+		},
+		"Acquire with Wait": func(ctx context.Context) error {
+			_, err := t.ask(ctx, c, free[1], t.long(), true)
+			return err
+		},
+		"Renew":   func(ctx context.Context) error { return held.Renew(ctx, t.long()) },
+		"Inspect": func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err },
+	}
+	var wait []func()
+	for name, f := range calls {
+		const patience = 200 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.ctx, patience)
+		under := t.call(func() error { return f(ctx) })
+		wait = append(wait, func() {
+			defer cancel()
+			err := under.ends(t, patience+soon, name+" whose context ended while cut off")
+			if name != "Renew" || !t.excused(held, err) {
+				t.endsByDeadline(err, name+" while cut off")
+			}
+		})
+	}
+	for _, f := range wait {
+		f()
+	}
+	w.cancelAndFail(t)
+	link.Heal()
+	t.usable(c)
+	for _, key := range free {
+		t.becomesFree(t.b, key, recovery, "after an Acquire whose context ended while cut off")
+	}
+	t.release(busy)
+	t.becomesFree(t.b, busy.key, recovery, "after the release of a key whose waiter left while cut off")
+}
+
+func wakeUpCutParksNobody(t *trial) {
+	const (
+		clients = 3
+		least   = 4
+		most    = 20
+		atMost  = 4 * time.Second
+	)
+	type peer struct {
+		backend.Backend
+		link Link
+	}
+	var peers [clients]peer
+	t.together(clients, func(i int) { peers[i].Backend, peers[i].link = t.linked() })
+	cut := func() {
+		for _, p := range peers {
+			p.link.Cut()
+		}
+	}
+	bound := recovery + t.g.Round(t.short()) + t.g.MaxLate // what was granted to a connection that broke ends by its TTL
+	end := time.Now().Add(atMost)
+	for round := range most {
+		if round >= least && time.Now().After(end) {
+			return
+		}
+		key := t.newKey()
+		g := t.acquire(t.a, key, t.long())
+		var waits [clients]*waiting
+		for i, p := range peers {
+			waits[i] = t.wait(p, key, t.short())
+		}
+		t.arrived(key, clients)
+		switch round % 4 { // when connections break, and how often
+		case 0:
+			cut()
+			t.release(g)
+		case 1:
+			released := t.call(func() error { t.release(g); return nil })
+			cut()
+			<-released.done
+		case 2:
+			t.release(g)
+			time.Sleep(rand.N(3 * time.Millisecond))
+			cut()
+		case 3:
+			for range 5 {
+				cut()
+				time.Sleep(rand.N(10 * time.Millisecond))
+			}
+			t.release(g)
+			cut()
+		}
+		t.together(clients, func(i int) {
+			// The one before may be lost with its connection, and its key free by its TTL only.
+			next := waits[i].granted(t, clients*bound, "after a release around which connections broke")
+			_ = next.Release(t.ctx)
+		})
+		t.becomesFree(t.b, key, bound, "when all waiters whose connections broke had their turn")
+	}
+}

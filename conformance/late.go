@@ -1,0 +1,327 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var lateChecks = []Check{
+	{
+		Name:  "LateGrantIsGivenBack",
+		Rule:  "rule 4: a grant whose answer comes when the context has ended does not stay behind",
+		Needs: []Need{needsLinked},
+		run:   lateGrantIsGivenBack,
+	},
+	{
+		Name:  "LateAnswerCountsFromSending",
+		Rule:  "rules 1 and 2: an answer that comes late leaves that much less of the lease, so that the next one does not overlap it",
+		Needs: []Need{needsLinked},
+		run:   lateAnswerCountsFromSending,
+	},
+	{
+		Name:  "LateAnswerRevivesNothing",
+		Rule:  "rules 5 and 6: an answer to a renewal that comes after the deadline finds the lease lost, and Lost closed",
+		Needs: []Need{needsLinked},
+		run:   lateAnswerRevivesNothing,
+	},
+	{
+		Name:  "LateAcquireLeavesNothing",
+		Rule:  "rules 1 and 4: an Acquire that reaches the store when its context has ended takes nothing away and leaves nothing behind",
+		Needs: []Need{needsLinked},
+		run:   lateAcquireLeavesNothing,
+	},
+	{
+		Name:  "LateRenewSparesNext",
+		Rule:  "rule 5: a renewal that reaches the store when the key has a new holder does not touch it",
+		Needs: []Need{needsLinked},
+		run:   lateRenewSparesNext,
+	},
+	{
+		Name:  "LateShorterRenewIsCounted",
+		Rule:  "rule 2: a renewal that went unanswered may reach the store after a longer one: the deadline is never later than the store's expiry",
+		Needs: []Need{needsLinked},
+		run:   lateShorterRenewIsCounted,
+	},
+	{
+		Name:  "LateReleaseSparesNext",
+		Rule:  "rule 5: a release that reaches the store when the key has a new holder does not touch it",
+		Needs: []Need{needsLinked},
+		run:   lateReleaseSparesNext,
+	},
+	{
+		Name:  "SlowReleaseSparesNext",
+		Rule:  "rule 5: a release that races the expiry of its lease on a slow link never frees the next holder",
+		Needs: []Need{needsLinked},
+		run:   slowReleaseSparesNext,
+	},
+	{
+		Name:  "SlowLinkServes",
+		Rule:  "a slow link makes everything slow and nothing wrong",
+		Needs: []Need{needsLinked},
+		run:   slowLinkServes,
+	},
+}
+
+// endsByDeadline fails unless err, of a request whose context's deadline has passed, says so, not in the words of a
+// network or a server.
+func (t *trial) endsByDeadline(err error, what string) {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+		t.fatalf("%s when its context's deadline has passed: %v, want context.DeadlineExceeded", what, err)
+	}
+}
+
+// unanswered makes an Acquire which the link keeps from an answer until its context ends. It may be at the store.
+func (t *trial) unanswered(c backend.Backend, r backend.Request) {
+	const patience = 200 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	w := t.begin(ctx, c, r)
+	if !t.within(patience+soon, w.done) {
+		t.fatalf("Acquire has not returned %v after its context ended", soon)
+	}
+	t.endsByDeadline(w.err, "Acquire without an answer")
+}
+
+func lateGrantIsGivenBack(t *trial) {
+	c, link := t.linked()
+	for _, wait := range []bool{false, true} {
+		t.usable(c)
+		r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait}
+		link.Hold(FromStore)
+		t.unanswered(c, r)
+		link.Heal()
+		t.becomesFree(t.b, r.Key, recovery, "after a grant whose answer came when the context had ended")
+		t.usable(c)
+	}
+}
+
+// lateBy is how late answers and requests come in the checks of this file, at least.
+const lateBy = 150 * time.Millisecond
+
+func lateAnswerCountsFromSending(t *trial) {
+	ttl := t.g.Round(max(2*lateBy, t.short()))
+	t.together(3, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		key := t.newKey()
+		var g *grant
+		switch i {
+		case 0: // an attempt
+			link.Hold(FromStore)
+			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl})
+			g = t.answeredLate(w, link, ttl)
+		case 1: // a renewal
+			g = t.acquire(c, key, t.long())
+			link.Hold(FromStore)
+			renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
+			time.Sleep(lateBy)
+			link.Heal()
+			if err := renewal.ends(t, recovery, "Renew whose answer came late"); err != nil {
+				t.tooLate("a renewal for %v whose answer came %v late: %v", ttl, lateBy, err)
+			}
+		case 2: // a waiter
+			held := t.acquire(t.a, key, t.long())
+			w := t.wait(c, key, ttl)
+			t.arrived(key, 1)
+			link.Hold(FromStore)
+			t.release(held)
+			g = t.answeredLate(w, link, ttl)
+		}
+		t.overlapsNot(g, ttl)
+	})
+}
+
+// answeredLate heals link, which holds the answer to w, and returns what was granted.
+func (t *trial) answeredLate(w *waiting, link Link, ttl time.Duration) *grant {
+	time.Sleep(lateBy)
+	link.Heal()
+	if !t.within(recovery, w.done) {
+		t.fatalf("Acquire whose answer came late has not returned %v after it", recovery)
+	}
+	if w.err != nil {
+		t.tooLate("an Acquire for %v whose answer came %v late: %v", ttl, lateBy, w.err)
+	}
+	return w.grant
+}
+
+// overlapsNot waits for the key of g, which the holder does not renew any more: nobody gets it before the deadline.
+func (t *trial) overlapsNot(g *grant, ttl time.Duration) {
+	next := t.wait(t.b, g.key, t.short()).granted(t, t.g.Round(ttl)+t.handOff(), "after the holder's expiry")
+	if early := g.Deadline().Sub(next.after); early > 0 {
+		t.fatalf("the next owner was granted the key %v before the deadline of a lease whose answer came late", early)
+	}
+	t.release(next)
+}
+
+func lateAnswerRevivesNothing(t *trial) {
+	c, link := t.linked()
+	g := t.acquire(c, t.key, 2*t.short())
+	link.Hold(FromStore)
+	renewal := t.call(func() error { return g.Renew(t.ctx, 2*t.short()) })
+	t.losesInTime(g)
+	link.Heal()
+	healed := time.Now()
+	t.isLost(renewal.ends(t, soon, "Renew whose answer came after the deadline"), "Renew whose answer came after the deadline")
+	t.isLost(g.Renew(t.ctx, 2*t.short()), "Renew after the deadline")
+	time.Sleep(time.Until(t.lastRefusal(healed, g.ttl)))
+	t.free(t.b, t.key, "after the TTL of a renewal whose answer came after the deadline")
+}
+
+// losesInTime waits for g's deadline, by which Lost must close.
+func (t *trial) losesInTime(g *grant) {
+	const prompt = 500 * time.Millisecond
+	deadline := g.Deadline()
+	if !t.within(time.Until(deadline)+prompt, g.Lost()) {
+		t.fatalf("Lost is not closed %v after the deadline while the store cannot be reached", time.Since(deadline))
+	}
+}
+
+func lateAcquireLeavesNothing(t *trial) {
+	c, link := t.linked()
+	for _, wait := range []bool{false, true} {
+		t.usable(c)
+		stale := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait}
+		taken := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.long(), Wait: wait}
+		link.Hold(ToStore)
+		t.together(2, func(i int) { t.unanswered(c, []backend.Request{stale, taken}[i]) })
+		g := t.acquire(t.b, taken.Key, t.long())
+		link.Heal()
+		t.refusedFor(t.a, g, lateBy)
+		t.heldBy(g)
+		t.release(g)
+		t.becomesFree(t.b, taken.Key, recovery, "after the release of a key that was asked for late")
+		t.becomesFree(t.b, stale.Key, recovery, "after an Acquire that reached the store when its context had ended")
+	}
+}
+
+func lateRenewSparesNext(t *trial) {
+	t.lateToNext(func(g *grant) error { return g.Renew(t.ctx, 2*t.long()) })
+}
+
+func lateReleaseSparesNext(t *trial) {
+	t.lateToNext(func(g *grant) error { return g.Release(t.ctx) })
+}
+
+// lateToNext makes a request by a live lease which reaches the store when the key has a new holder.
+func (t *trial) lateToNext(request func(g *grant) error) {
+	c, link := t.linked()
+	g := t.acquire(c, t.key, t.short())
+	link.Hold(ToStore)
+	late := t.call(func() error { return request(g) })
+	next := t.wait(t.b, t.key, t.long()).granted(t, t.g.Round(t.short())+t.handOff(), "after the expiry of a holder that was cut off")
+	link.Heal()
+	if err := late.ends(t, 2*recovery, "a request that came late to the store"); err == nil {
+		t.fatalf("a request of a live lease that came to the store after its expiry succeeded")
+	}
+	t.refusedFor(t.a, next, lateBy)
+	t.describes(next, t.long())
+	t.heldBy(next)
+	t.renew(next, t.long())
+	t.release(next)
+}
+
+func lateShorterRenewIsCounted(t *trial) {
+	c, link := t.linked()
+	const rounds = 3 // the two may arrive in either order
+	for range rounds {
+		t.usable(c)
+		g := t.acquire(c, t.newKey(), t.long())
+		link.Hold(ToStore)
+		ctx, cancel := context.WithTimeout(t.ctx, lateBy/2)
+		shorter := t.call(func() error { return g.Renew(ctx, t.short()) })
+		err := shorter.ends(t, soon, "Renew without an answer")
+		cancel()
+		if errors.Is(err, backend.ErrLost) {
+			t.tooLate("a renewal for %v was given up after more than that", t.short())
+		}
+		t.endsByDeadline(err, "Renew without an answer")
+		link.Heal()
+		err = g.Renew(t.ctx, t.long())
+		if t.excused(g, err) {
+			continue
+		}
+		t.shortenedLate(g)
+	}
+}
+
+// shortenedLate waits for what an earlier renewal for a short TTL may do to g. Nobody gets the key before the deadline.
+func (t *trial) shortenedLate(g *grant) {
+	w := t.wait(t.b, g.key, t.short())
+	defer w.cancel()
+	if !t.within(t.g.Round(t.short())+t.g.MaxLate+lateBy, w.done) {
+		_ = g.Release(t.ctx)
+		return
+	}
+	if w.err != nil {
+		t.fatalf("a waiting Acquire: %v", w.err)
+	}
+	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
+		t.fatalf("a second owner was granted the key %v before the holder's deadline, after a shorter renewal "+
+			"that had gone unanswered and a longer one that succeeded", early)
+	}
+}
+
+func slowReleaseSparesNext(t *trial) {
+	const keys = 6 // each release arrives at another moment around the expiry
+	c, link := t.linked()
+	t.usable(c)
+	var (
+		grants [keys]*grant
+		nexts  [keys]*waiting
+	)
+	t.together(keys, func(i int) {
+		grants[i] = t.acquire(c, t.newKey(), t.short())
+		nexts[i] = t.wait(t.b, grants[i].key, t.long())
+	})
+	delay := t.short() / 3
+	link.Delay(ToStore, delay)
+	t.together(keys, func(i int) {
+		g := grants[i]
+		// Sent while the lease is live, it arrives in the time from just before the deadline to a delay after it.
+		time.Sleep(time.Until(g.Deadline().Add(-delay * time.Duration(2*keys-2*i+1) / (2 * keys))))
+		release := t.call(func() error { return g.Release(t.ctx) })
+		next := nexts[i].granted(t, t.g.Round(t.short())+t.handOff(), "after a release that was slow to arrive")
+		_ = release.ends(t, recovery, "Release on a slow link")
+		t.heldBy(next)
+		t.release(next)
+	})
+}
+
+func slowLinkServes(t *trial) {
+	const delay = 100 * time.Millisecond
+	ttl := t.g.Round(max(8*delay, t.g.MinTTL) * time.Duration(t.stretch))
+	c, link := t.linked()
+	t.usable(c)
+	link.Delay(ToStore, delay)
+	link.Delay(FromStore, delay)
+	// Strict as on any link, but for what takes longer than a machine in good health would need.
+	ask := func(what string, f func() error, want error) {
+		if err := f(); !errors.Is(err, want) {
+			t.fatalf("%s on a slow link: %v, want %v", what, err, want)
+		}
+	}
+	var g *grant
+	acquire := func(key string, ttl time.Duration, wait bool) func() error {
+		return func() (err error) { g, err = t.ask(t.ctx, c, key, ttl, wait); return err }
+	}
+	held := t.acquire(t.a, t.key, t.long())
+	ask("Acquire of a held key", acquire(t.key, t.long(), false), backend.ErrHeld)
+	w := t.wait(c, t.key, t.long())
+	t.arrived(t.key, 1)
+	t.release(held)
+	next := w.granted(t, t.handOff(), "after release, on a slow link")
+	t.refused(t.b, next)
+	ask("Renew", func() error { return next.Renew(t.ctx, t.long()) }, nil)
+	ask("Release", func() error { return next.Release(t.ctx) }, nil)
+	t.free(t.b, t.key, "after release on a slow link")
+
+	ask("Acquire of a free key", acquire(t.newKey(), ttl, false), nil)
+	t.overlapsNot(g, ttl)
+	ask("Acquire of a free key", acquire(t.newKey(), t.long(), false), nil)
+	ask("Renew for less", func() error { return g.Renew(t.ctx, ttl) }, nil)
+	t.overlapsNot(g, ttl)
+}
