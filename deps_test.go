@@ -26,7 +26,10 @@ var dependencies = map[string]struct{ own, others []string }{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
 	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
-	"/conformance":         {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{
+		"github.com/Shopify/toxiproxy/v2", "github.com/anishathalye/porcupine", "github.com/rs/zerolog",
+	}},
+	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 
 // These are not for import by applications, and may depend on anything.

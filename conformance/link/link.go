@@ -1,0 +1,209 @@
+// Package link puts a link that can be broken between a client and its store, for the suite of package conformance:
+//
+//	conformance.Harness{
+//		Open:   func(ctx context.Context) (backend.Backend, error) { … },
+//		Linked: link.URL("redis://localhost:6379"),
+//	}
+//
+// The link is a proxy for TCP, of github.com/Shopify/toxiproxy, with faults of its own. Any store that is reached by host
+// and port can have one: by its URL ([URL]), or by whatever opens a client for the addresses that it is given ([Linked]).
+package link
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// A Link is a [conformance.Link] of TCP connections, to one server or to several which are cut off together.
+type Link struct {
+	proxies []*toxiproxy.Proxy
+
+	mu      sync.Mutex
+	ways    [2]fault      // by conformance.Direction
+	changed chan struct{} // closed when a fault comes or goes
+	refuse  bool
+	closed  bool
+	conns   map[*conn]struct{}
+}
+
+var _ conformance.Link = (*Link)(nil)
+
+// A fault is what is in force in one direction, and what has gone through.
+type fault struct {
+	came, passed int64
+	hold, drop   bool
+	delay        time.Duration
+	cutting      bool
+	left         int64 // bytes that may pass before the cut
+	last         bool  // the last of them are on their way
+	happened     chan struct{}
+}
+
+var lastPort atomic.Int64
+
+// New makes a link to the servers at upstreams, each host:port. It is free of faults.
+func New(upstreams ...string) (*Link, error) {
+	l := &Link{
+		changed: make(chan struct{}),
+		conns:   make(map[*conn]struct{}),
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	for _, upstream := range upstreams {
+		name := fmt.Sprintf("link-%d", lastPort.Add(1))
+		p := toxiproxy.NewProxy(server, name, "127.0.0.1:0", upstream)
+		l.proxies = append(l.proxies, p)
+		err := l.addFaults(p)
+		if err == nil {
+			err = p.Start()
+		}
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("link to %s: %w", upstream, err)
+		}
+	}
+	return l, nil
+}
+
+// Addrs are where clients find the link: one address for each server, in the order given to New.
+func (l *Link) Addrs() []string {
+	addrs := make([]string, len(l.proxies))
+	for i, p := range l.proxies {
+		addrs[i] = p.Listen
+	}
+	return addrs
+}
+
+// change changes the faults, and lets the connections know.
+func (l *Link) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// Cut implements conformance.Link.
+func (l *Link) Cut() {
+	l.mu.Lock()
+	broken := l.breakLocked(func(*conn) bool { return true })
+	l.mu.Unlock()
+	await(broken)
+}
+
+// breakLocked breaks those connections that which tells.
+func (l *Link) breakLocked(which func(*conn) bool) (broken []*conn) {
+	for c := range l.conns {
+		if which(c) {
+			c.breakLocked()
+			broken = append(broken, c)
+		}
+	}
+	return broken
+}
+
+// await returns when broken connections have ended at both sides. A write to a peer that reads nothing may hang: the
+// connection is broken all the same.
+func await(broken []*conn) {
+	enough := time.NewTimer(time.Second)
+	defer enough.Stop()
+	for _, c := range broken {
+		select {
+		case <-c.over:
+		case <-enough.C:
+			return
+		}
+	}
+}
+
+// CutAfter implements conformance.Link.
+func (l *Link) CutAfter(d conformance.Direction, n int64) <-chan struct{} {
+	happened := make(chan struct{})
+	l.change(func() {
+		f := &l.ways[d]
+		f.cutting, f.left, f.last, f.happened = true, n, false, happened
+	})
+	return happened
+}
+
+// reached makes the cut that CutAfter has arranged, unless it was called off.
+func (l *Link) reached(happened chan struct{}) {
+	happens := false
+	var broken []*conn
+	l.change(func() {
+		for d := range l.ways {
+			if f := &l.ways[d]; f.cutting && f.happened == happened {
+				f.cutting, happens = false, true
+				broken = l.breakLocked(func(*conn) bool { return true })
+			}
+		}
+	})
+	if happens {
+		await(broken)
+		close(happened)
+	}
+}
+
+// Refuse implements conformance.Link. A new connection is closed as soon as it is made: the port stays taken, so that no
+// other program gets it.
+func (l *Link) Refuse() {
+	l.change(func() { l.refuse = true })
+	l.Cut()
+}
+
+// Hold implements conformance.Link.
+func (l *Link) Hold(d conformance.Direction) { l.change(func() { l.ways[d].hold = true }) }
+
+// Drop implements conformance.Link.
+func (l *Link) Drop(d conformance.Direction) { l.change(func() { l.ways[d].drop = true }) }
+
+// Delay implements conformance.Link.
+func (l *Link) Delay(d conformance.Direction, by time.Duration) {
+	l.change(func() { l.ways[d].delay = by })
+}
+
+// Heal implements conformance.Link.
+func (l *Link) Heal() {
+	var broken []*conn
+	l.change(func() {
+		l.refuse = false
+		for d := range l.ways {
+			f := &l.ways[d]
+			*f = fault{came: f.came, passed: f.passed}
+		}
+		broken = l.breakLocked(func(c *conn) bool { return c.lossy })
+	})
+	await(broken)
+}
+
+// Passed implements conformance.Link.
+func (l *Link) Passed(d conformance.Direction) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ways[d].passed
+}
+
+// Came implements conformance.Link.
+func (l *Link) Came(d conformance.Direction) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ways[d].came
+}
+
+// Close implements conformance.Link.
+func (l *Link) Close() {
+	l.change(func() { l.closed = true })
+	for _, p := range l.proxies {
+		p.Stop()
+	}
+	l.Cut()
+	for _, p := range l.proxies {
+		ports.Delete(p.Name)
+	}
+}

@@ -1,0 +1,99 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// Linked makes a [conformance.LinkedFunc] of whatever opens a client for the servers' addresses, each host:port. Open gets
+// the link's addresses in their stead.
+func Linked(addrs []string, open func(ctx context.Context, addrs []string) (backend.Backend, error)) conformance.LinkedFunc {
+	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
+		l, err := New(addrs...)
+		if err != nil {
+			return nil, nil, err
+		}
+		b, err := open(ctx, l.Addrs())
+		if err != nil {
+			l.Close()
+			return nil, nil, err
+		}
+		return b, l, nil
+	}
+}
+
+// URL makes a [conformance.LinkedFunc] for a store by its URL, as backend.DefaultMux opens it, with the hosts replaced by
+// the link's. What travels is not looked at: with TLS the client must be told the server's name, or trust the link's
+// address. Clients that ask the servers for further addresses (of a cluster, of a master behind sentinels) would go round
+// the link: the error is ErrInvalid for them, and for URLs without hosts.
+func URL(rawURL string) conformance.LinkedFunc {
+	return func(ctx context.Context) (backend.Backend, conformance.Link, error) {
+		hosts, err := hostsOf(rawURL)
+		if err != nil {
+			return nil, nil, err
+		}
+		return Linked(hosts, func(ctx context.Context, addrs []string) (backend.Backend, error) {
+			b, _, err := backend.DefaultMux.Open(ctx, withHosts(rawURL, addrs))
+			return b, err
+		})(ctx)
+	}
+}
+
+// Linkable reports, as ErrInvalid, why URL cannot put a link before the store that rawURL names.
+func Linkable(rawURL string) error {
+	_, err := hostsOf(rawURL)
+	return err
+}
+
+// defaultPorts are those of servers whose URL names none, by scheme.
+var defaultPorts = map[string]string{
+	"redis": "6379", "rediss": "6379", "redis+redlock": "6379", "rediss+redlock": "6379",
+	"memcached": "11211", "zookeeper": "2181", "etcd": "2379", "etcds": "2379", "postgres": "5432", "postgresql": "5432",
+}
+
+// hostsOf returns the servers' addresses in a URL, each host:port.
+func hostsOf(rawURL string) ([]string, error) {
+	u, err := backend.SplitURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(u.Scheme, "+cluster") || strings.HasSuffix(u.Scheme, "+sentinel") {
+		return nil, fmt.Errorf("%w: %s: clients find servers by themselves, and would go round a link", backend.ErrInvalid, u.Scheme)
+	}
+	if strings.Contains(u.Query, "lock_node=") {
+		return nil, fmt.Errorf("%w: %s: lock_node names servers that would be reached without the link", backend.ErrInvalid, u.Scheme)
+	}
+	if len(u.Hosts) == 0 {
+		return nil, fmt.Errorf("%w: %s: no host to put a link before", backend.ErrInvalid, u.Scheme)
+	}
+	hosts := make([]string, len(u.Hosts))
+	for i, h := range u.Hosts {
+		if _, _, err := net.SplitHostPort(h); err == nil {
+			hosts[i] = h
+			continue
+		}
+		port, ok := defaultPorts[u.Scheme]
+		if !ok {
+			return nil, fmt.Errorf("%w: %s: a host needs its port for a link, as in localhost:1234", backend.ErrInvalid, u.Scheme)
+		}
+		hosts[i] = net.JoinHostPort(strings.Trim(h, "[]"), port)
+	}
+	return hosts, nil
+}
+
+// withHosts returns a URL that hostsOf knows with other hosts.
+func withHosts(rawURL string, hosts []string) string {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, rest := rest[:end], rest[end:]
+	user := authority[:strings.LastIndexByte(authority, '@')+1]
+	return scheme + "://" + user + strings.Join(hosts, ",") + rest
+}
