@@ -42,7 +42,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // Poll is Acquire with Wait for a store that cannot wait by itself: it calls try until the key is not busy. A HeldError's
 // TTL is the hint for the next pause. Once the store has said that the key is busy, other errors are taken for an
-// outage and outlived for as long as patience after the last answer; a failing first attempt ends it at once.
+// outage and outlived for as long as patience after the last answer; a failing first attempt ends it at once. So does
+// ErrLost, a grant that arrived too late: [Leases.Grant] is giving it back, and would take the next one under the same owner
+// for it. For the same reason try must not [Leases.Abandon] what it may have been granted: do it when Poll has failed.
 func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (Lease, error)) (Lease, error) {
 	var answered time.Time
 	for {
@@ -56,7 +58,7 @@ func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx
 			answered = time.Now()
 		case errors.Is(err, ErrHeld):
 			answered = time.Now()
-		case Definite(err):
+		case Definite(err), errors.Is(err, ErrLost):
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, ContextError(ctx, err)

@@ -112,6 +112,7 @@ func TestPoll(t *testing.T) {
 		{"free", []error{nil}, 1, 0, nil},
 		{"busy, then free", []error{held, ErrHeld, held, nil}, 4, 300 * time.Millisecond, nil},
 		{"first attempt fails", []error{errNet, nil}, 1, 0, errNet},
+		{"grant came too late", []error{held, ErrLost, nil}, 2, 100 * time.Millisecond, ErrLost},
 		{"outage outlived", []error{held, errNet, errNet, nil}, 4, 300 * time.Millisecond, nil},
 		{"outage too long", []error{held, errNet}, 12, 1100 * time.Millisecond, errNet},
 		{"patience counts from the last answer", append(append([]error{held}, errs(9, errNet)...), append([]error{ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},

@@ -176,16 +176,21 @@ func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 }
 
 // Acquire implements backend.Backend.
-func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+func (s *Store) Acquire(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	if !r.Wait {
-		return s.try(ctx, r)
+	if r.Wait {
+		pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+		const patience = 10 * time.Second // with a file that cannot be read
+		l, err = backend.Poll(ctx, pause, patience, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	} else {
+		l, err = s.try(ctx, r)
 	}
-	pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	const patience = 10 * time.Second // with a file that cannot be read
-	return backend.Poll(ctx, pause, patience, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	if err != nil && !errors.Is(err, backend.ErrHeld) { // done or not: remove what may be there
+		s.leases.Abandon(r.Key, r.Owner, guarantees.Round(r.TTL))
+	}
+	return l, err
 }
 
 // try makes one attempt.
@@ -197,8 +202,7 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	sent := time.Now() // before the request: the deadline counts from here
 	h, err := s.take(ctx, r, ttl)
 	switch {
-	case err != nil: // done or not: remove what may be there, and say what happened
-		s.leases.Abandon(r.Key, r.Owner, ttl)
+	case err != nil:
 		return nil, s.failed(ctx, err)
 	case h.Owner != r.Owner:
 		return nil, &backend.HeldError{Holder: h}
