@@ -15,6 +15,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # slow to compile.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
+# Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only.
+MODULES := examples/sqlite
+each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
+
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,10 +29,12 @@ help: ## Show this list
 test: ## Install missing servers, then run every test with the race detector; no server may be missing
 	scripts/install-servers
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -timeout $(TIMEOUT) $(ARGS) $(PKG)
+	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -race -timeout $(TIMEOUT) $(ARGS) ./...))
 
 .PHONY: quick
 quick: ## Run the tests with the servers that happen to be there
 	$(GO) test -timeout $(TIMEOUT) $(ARGS) $(PKG)
+	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -timeout $(TIMEOUT) $(ARGS) ./...))
 
 .PHONY: test-docker
 test-docker: ## Run the conformance tests with every server in a container; without Docker, install and start one
@@ -45,6 +51,7 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and static
 		GOOS=$$os $(GO) vet $(SERVERLESS); \
 	done
 	$(GO) run $(STATICCHECK) ./...
+	$(call each_module,$(GO) mod tidy -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for FUZZTIME
