@@ -40,7 +40,8 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		"stale Renew takes a free key", "Release is not sent when its context has ended", "second Release is ErrLost",
 		"Release after expiry is nil", "Renew takes TTL 0", "Release ends every lease of the client",
 		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
-		"OnLost calls after a release", "Renew succeeds after Release":
+		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
+		"unanswered shorter renewal is not counted":
 	default:
 		return life
 	}
@@ -91,6 +92,11 @@ func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 	case b.is("Renew succeeds after Release"):
 		_ = b.Life.Renew(ctx, ttl)
 		return nil
+	case b.is("late answer revives the lease"):
+		_, err := requests{b.c}.RenewLease(context.WithoutCancel(ctx), b.Life, ttl)
+		return err
+	case b.is("unanswered shorter renewal is not counted") && ttl < time.Until(b.Deadline())/2:
+		return b.late(ctx, ttl)
 	case b.is("hung Renew keeps Lost open"):
 		err := b.Life.Renew(ctx, ttl)
 		_ = b.c.do(context.Background(), func() {}) // answered when the store is
@@ -124,7 +130,9 @@ func (b *bent) Release(ctx context.Context) error {
 			_ = l.Release(ctx)
 		}
 	case b.is("Release waits for the store for ever"):
-		_ = b.c.do(context.Background(), func() {})
+		for b.c.do(context.Background(), func() {}) != nil {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return b.Life.Release(ctx)
 }

@@ -142,9 +142,12 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // an outage: it passes
 			continue
+		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
+			r.Owner = backend.NewOwner()
+			continue
 		case err != nil:
-			c.abandon(r)
-			return nil, err
+			c.unanswered(ctx, r)
+			return nil, c.told(err)
 		case a.granted != granted{}:
 			return c.grant(ctx, r, a.granted, a.sent)
 		case a.place == nil && c.is("HeldError names the one who asks"):
@@ -211,6 +214,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			return granted{}, errors.New("connection reset")
 		default:
 		}
+	}
+	if c.is("broken connection parks the waiter") {
+		cut = nil
 	}
 	var tired, impatient <-chan time.Time
 	if c.is("waiter gives up after its TTL") {
@@ -397,6 +403,9 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	ttl = max(ttl, 10*time.Millisecond)
 	var ok bool
 	if err := q.c.do(ctx, func() { ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl) }); err != nil {
+		if q.c.is("renewal without an answer ends the lease") {
+			err = backend.ErrLost
+		}
 		return 0, err
 	}
 	if !ok {
@@ -407,7 +416,11 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	var ok bool
-	if err := q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) }); err != nil {
+	err := q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
+	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost") {
+		err = q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
+	}
+	if err != nil {
 		return err
 	}
 	if !ok {

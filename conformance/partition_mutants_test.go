@@ -1,4 +1,14 @@
 package conformance_test
 
-// partitions and slow links
-var partitionMutants = []mutant{}
+// partitions and broken wake-ups
+var partitionMutants = []mutant{
+	{"hung Renew keeps Lost open", "PartitionLosesBeforeNext"},
+	{"Lost closes 3 seconds late", "PartitionLosesBeforeNext"},
+	{"waiter's lease begins when it takes notice", "PartitionedWaiterLeavesQueue"},
+	{"broken connection parks the waiter", "PartitionHealsWaiter"},
+	{"broken connection ends the wait", "PartitionHealsWaiter"},
+	{"Release waits for the store for ever", "PartitionedReleaseIsBounded"},
+	{"attempt ignores the context while the store hangs", "PartitionHonoursContext"},
+	{"context's end is told as i/o timeout", "PartitionHonoursContext"},
+	{"broken connection parks the waiter", "WakeUpCutParksNobody"},
+}

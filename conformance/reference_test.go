@@ -243,6 +243,9 @@ func (s *server) endLocked(key string, e *entry) {
 	if s.is("waiter's TTL counts from its arrival") {
 		from = p.since
 	}
+	if s.is("waiter's lease begins when it takes notice") && p.client.wire != nil {
+		p.TTL += time.Hour
+	}
 	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
 }
 
@@ -300,6 +303,14 @@ func (s *server) release(key, owner string) bool {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
+	if e.owner == owner && s.is("release compares, then frees") {
+		s.mu.Unlock()
+		time.Sleep(20 * time.Millisecond)
+		s.mu.Lock()
+		s.expireLocked(key, e, time.Now())
+		s.endLocked(key, e)
+		return true
+	}
 	if e.owner == owner || e.owner != "" && s.is("release ignores the owner") {
 		s.endLocked(key, e)
 		return true

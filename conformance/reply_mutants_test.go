@@ -1,4 +1,72 @@
 package conformance_test
 
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
 // replies that are lost, held or late
-var replyMutants = []mutant{}
+var replyMutants = []mutant{
+	{"attempt whose connection broke is not cleaned up", "LostAcquireReplyLeavesNothing"},
+	{"attempt sent again meets its own ghost", "LostAcquireReplyLeavesNothing"},
+	{"broken connection ends the wait", "LostWaitReplyIsOutlived"},
+	{"broken connection parks the waiter", "LostWaitReplyIsOutlived"},
+	{"renewal without an answer ends the lease", "LostRenewReplyKeepsLease"},
+	{"release sent again is ErrLost", "LostReleaseReplyIsNoLoss"},
+	{"refusal that is not heard of leaves a place in the queue", "LostRefusalChangesNothing"},
+	{"cancelled request is not cleaned up", "LateGrantIsGivenBack"},
+	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
+	{"hung Renew keeps Lost open", "LateAnswerRevivesNothing"},
+	{"late answer revives the lease", "LateAnswerRevivesNothing"},
+	{"no exclusion", "LateAcquireLeavesNothing"},
+	{"clean-up gives up when the store cannot be reached", "LateAcquireLeavesNothing"},
+	{"renew ignores the owner", "LateRenewSparesNext"},
+	{"unanswered shorter renewal is not counted", "LateShorterRenewIsCounted"},
+	{"release ignores the owner", "LateReleaseSparesNext"},
+	{"release ignores the owner", "SlowReleaseSparesNext"},
+	{"release compares, then frees", "SlowReleaseSparesNext"},
+	{"deadline counts from the answer", "SlowLinkServes"},
+}
+
+// unanswered cleans up after an attempt that got no answer.
+func (c *client) unanswered(ctx context.Context, r backend.Request) {
+	switch {
+	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil:
+		return
+	case c.is("refusal that is not heard of leaves a place in the queue"):
+		r.Wait = true
+		c.server.acquire(c, r)
+		return
+	case c.is("clean-up gives up when the store cannot be reached"):
+		short, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if c.do(short, func() {}) != nil {
+			return
+		}
+	}
+	c.abandon(r)
+}
+
+// An ioTimeout is what package net says of a deadline that has passed.
+type ioTimeout struct{}
+
+func (ioTimeout) Error() string        { return "i/o timeout" }
+func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// told is how an attempt tells of its error.
+func (c *client) told(err error) error {
+	if c.is("context's end is told as i/o timeout") {
+		return ioTimeout{}
+	}
+	return err
+}
+
+// late renews behind the back of b.Life, which counts requests that go unanswered. The store takes its time.
+func (b *bent) late(ctx context.Context, ttl time.Duration) error {
+	return b.c.do(ctx, func() {
+		time.Sleep(50 * time.Millisecond)
+		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)
+	})
+}
