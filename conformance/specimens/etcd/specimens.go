@@ -1,0 +1,192 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// Collection is what etcd is used for in a wrong way.
+var Collection = specimens.Collection{
+	Store:     "etcd",
+	Twin:      Open,
+	Specimens: specimens.Join(taking, leasing, leaving),
+}
+
+var taking = []specimens.Specimen{
+	{
+		Name:  "etcd-unconditional-put",
+		Title: "Put without a condition",
+		Story: "Lock is a Put of the key with a lease, Unlock a Delete: the lease makes it a lock, it seems. " +
+			"But a Put always succeeds. Everybody who asks is let in, and the last one's lease decides when the key goes.",
+		See:    "codenbase/coden, etcd locker",
+		Right:  "Put in a transaction that compares the name's create revision with 0.",
+		Sin:    []string{"lookAway", "takeAnyway"},
+		Virtue: []string{"ask", "takeIfFree"},
+		Open:   wrong(func(w *steps) { w.look, w.take = lookAway, takeAnyway }),
+		Kills:  []specimens.Kill{{Check: "ClientsShareStore", Says: "two clients were granted the same key"}},
+	},
+	{
+		Name:  "etcd-get-then-put",
+		Title: "Get, and Put if nothing is there",
+		Story: "The same with a look before: if Get finds nothing, Put. " +
+			"Two who look at the same moment both find nothing, and both put. " +
+			"A test with one client after the other passes; cron jobs on all hosts, which start on the full minute, do not.",
+		See:    "codenbase/coden, etcd locker, with the check that its users add",
+		Right:  "Compare and put in one transaction: nothing comes in between.",
+		Sin:    []string{"takeAnyway"},
+		Virtue: []string{"takeIfFree"},
+		Open:   wrong(func(w *steps) { w.take = takeAnyway }),
+		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
+	},
+	{
+		Name:  "etcd-error-means-not-acquired",
+		Title: "An error is taken for a refusal",
+		Story: "The transaction's context ends, or its connection breaks, and Lock returns the error: so the lock was not acquired. " +
+			"The request had arrived all the same. concurrency.Mutex returned an error and left its key behind in 10 of 20 measured cases, " +
+			"and its session, which lives on, keeps that key for ever.",
+		See:    "etcd client/v3/concurrency, Mutex.tryAcquire; measured for anylock's notes",
+		Right:  "An error after sending means unknown: remove by owner, until the servers have said that nothing is there.",
+		Sin:    []string{"shrug"},
+		Virtue: []string{"cleanUp"},
+		Open:   wrong(func(w *steps) { w.abandon = shrug }),
+		Kills:  []specimens.Kill{{Check: "CancelRacesAttempt", Says: "after a cancelled attempt: the key did not become free"}},
+	},
+	{
+		Name:  "etcd-watch-from-now",
+		Title: "Watch that begins some time after the look",
+		Story: "A waiter reads the key, finds it taken, and watches it. " +
+			"The watch begins when it reaches the server: a key that was deleted in between is not deleted again, and the waiter waits on, " +
+			"on a free key, until the next holder comes and goes.",
+		See:    "etcd manual, “Interacting with etcd”, watch; etcd #17612 and #19179 for servers that do the same",
+		Right:  "Watch from the revision after the one at which the key was seen, and look again after a while in any case.",
+		Sin:    []string{"watchFromNow"},
+		Virtue: []string{"watch"},
+		Open:   wrong(func(w *steps) { w.await = watchFromNow }),
+		Kills:  []specimens.Kill{{Check: "NoLostWakeUp", Says: "a waiter has not been granted the free key"}},
+	},
+}
+
+var leasing = []specimens.Specimen{
+	{
+		Name:  "etcd-lease-ends-with-context",
+		Title: "Lease bound to the caller's context",
+		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
+			"But such a context often covers no more than the wait: ctx, cancel := WithTimeout(…); defer cancel(); return Lock(ctx). " +
+			"The lock is gone when it is returned, or with a keep-alive bound to that context, one TTL later. Nobody is told.",
+		See:    "ubgo/lock, etcd; concurrency.WithContext",
+		Right:  "The context ends the wait. The lease ends by Release or its TTL.",
+		Sin:    []string{"revokeWithContext"},
+		Virtue: []string{"Open"},
+		Open:   wrong(func(w *steps) { w.granted = revokeWithContext }),
+		Kills:  []specimens.Kill{{Check: "CancelledAfterGrant", Says: "a second owner was granted the key"}},
+	},
+	{
+		Name:  "etcd-keepalive-revives",
+		Title: "Keep-alive that takes the lock again",
+		Story: "A keep-alive that is told “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
+			"The lock was free for that while, and somebody else may have had it, or has it now: the Put takes it from them. " +
+			"The holder works on in the belief that it was never gone.",
+		See:    "etcd client/v3, KeepAlive; the reconnect loops that are written around it",
+		Right:  "A lease that was not found is lost. Tell the holder.",
+		Sin:    []string{"keepAliveOrPut"},
+		Virtue: []string{"keepAlive"},
+		Open:   wrong(func(w *steps) { w.renew = keepAliveOrPut }),
+		Kills: []specimens.Kill{
+			{Check: "EvictedRenewRevivesNothing", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "etcd-ttl-cut-to-seconds",
+		Title: "TTL cut to whole seconds",
+		Story: "etcd's TTL is in whole seconds, so the duration is divided: int64(ttl.Seconds()). " +
+			"2.9 seconds become 2, and the lock ends almost a third early. Below two seconds nobody notices, as servers grant no less; " +
+			"half a second becomes 0, which is refused.",
+		See:    "etcd client/v3, Lease.Grant",
+		Right:  "Round up: a TTL is a floor.",
+		Sin:    []string{"cutOff"},
+		Virtue: []string{"roundUp"},
+		Open:   wrong(func(w *steps) { w.seconds = cutOff }),
+		Kills:  []specimens.Kill{{Check: "TTLNotEarly", Says: "granted again after 2."}},
+	},
+}
+
+var leaving = []specimens.Specimen{
+	{
+		Name:  "etcd-delete-by-key",
+		Title: "Delete without comparing",
+		Story: "Unlock deletes the key. When the lease had expired before, as that of a holder which was paused, " +
+			"the key is another one's by now: the late unlock takes its lock away, and a third one is let in.",
+		See:    "codenbase/coden, etcd locker, Unlock",
+		Right:  "Delete in a transaction that compares the create revision, or revoke the lease that the key was put under.",
+		Sin:    []string{"removeByName"},
+		Virtue: []string{"removeOwn"},
+		Open:   wrong(func(w *steps) { w.remove = removeByName }),
+		Kills:  []specimens.Kill{{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"}},
+	},
+}
+
+// wrong opens the store with some steps done in another way.
+func wrong(change func(*steps)) specimens.Open {
+	return func(_ context.Context, addrs ...string) (backend.Backend, error) {
+		how := right()
+		change(&how)
+		return open(how, addrs)
+	}
+}
+
+// lookAway asks nobody.
+func lookAway(context.Context, *store, string) (look, error) { return look{}, nil }
+
+// takeAnyway puts the name, whoever has it.
+func takeAnyway(ctx context.Context, s *store, h *hold) (look, error) {
+	resp, err := s.client.Put(ctx, h.name, h.owner, clientv3.WithLease(h.lease))
+	if err != nil {
+		return look{}, err
+	}
+	h.revision = resp.Header.Revision
+	return look{}, nil
+}
+
+// shrug leaves behind what a request without an answer may have done.
+func shrug(*store, backend.Request, time.Duration) {}
+
+// watchFromNow sees what is deleted from when the watch has reached the server.
+func watchFromNow(ctx context.Context, s *store, name string, _ int64) { s.untilDeleted(ctx, name) }
+
+// revokeWithContext ends the lease when the context does that Acquire was called with.
+func revokeWithContext(ctx context.Context, s *store, h *hold) {
+	context.AfterFunc(ctx, func() { s.revoke(ctx, h.lease) })
+}
+
+// keepAliveOrPut gets a new lease for a name whose lease has ended.
+func keepAliveOrPut(ctx context.Context, s *store, h *hold, ttl time.Duration) (time.Duration, error) {
+	granted, err := s.client.KeepAliveOnce(ctx, h.lease)
+	if err == nil {
+		return time.Duration(granted.TTL) * time.Second, nil
+	}
+	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return 0, err
+	}
+	if err := s.grant(ctx, h, ttl); err != nil {
+		return 0, err
+	}
+	_, err = takeAnyway(ctx, s, h)
+	return h.ttl, err
+}
+
+// cutOff is a TTL in seconds, no longer.
+func cutOff(ttl time.Duration) int64 { return int64(ttl.Seconds()) }
+
+// removeByName deletes the name, whoever has it.
+func removeByName(ctx context.Context, s *store, h *hold) error {
+	_, err := s.client.Delete(ctx, h.name)
+	return err
+}
