@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 		rounds     = 25
 		atMost     = 4 * time.Second // slow stores make fewer rounds
 	)
-	h := newHistory()
+	h := t.newHistory()
 	end := time.Now().Add(atMost)
 	t.together(goroutines, func(i int) {
 		client := clients[i%len(clients)]
@@ -63,22 +64,21 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 				return
 			}
 			owner := backend.NewOwner()
-			called := h.now()
 			g, err := t.request(t.ctx, client, backend.Request{Key: t.key, Owner: owner, TTL: t.long(), Wait: true})
 			if err != nil {
 				t.fatalf("Acquire: %v", err)
 			}
-			h.granted(i, owner, g.Token(), called)
+			l := h.granted(i, g)
 			time.Sleep(rand.N(500 * time.Microsecond))
 			if g.gone() {
 				t.fatalf("a lease of %v is lost after %v", g.ttl, time.Since(g.before))
 			}
-			called = h.now()
+			called := h.now()
 			t.release(g)
-			h.released(i, owner, called)
+			h.released(l, called)
 		}
 	})
-	t.checkHistory(h)
+	h.judge()
 }
 
 func clientsShareStore(t *trial) {
@@ -197,3 +197,27 @@ func keysAreIndependent(t *trial) {
 	t.release(held)
 	w.granted(t, t.handOff(), "after release")
 }
+
+// A span is when a lease was certainly exclusive: from the return of Acquire to the deadline or the call of Release.
+type span struct {
+	owner    string
+	token    uint64
+	from, to time.Time
+}
+
+// checkSpans fails if two spans overlap, or tokens do not follow their order.
+func (t *trial) checkSpans(spans []span) {
+	slices.SortFunc(spans, func(x, y span) int { return x.from.Compare(y.from) })
+	for i := 1; i < len(spans); i++ {
+		x, y := spans[i-1], spans[i]
+		if y.from.Before(x.to) {
+			t.fatalf("%s was granted the key %v before the end of the lease of %s", y.owner, x.to.Sub(y.from), x.owner)
+		}
+		if t.g.Fencing > backend.FencingNone && y.token <= x.token {
+			t.fatalf("token %d was granted after token %d", y.token, x.token)
+		}
+	}
+}
+
+// heldOrNil reports whether err is nil or ErrHeld.
+func (t *trial) heldOrNil(err error) bool { return err == nil || errors.Is(err, backend.ErrHeld) }

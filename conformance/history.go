@@ -1,126 +1,105 @@
 package conformance
 
 import (
-	"errors"
-	"fmt"
+	"math/rand/v2"
 	"os"
-	"slices"
+	"strconv"
 	"sync"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/anylock/lock/backend"
 )
 
-// A history records what racing goroutines saw, for porcupine (a linearizability checker after G. Lowe, "Testing for
-// linearizability", 2017).
+// Variables for whoever looks into a failure.
+const (
+	seedVariable = "ANYLOCK_CONFORMANCE_SEED" // makes the same random choices again
+	dirVariable  = "ANYLOCK_CONFORMANCE_DIR"  // where pictures go; default the system's folder for temporary files
+)
+
+// A history records what racing workers see of some keys, under faults or not, and has the model judge it.
 type history struct {
+	t     *trial
+	seed  uint64
 	begun time.Time
 
-	mu  sync.Mutex
-	ops []porcupine.Operation
+	mu     sync.Mutex
+	record record
 }
 
-// A mutexOp is one operation on the key.
-type mutexOp struct {
-	acquire bool
-	owner   string
-	token   uint64
+func (t *trial) newHistory() *history {
+	h := &history{t: t, seed: rand.Uint64(), begun: time.Now()}
+	if s := os.Getenv(seedVariable); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.fatalf("%s: %v", seedVariable, err)
+		}
+		h.seed = seed
+	}
+	return h
 }
 
-// A mutexState is what the key must be in between.
-type mutexState struct {
-	holder string
-	token  uint64
+// random are the choices of one actor.
+func (h *history) random(actor int) *rand.Rand { return rand.New(rand.NewPCG(h.seed, uint64(actor))) }
+
+func (h *history) now() instant { return time.Since(h.begun) }
+
+func (h *history) at(when time.Time) instant { return when.Sub(h.begun) }
+
+// granted enters a lease that a worker was granted. What happens to it later is entered by change.
+func (h *history) granted(worker int, g *grant) *leaseRecord {
+	return h.lease(&leaseRecord{worker: worker, key: g.key, owner: g.owner, token: g.Token(), asked: h.at(g.before),
+		granted: h.at(g.after), ttl: g.ttl, deadline: h.at(g.Deadline()), end: endLeft})
 }
 
-func newHistory() *history { return &history{begun: time.Now()} }
-
-// now is the time since the history began, on the monotonic clock.
-func (h *history) now() int64 { return int64(time.Since(h.begun)) }
-
-func (h *history) granted(goroutine int, owner string, token uint64, called int64) {
-	h.add(goroutine, mutexOp{true, owner, token}, called)
+// grantedElsewhere enters a lease that another process was granted, which has just said so. Its deadline counts from after the
+// request was made here, so that it is this one or a later one.
+func (h *history) grantedElsewhere(worker int, key, owner string, token uint64, ttl time.Duration, asked instant) *leaseRecord {
+	return h.lease(&leaseRecord{worker: worker, key: key, owner: owner, token: token, asked: asked, granted: h.now(), ttl: ttl,
+		deadline: asked + ttl - backend.Margin(ttl), end: endLeft})
 }
 
-func (h *history) released(goroutine int, owner string, called int64) {
-	h.add(goroutine, mutexOp{false, owner, 0}, called)
-}
-
-func (h *history) add(goroutine int, op mutexOp, called int64) {
-	returned := h.now()
+func (h *history) lease(l *leaseRecord) *leaseRecord {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ops = append(h.ops, porcupine.Operation{ClientId: goroutine, Input: op, Call: called, Return: returned})
+	h.record.leases = append(h.record.leases, l)
+	return l
 }
 
-// fencedMutex is a mutex whose grants carry increasing tokens. TTLs are so long that no lease expires on the way.
-func fencedMutex(tokens bool) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return mutexState{} },
-		Step: func(state, input, _ any) (bool, any) {
-			s, op := state.(mutexState), input.(mutexOp)
-			if !op.acquire {
-				return s.holder == op.owner, mutexState{token: s.token}
-			}
-			return s.holder == "" && (!tokens || op.token > s.token), mutexState{op.owner, op.token}
-		},
-		DescribeOperation: func(input, _ any) string {
-			if op := input.(mutexOp); op.acquire {
-				return fmt.Sprintf("acquire %.6s → token %d", op.owner, op.token)
-			}
-			return fmt.Sprintf("release %.6s", input.(mutexOp).owner)
-		},
-		DescribeState: func(state any) string {
-			return fmt.Sprintf("held by %.6q, token %d", state.(mutexState).holder, state.(mutexState).token)
-		},
-	}
+// released enters that Release, called then, has just returned nil.
+func (h *history) released(l *leaseRecord, called instant) {
+	over := h.now()
+	h.change(func() { l.end, l.ending, l.over = endReleased, called, over })
 }
 
-// checkHistory fails unless the history is one of a mutex with increasing tokens.
-func (t *trial) checkHistory(h *history) {
-	model := fencedMutex(t.g.Fencing > backend.FencingNone)
-	const patience = 20 * time.Second
-	verdict, info := porcupine.CheckOperationsVerbose(model, h.ops, patience)
-	switch verdict {
-	case porcupine.Ok:
-		return
-	case porcupine.Unknown:
-		t.fatalf("no verdict on a history of %d operations within %v", len(h.ops), patience)
-	}
-	where := "(no picture: "
-	f, err := os.CreateTemp("", "conformance-*.html")
-	if err == nil {
-		err = errors.Join(porcupine.Visualize(model, info, f), f.Close())
-		where = "see " + f.Name()
-	}
-	if err != nil {
-		where += err.Error() + ")"
-	}
-	t.fatalf("no order of these %d operations is one of a mutex with increasing tokens; %s", len(h.ops), where)
+// change calls f, which enters something into a record.
+func (h *history) change(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
 }
 
-// A span is when a lease was certainly exclusive: from the return of Acquire to the deadline or the call of Release.
-type span struct {
-	owner    string
-	token    uint64
-	from, to time.Time
+func (h *history) attempt(a attemptRecord) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record.attempts = append(h.record.attempts, a)
 }
 
-// checkSpans fails if two spans overlap, or tokens do not follow their order.
-func (t *trial) checkSpans(spans []span) {
-	slices.SortFunc(spans, func(x, y span) int { return x.from.Compare(y.from) })
-	for i := 1; i < len(spans); i++ {
-		x, y := spans[i-1], spans[i]
-		if y.from.Before(x.to) {
-			t.fatalf("%s was granted the key %v before the end of the lease of %s", y.owner, x.to.Sub(y.from), x.owner)
-		}
-		if t.g.Fencing > backend.FencingNone && y.token <= x.token {
-			t.fatalf("token %d was granted after token %d", y.token, x.token)
-		}
-	}
+func (h *history) fault(f faultRecord) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record.faults = append(h.record.faults, f)
 }
 
-// heldOrNil reports whether err is nil or ErrHeld.
-func (t *trial) heldOrNil(err error) bool { return err == nil || errors.Is(err, backend.ErrHeld) }
+// settled is when everything on key must be gone at the latest.
+func (h *history) settled(key string) instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.record.settled(key, h.t.g)
+}
+
+// grants is how many leases there were.
+func (h *history) grants() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.record.leases)
+}
