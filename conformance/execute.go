@@ -15,6 +15,7 @@ type Options struct {
 	Run      *regexp.Regexp // only checks whose name it matches; nil means all
 	Parallel int            // how many checks run at once; default 8
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
+	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
 	Observe  func(Result)   // called as each result comes in, one call at a time
 }
 
@@ -36,10 +37,12 @@ type Result struct {
 	Output   string // what it found, or why it was skipped; lines without a final newline
 	Missing  string // what a skipped check lacks, as in Need.Missing; empty if it was skipped for another reason
 	Duration time.Duration
+
+	Interrupted bool // skipped because the suite's context had ended: nothing is known
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. The error
-// says that the suite could not be run at all: the store cannot be opened, or ctx ended.
+// says that the store cannot be opened, or that ctx ended: then the results tell what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
@@ -75,6 +78,7 @@ type suite struct {
 	h       Harness
 	g       backend.Guarantees
 	timeout time.Duration
+	began   func(Check)
 	slots   chan struct{}
 
 	started chan struct{}  // closed when the last check has been started
@@ -96,7 +100,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: b.Guarantees(), timeout: o.Timeout,
+		ctx: ctx, h: h.withDefaults(), g: b.Guarantees(), timeout: o.Timeout, began: o.Began,
 		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
 	}
 	if s.timeout <= 0 {
@@ -140,14 +144,17 @@ func (s *suite) execute(c Check) Result {
 		return r
 	}
 	if err := s.ctx.Err(); err != nil {
-		r.Status, r.Output = Skip, err.Error()
+		r.Status, r.Output, r.Interrupted = Skip, err.Error(), true
 		return r
+	}
+	if s.began != nil {
+		s.began(c)
 	}
 	begun := time.Now()
 	r.Status, r.Output = s.attempt(c)
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && r.Status == Fail {
-		r.Status = Skip // interrupted: it proves nothing
+		r.Status, r.Interrupted = Skip, true // it proves nothing
 	}
 	return r
 }

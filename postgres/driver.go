@@ -44,6 +44,7 @@ func init() {
 		Params:     params,
 		Guarantees: guarantees(Options{}),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Leases:     defaultMaxConns/2 - 2, // the other half is for waiters
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})
 }
