@@ -52,8 +52,7 @@ type Life struct {
 	ending   chan struct{} // not nil while a release is under way, closed at its end
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
 	kept     time.Time     // until when the store may keep the key, whatever requests went unanswered
-	late     time.Time     // until when a renewal that went unanswered may still reach the store
-	lateTTL  time.Duration // the shortest that one of them asks for
+	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
 	givenUp  bool          // Release was called after the loss
 	onLost   []*callback
 }

@@ -79,20 +79,20 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration, wait bool) (re
 	return begun, nil
 }
 
-// unansweredLocked notes that a request for ttl may still be on its way to the store.
+// unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as long
+// as the lease lives.
 func (l *Life) unansweredLocked(ttl time.Duration) {
-	now := time.Now()
-	if now.Before(l.late) {
+	if l.lateTTL > 0 {
 		ttl = min(ttl, l.lateTTL)
 	}
-	l.late, l.lateTTL = now.Add(cleanupSettle), ttl
+	l.lateTTL = ttl
 	l.unsure = true
 }
 
-// prolongedLocked returns the TTL to count on of one granted to a request sent at sent. An earlier, shorter one that
-// arrives after it cuts the lease short.
-func (l *Life) prolongedLocked(sent time.Time, granted time.Duration) time.Duration {
-	if sent.Before(l.late) {
+// prolongedLocked returns the TTL to count on of one granted. An earlier, shorter renewal that arrives after it cuts the
+// lease short.
+func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
+	if l.lateTTL > 0 {
 		return min(granted, l.lateTTL)
 	}
 	return granted
@@ -123,8 +123,8 @@ func (l *Life) endRenew(ctx context.Context, begun renewalUnderway, granted time
 		stray = err == nil
 		l.unsure = l.unsure || err != nil
 	case err == nil && l.state == live:
-		l.unsure = begun.sent.Before(l.late)
-		l.setDeadlineLocked(Deadline(begun.sent, l.prolongedLocked(begun.sent, granted)))
+		l.unsure = l.lateTTL > 0
+		l.setDeadlineLocked(Deadline(begun.sent, l.prolongedLocked(granted)))
 	case err == nil:
 		stray = l.state == lost
 	default:
@@ -139,8 +139,10 @@ func (l *Life) endRenew(ctx context.Context, begun renewalUnderway, granted time
 		return fmt.Errorf("%w (last error: %w)", over, err), stray
 	case over != nil:
 		return over, stray
-	case err != nil && ctx.Err() != nil:
-		return ContextError(ctx, err), stray
+	case err != nil:
+		if cerr := ContextError(ctx, err); cerr != nil {
+			err = cerr
+		}
 	}
 	return err, stray
 }
