@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -146,6 +147,23 @@ func TestContextError(t *testing.T) {
 			wantErr(t, "context error", err, want)
 		}
 	}
+}
+
+// A lateContext is one whose deadline has passed and whose timer has not run yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Nanosecond), true }
+
+func TestContextErrorAtTheDeadline(t *testing.T) {
+	late := lateContext{t.Context()}
+	if !Ended(late) || Ended(t.Context()) {
+		t.Errorf("a context past its deadline has ended: %v; a live one: %v", Ended(late), Ended(t.Context()))
+	}
+	err := ContextError(late, os.ErrDeadlineExceeded)
+	wantErr(t, "a context past its deadline", err, context.DeadlineExceeded)
+	l := NewLeases(new(fakeStore), time.Second)
+	defer l.Close()
+	wantErr(t, "renew", grant(t, l, time.Minute).Renew(late, time.Minute), context.DeadlineExceeded)
 }
 
 func TestErrUnsupportedMatchesTheStandardOne(t *testing.T) {

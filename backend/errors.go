@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // What callers decide on. Match with errors.Is.
@@ -48,9 +49,12 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives. A cause that
 // matches an error of this package tells of another lock, as with errgroup: the result shows it but does not match it.
 func ContextError(ctx context.Context, last error) error {
+	if !Ended(ctx) {
+		return nil
+	}
 	err := ctx.Err()
 	if err == nil {
-		return nil
+		err = context.DeadlineExceeded
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
 		if isOurs(cause) {
@@ -63,6 +67,13 @@ func ContextError(ctx context.Context, last error) error {
 		err = fmt.Errorf("%w (last error: %w)", err, last)
 	}
 	return err
+}
+
+// Ended reports whether ctx has ended. One whose deadline has passed has, also when its timer has not run yet: a connection
+// with the same deadline often notices first, and its "i/o timeout" would be taken for the network's.
+func Ended(ctx context.Context) bool {
+	d, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(d)
 }
 
 func isOurs(err error) bool {

@@ -60,7 +60,7 @@ func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx
 			answered = time.Now()
 		case Definite(err), errors.Is(err, ErrLost):
 			return nil, err
-		case ctx.Err() != nil:
+		case Ended(ctx):
 			return nil, ContextError(ctx, err)
 		case answered.IsZero() || time.Since(answered) > patience:
 			return nil, err

@@ -94,9 +94,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	}
 	a.giveUp()
 	switch {
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()) && !errors.Is(err, backend.ErrHeld) && !backend.Definite(err):
+	case backend.Ended(ctx) && !errors.Is(err, ctx.Err()) && !errors.Is(err, backend.ErrHeld) && !backend.Definite(err):
 		return nil, backend.ContextError(ctx, nil)
-	case ctx.Err() != nil:
+	case backend.Ended(ctx):
 		return nil, err
 	case b.isClosing():
 		return nil, backend.ErrClosed
@@ -120,7 +120,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, backend.ErrClosed
 	}
 	h, err := b.inspect(ctx, key)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && backend.Ended(ctx) {
 		err = backend.ContextError(ctx, err)
 	}
 	return h, err

@@ -40,7 +40,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	b, err := openClient(ctx, client, t.options)
 	if err != nil {
 		_ = client.Close()
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			err = backend.ContextError(ctx, err)
 		}
 		return nil, backend.CleanError(rawURL, err)

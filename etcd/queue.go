@@ -58,7 +58,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case err == nil:
 			answered = time.Now()
 			pause.Reset()
-		case ctx.Err() != nil:
+		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, err)
 		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
 			// The place, or a lease for the lock, is gone. What there is will tell.

@@ -38,7 +38,7 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 			return unanswered, err
 		}
 		unanswered = true
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			return true, backend.ContextError(ctx, err)
 		}
 		if !passing(err) || !time.Now().Before(end) {

@@ -51,7 +51,7 @@ func explain(ctx context.Context, err error) error {
 		return explainAnswer(err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
-	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+	case !backend.Ended(ctx) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
 		return errDialTimeout // a context's error would be mistaken for the caller's
 	}
 	return err

@@ -46,7 +46,7 @@ func ask[T any](
 			return v, unanswered, err
 		}
 		unanswered = unanswered || !harmless(err)
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			return v, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)

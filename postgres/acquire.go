@@ -81,7 +81,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 		return l, false, err
 	case err == nil:
 		err = backend.ErrHeld
-	case ctx.Err() != nil:
+	case backend.Ended(ctx):
 		err = backend.ContextError(ctx, err)
 	case neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
 		again = used

@@ -119,7 +119,7 @@ func (b *Backend) look(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil && ctx.Err() != nil {
+	if err != nil && backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
 	return err

@@ -45,7 +45,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 		return err
 	})
 	if err != nil {
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			err = backend.ContextError(ctx, err)
 		}
 		return holder, false, err

@@ -149,7 +149,7 @@ func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (row
 	rows, err = exchange(ctx, s.conn, send)
 	if errors.Is(err, errUnanswered) {
 		s.abort()
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			err = backend.ContextError(ctx, nil)
 		}
 	}

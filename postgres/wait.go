@@ -43,7 +43,7 @@ func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, e
 		switch {
 		case err == nil:
 			return l, nil
-		case ctx.Err() != nil:
+		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, err)
 		case b.isClosing():
 			return nil, backend.ErrClosed

@@ -23,7 +23,7 @@ const oldestMajor = 5
 // losing keys.
 func (b *Backend) look(ctx context.Context) error {
 	v, err := b.await(ctx, time.Now().Add(openTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.ask(ctx) })
-	if ctx.Err() != nil {
+	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
 	if err != nil {

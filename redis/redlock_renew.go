@@ -101,7 +101,7 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 		return nil
 	case call.lack[k] > call.t.n-call.t.quorum:
 		return backend.ErrLost
-	case ctx.Err() != nil:
+	case backend.Ended(ctx):
 		return backend.ContextError(ctx, nil)
 	}
 	errs := call.t.silent(call.errs, call.sent)

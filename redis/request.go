@@ -48,7 +48,7 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 			return v, unanswered, nil
 		}
 		unanswered = unanswered || !b.definite(err)
-		if ctx.Err() != nil {
+		if backend.Ended(ctx) {
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)

@@ -43,7 +43,7 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 		switch {
 		case err == nil:
 			return l, nil
-		case ctx.Err() != nil:
+		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, err)
 		case a.b.isClosing():
 			return nil, backend.ErrClosed
@@ -87,7 +87,7 @@ func (a *attempt) refused(ctx context.Context) error {
 
 // closedOr is err, or what the end of the backend or of ctx makes of it.
 func (a *attempt) closedOr(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
 	if a.b.isClosing() {

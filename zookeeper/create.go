@@ -172,7 +172,7 @@ func (s *session) recover(ctx context.Context, n *node, err error) (found bool, 
 			}
 		case s.isOver():
 			return false, s.reason()
-		case ctx.Err() != nil:
+		case backend.Ended(ctx):
 			return false, backend.ContextError(ctx, err)
 		}
 		if time.Now().After(end) {
