@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// held keeps many leases for a while.
+func held(ctx context.Context, t *trial) error {
+	const usual = 3 * time.Second
+	ttl := max(usual, t.store.MinTTL)
+	if t.TTL > 0 {
+		ttl = t.ttl()
+	}
+	c, err := t.open(ctx, ttl)
+	if err != nil {
+		return err
+	}
+	first, err := c.Acquire(ctx, newKey())
+	if err != nil {
+		return err
+	}
+	before := runtime.NumGoroutine()
+	leases := []Lease{first}
+	var mu sync.Mutex
+	err = together(t.number(t.Held, defaultHeld)-1, func(int) error {
+		l, err := c.Acquire(ctx, newKey())
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			leases = append(leases, l)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const renewals = 3 // in a TTL, at least
+	if err := t.rest(ctx, max(t.Duration, ttl/renewals*5/4)); err != nil {
+		return err
+	}
+	t.note = strings.TrimPrefix(fmt.Sprintf("%s, TTL %v", t.note, ttl), ", ")
+	t.sample.set(Goroutines, float64(max(runtime.NumGoroutine()-before, 0)))
+	return together(len(leases), func(i int) error { return leases[i].Release(ctx) })
+}
+
+// rest measures what goes on while nothing is asked for.
+func (t *trial) rest(ctx context.Context, d time.Duration) error {
+	count, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	cpu, begun := processCPU(), time.Now()
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	elapsed := time.Since(begun).Seconds()
+	if used := processCPU() - cpu; cpu > 0 {
+		t.sample.set(CPU, 100*used.Seconds()/elapsed)
+	}
+	if t.store.Requests != nil {
+		after, err := t.count(ctx)
+		if err != nil {
+			return err
+		}
+		t.sample.set(Load, float64(after.requests-count.requests)/elapsed)
+	}
+	return nil
+}
+
+// waiters releases a key to n that wait for it, in all clients, and measures how fast they get their turn.
+func waiters(n int) run {
+	return func(ctx context.Context, t *trial) error {
+		clients, err := t.openSeveral(ctx, min(t.Clients, n)+1)
+		if err != nil {
+			return err
+		}
+		key := newKey()
+		holder, others := clients[0], clients[1:]
+		l, err := holder.Acquire(ctx, key)
+		if err != nil {
+			return err
+		}
+		var (
+			released time.Time
+			mu       sync.Mutex
+			times    []time.Duration
+			ready    sync.WaitGroup
+			done     = make(chan error, 1)
+		)
+		ready.Add(n)
+		go func() {
+			done <- together(n, func(i int) error {
+				ready.Done()
+				l, err := others[i%len(others)].Acquire(ctx, key)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				times = append(times, time.Since(released))
+				mu.Unlock()
+				return l.Release(ctx)
+			})
+		}()
+		ready.Wait()
+		time.Sleep(10*settle + time.Duration(n)*100*time.Microsecond) // they have arrived
+		mu.Lock()
+		released = time.Now()
+		mu.Unlock()
+		if err := errors.Join(l.Release(ctx), <-done); err != nil {
+			return err
+		}
+		t.sample.set(Rate, float64(n)/time.Since(released).Seconds())
+		t.sample.waits(times)
+		return nil
+	}
+}
+
+// together runs f n times at once.
+func together(n int, f func(i int) error) error {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	for i := range n {
+		wg.Go(func() {
+			if err := f(i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}

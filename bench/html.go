@@ -1,0 +1,138 @@
+package bench
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+)
+
+//go:embed page.html
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no scripts.
+func (b *Report) WriteHTML(w io.Writer) error {
+	v := pageView{
+		Date: b.Time.Format("2 January 2006, 15:04"), Machine: b.Machine, Go: b.Go, Settings: b.Settings.String(), Interrupted: b.Interrupted,
+		Measures: b.Measures,
+	}
+	for i, s := range b.Stores {
+		v.Stores = append(v.Stores, storeView{StoreInfo: s, Color: i % colors})
+	}
+	for _, sc := range b.Scenarios {
+		v.Scenarios = append(v.Scenarios, b.scenarioView(sc))
+		v.Overview = append(v.Overview, b.overviewRow(sc))
+	}
+	return page.Execute(w, v)
+}
+
+// colors is how many the page's style has for stores.
+const colors = 8
+
+type pageView struct {
+	Date, Machine, Go, Settings string
+	Interrupted                 bool
+	Stores                      []storeView
+	Overview                    []rowView
+	Scenarios                   []scenarioView
+	Measures                    []Measure
+}
+
+type storeView struct {
+	StoreInfo
+	Color int
+}
+
+// A rowView is a line of a table.
+type rowView struct {
+	Name   string // of the scenario or store
+	Color  int
+	Cells  []cellView
+	Remark string
+}
+
+type cellView struct {
+	Text   string
+	Spread string
+	Best   bool
+}
+
+type scenarioView struct {
+	ScenarioInfo
+	Charts []template.HTML
+	Heads  []Measure
+	Rows   []rowView
+}
+
+// overviewRow compares the stores by the main measure of a scenario.
+func (b *Report) overviewRow(sc ScenarioInfo) rowView {
+	m := measureNamed(sc.Main)
+	row := rowView{Name: sc.Name}
+	for _, s := range b.Stores {
+		f, ok := b.Figure(sc.Name, s.Name, m)
+		row.Cells = append(row.Cells, cellView{Text: m.show(f.Median, ok), Best: ok && b.best(sc.Name, m, f)})
+	}
+	return row
+}
+
+// best reports whether f is better than every other store's, so clearly that the rounds of no two overlap.
+func (b *Report) best(scenario string, m Measure, f Figure) bool {
+	others := 0
+	for _, s := range b.Stores {
+		other, ok := b.Figure(scenario, s.Name, m)
+		switch {
+		case !ok || other == f:
+			continue
+		case m.More && f.Low <= other.High, !m.More && f.High >= other.Low:
+			return false
+		}
+		others++
+	}
+	return others > 0
+}
+
+func (b *Report) scenarioView(sc ScenarioInfo) scenarioView {
+	v := scenarioView{ScenarioInfo: sc, Heads: b.measuresOf(sc.Name)}
+	for i, s := range b.Stores {
+		r := b.Result(sc.Name, s.Name)
+		if r == nil {
+			continue
+		}
+		row := rowView{Name: s.Name, Color: i % colors, Remark: r.remark()}
+		for _, m := range v.Heads {
+			f, ok := r.Figures[m.Name]
+			row.Cells = append(row.Cells, cellView{Text: m.show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(sc.Name, m, f)})
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	charted := []Measure{measureNamed(sc.Main)}
+	if sc.Main == Rate.Name {
+		charted = append(charted, P99)
+	}
+	for _, m := range charted {
+		if bars := b.bars(sc.Name, m); len(bars) > 0 {
+			v.Charts = append(v.Charts, chart(m, bars))
+		}
+	}
+	return v
+}
+
+func measureNamed(name string) Measure {
+	for _, m := range Measures {
+		if m.Name == name {
+			return m
+		}
+	}
+	return Measure{Name: name}
+}
+
+// bars are those of a chart: the stores that have the measure.
+func (b *Report) bars(scenario string, m Measure) (bars []bar) {
+	for i, s := range b.Stores {
+		if f, ok := b.Figure(scenario, s.Name, m); ok {
+			bars = append(bars, bar{s.Name, i % colors, f})
+		}
+	}
+	return bars
+}

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// settle is how long a waiter gets to be waiting, as the store sees it.
+const settle = 5 * time.Millisecond
+
+// handOff passes a key from one client to the other, back and forth.
+func handOff(ctx context.Context, t *trial) error {
+	clients, err := t.openSeveral(ctx, 2)
+	if err != nil {
+		return err
+	}
+	key := newKey()
+	held, err := clients[0].Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	type turn struct {
+		lease Lease
+		at    time.Time
+		err   error
+	}
+	var times []time.Duration
+	for i, end := 1, time.Now().Add(t.Duration); time.Now().Before(end) || i < 4; i++ {
+		next := make(chan turn, 1)
+		go func() {
+			l, err := clients[i%2].Acquire(ctx, key)
+			next <- turn{l, time.Now(), err}
+		}()
+		time.Sleep(settle)
+		if err := held.Release(ctx); err != nil {
+			return err
+		}
+		released := time.Now()
+		n := <-next
+		if n.err != nil {
+			return n.err
+		}
+		held = n.lease
+		times = append(times, max(n.at.Sub(released), 0)) // the grant may overtake the answer to the release
+	}
+	t.sample.waits(times)
+	return held.Release(ctx)
+}
+
+// try asks for a key that another client holds.
+func try(ctx context.Context, t *trial) error {
+	clients, err := t.openSeveral(ctx, 2)
+	if err != nil {
+		return err
+	}
+	key := newKey()
+	held, err := clients[0].Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	attempt := func() (time.Duration, error) {
+		begun := time.Now()
+		_, err := clients[1].Try(ctx, key)
+		took := time.Since(begun)
+		switch {
+		case err == nil:
+			return 0, errors.New("a held key was granted")
+		case !errors.Is(err, ErrBusy):
+			return 0, err
+		}
+		return took, nil
+	}
+	if _, err := attempt(); err != nil {
+		return err
+	}
+	before, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	var times []time.Duration
+	begun := time.Now()
+	for end := begun.Add(t.Duration); time.Now().Before(end); {
+		took, err := attempt()
+		if err != nil {
+			return err
+		}
+		times = append(times, took)
+	}
+	t.sample.set(Rate, float64(len(times))/time.Since(begun).Seconds())
+	after, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	t.spent(before, after, len(times))
+	t.sample.waits(times)
+	return held.Release(ctx)
+}
+
+// recovery kills a process that holds a key which a client here waits for.
+func recovery(ctx context.Context, t *trial) error {
+	const usual = time.Second
+	ttl := max(usual, t.store.MinTTL)
+	key := newKey()
+	c, err := t.open(ctx, ttl)
+	if err != nil {
+		return err
+	}
+	holder, err := startHolder(ctx, t.store.Child, key, ttl)
+	if err != nil {
+		return err
+	}
+	defer holder.kill()
+	type turn struct {
+		lease Lease
+		err   error
+	}
+	next := make(chan turn, 1)
+	go func() {
+		l, err := c.Acquire(ctx, key)
+		next <- turn{l, err}
+	}()
+	time.Sleep(20 * settle)
+	holder.kill()
+	killed := time.Now()
+	n := <-next
+	if n.err != nil {
+		return n.err
+	}
+	t.sample.waits([]time.Duration{time.Since(killed)})
+	t.note = fmt.Sprintf("TTL %v", ttl)
+	return n.lease.Release(ctx)
+}

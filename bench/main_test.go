@@ -1,0 +1,22 @@
+package bench_test
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/bench"
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memcached"
+	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/postgres"
+	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/zookeeper"
+)
+
+func TestMain(m *testing.M) {
+	bench.Main(func(url string) (bench.Store, error) { return bench.URL(context.Background(), url) })
+	goleak.VerifyTestMain(m)
+}

@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"slices"
+	"time"
+)
+
+// A Measure is something that is measured.
+type Measure struct {
+	Name  string `json:"name"`
+	Unit  string `json:"unit"` // "/s", "s", "" for a plain number, "%"
+	About string `json:"about"`
+	More  bool   `json:"more_is_better"`
+}
+
+// The measures, in the order of tables.
+var (
+	Rate       = Measure{"rate", "/s", "cycles of acquire and release per second", true}
+	P50        = Measure{"p50", "s", "half of the acquisitions waited no longer", false}
+	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer", false}
+	Max        = Measure{"max", "s", "no acquisition waited longer", false}
+	Jain       = Measure{"fairness", "", "Jain's index of the workers' shares: 1 is equal shares, 1/n is all for one", true}
+	Requests   = Measure{"requests", "", "requests served per cycle, commands inside of scripts too", false}
+	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
+	CPU        = Measure{"cpu", "%", "of one core, used by the client's process", false}
+	Load       = Measure{"load", "/s", "requests served per second", false}
+	Goroutines = Measure{"goroutines", "", "goroutines more than before", false}
+)
+
+// Measures lists every measure, in the order of tables.
+var Measures = []Measure{Rate, P50, P99, Max, Jain, Requests, Allocs, CPU, Load, Goroutines}
+
+// A Sample is what one round measured, by the names of measures.
+type Sample map[string]float64
+
+func (s Sample) set(m Measure, v float64) { s[m.Name] = v }
+
+// A Figure is a measure over all rounds.
+type Figure struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+}
+
+// newFigure sums up what the rounds measured.
+func newFigure(values []float64) Figure {
+	v := slices.Sorted(slices.Values(values))
+	n := len(v)
+	f := Figure{Low: v[0], High: v[n-1], Median: v[n/2]}
+	if n%2 == 0 {
+		f.Median = (v[n/2-1] + v[n/2]) / 2
+	}
+	return f
+}
+
+// jain is Jain's fairness index of shares (R. Jain, D. Chiu, W. Hawe, 1984).
+func jain(shares []int) float64 {
+	var sum, squares float64
+	for _, n := range shares {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}
+
+// waits puts the quantiles of waiting times into s.
+func (s Sample) waits(times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	s.set(P50, quantile(times, 0.5).Seconds())
+	s.set(P99, quantile(times, 0.99).Seconds())
+	s.set(Max, times[len(times)-1].Seconds())
+}
+
+// quantile is the smallest of the sorted times that at least the share q of them do not exceed.
+func quantile(times []time.Duration, q float64) time.Duration {
+	i := int(q*float64(len(times))+0.9999999) - 1
+	return times[min(max(i, 0), len(times)-1)]
+}

@@ -1,0 +1,276 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/bench"
+)
+
+// A toy is a store in memory whose faults are known.
+type toy struct {
+	mu     sync.Mutex
+	opened int
+	open   int
+	keys   map[string]chan struct{}
+	fails  error // of every Acquire
+	order  *[]string
+}
+
+func newToy() *toy { return &toy{keys: make(map[string]chan struct{})} }
+
+func (s *toy) store(name string) bench.Store {
+	return bench.Store{Name: name, About: "a toy <& co>", Open: func(context.Context, time.Duration) (bench.Client, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.opened++
+		s.open++
+		if s.order != nil {
+			*s.order = append(*s.order, name)
+		}
+		return toyClient{s}, nil
+	}}
+}
+
+func (s *toy) key(key string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys[key] == nil {
+		s.keys[key] = make(chan struct{}, 1)
+	}
+	return s.keys[key]
+}
+
+type toyClient struct{ *toy }
+
+func (c toyClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	if c.fails != nil {
+		return nil, c.fails
+	}
+	k := c.key(key)
+	select {
+	case k <- struct{}{}:
+		return toyLease(k), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c toyClient) Try(_ context.Context, key string) (bench.Lease, error) {
+	k := c.key(key)
+	select {
+	case k <- struct{}{}:
+		return toyLease(k), nil
+	default:
+		return nil, bench.ErrBusy
+	}
+}
+
+func (c toyClient) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.toy.open--
+	return nil
+}
+
+type toyLease chan struct{}
+
+func (l toyLease) Release(context.Context) error { <-l; return nil }
+
+func quick(stores ...bench.Store) bench.Options {
+	return bench.Options{Stores: stores, Rounds: 2, Duration: 5 * time.Millisecond, Held: 50, Waiters: []int{1, 20}}
+}
+
+func measured(t *testing.T, o bench.Options) *bench.Report {
+	t.Helper()
+	b, err := bench.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Every scenario runs on every store, and every client is closed.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	x, y := newToy(), newToy()
+	var seen []bench.Progress
+	o := quick(x.store("x"), y.store("y"))
+	o.Observe = func(p bench.Progress) { seen = append(seen, p) }
+	b := measured(t, o)
+	for _, sc := range bench.Scenarios(o) {
+		for _, store := range []string{"x", "y"} {
+			r := b.Result(sc.Name, store)
+			switch {
+			case r == nil:
+				t.Errorf("%s was not run on %s", sc.Name, store)
+			case sc.Name == "recovery":
+				if r.Skipped == "" {
+					t.Errorf("recovery ran on a store that no other process can reach")
+				}
+			case r.Problem != "" || r.Skipped != "":
+				t.Errorf("%s on %s: %q, %q", sc.Name, store, r.Problem, r.Skipped)
+			case sc.Name == "held":
+			default:
+				if f := r.Figures[sc.Main.Name]; f.Median <= 0 && sc.Name != "hand-off" || f.Low > f.Median || f.Median > f.High {
+					t.Errorf("%s on %s: %s %+v", sc.Name, store, sc.Main.Name, f)
+				}
+			}
+		}
+	}
+	if x.open != 0 || y.open != 0 {
+		t.Errorf("%d and %d clients were left open", x.open, y.open)
+	}
+	for i, p := range seen {
+		if p.Done != i || p.Total != len(seen)-1 {
+			t.Errorf("step %d is told as %+v", i, p)
+		}
+	}
+}
+
+// Stores take turns: in each round all of them, beginning with another one.
+func TestRoundsTakeTurns(t *testing.T) {
+	t.Parallel()
+	var order []string
+	x, y, z := newToy(), newToy(), newToy()
+	x.order, y.order, z.order = &order, &order, &order
+	o := quick(x.store("x"), y.store("y"), z.store("z"))
+	o.Rounds, o.Scenarios = 3, []string{"serial"}
+	measured(t, o)
+	if got, want := strings.Join(order, ""), "xyzyzxzxy"; got != want {
+		t.Errorf("stores were opened as %s, want %s", got, want)
+	}
+}
+
+// A store that fails is told as failed; the others go on.
+func TestFailingStore(t *testing.T) {
+	t.Parallel()
+	good, bad := newToy(), newToy()
+	bad.fails = errors.New("no such luck")
+	o := quick(bad.store("bad"), good.store("good"))
+	o.Scenarios = []string{"serial"}
+	b := measured(t, o)
+	if r := b.Result("serial", "bad"); !strings.Contains(r.Problem, "no such luck") || len(r.Figures) != 0 {
+		t.Errorf("the failing store's result is %+v", r)
+	}
+	if bad.opened != 1 {
+		t.Errorf("a store that failed was tried %d times", bad.opened)
+	}
+	if r := b.Result("serial", "good"); len(r.Rounds) != o.Rounds {
+		t.Errorf("the good store has %d rounds, want %d", len(r.Rounds), o.Rounds)
+	}
+	var text strings.Builder
+	if err := b.WriteText(&text); err != nil || !strings.Contains(text.String(), "failed: no such luck") {
+		t.Errorf("error %v, text:\n%s", err, &text)
+	}
+}
+
+// An interrupted run reports what it has.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := quick(newToy().store("x"))
+	o.Observe = func(p bench.Progress) {
+		if p.Scenario == "distinct" {
+			cancel()
+		}
+	}
+	b, err := bench.Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := b.Figure("serial", "x", bench.Rate); !ok || !b.Interrupted {
+		t.Errorf("interrupted %v, figure of the scenario before: %v", b.Interrupted, ok)
+	}
+	if r := b.Result("distinct", "x"); r != nil && len(r.Figures) > 0 {
+		t.Errorf("figures of a round that was cut off: %+v", r)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	x := newToy().store("x")
+	for _, o := range []bench.Options{
+		{}, {Stores: []bench.Store{x, x}}, {Stores: []bench.Store{x}, Rounds: -1},
+		{Stores: []bench.Store{x}, Scenarios: []string{"nosuch"}},
+	} {
+		if _, err := bench.Run(t.Context(), o); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+}
+
+// The report is the same after JSON, and every round is a line for benchstat.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	o := quick(newToy().store("x"), newToy().store("other store"))
+	b := measured(t, o)
+	var text, again, gobench bytes.Buffer
+	if err := b.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	read, err := bench.ReadJSON(bytes.NewReader(text.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read.WriteJSON(&again); err != nil || !bytes.Equal(text.Bytes(), again.Bytes()) {
+		t.Errorf("error %v; JSON differs after reading", err)
+	}
+	if err := b.WriteGoBench(&gobench); err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`^BenchmarkStores/scenario=[a-z0-9-]+/store=\S+ 1( [0-9.e+-]+ [a-z0-9/-]+)+$`)
+	rounds := 0
+	for _, l := range strings.Split(strings.TrimSpace(gobench.String()), "\n")[2:] {
+		if rounds++; !line.MatchString(l) {
+			t.Errorf("not a line of a benchmark: %s", l)
+		}
+	}
+	want := 0
+	for _, r := range b.Results {
+		want += len(r.Rounds)
+	}
+	if rounds != want || want == 0 {
+		t.Errorf("%d lines, want %d", rounds, want)
+	}
+}
+
+// The holder in another process is killed, and its key comes free after the TTL.
+func TestRecovery(t *testing.T) {
+	s, err := bench.URL(t.Context(), "file://"+t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := measured(t, bench.Options{Stores: []bench.Store{s}, Scenarios: []string{"recovery"}, Rounds: 1})
+	f, ok := b.Figure("recovery", "file", bench.P50)
+	if !ok || f.Median < 0.3 || f.Median > 10 {
+		t.Errorf("recovered after %v s; %+v", f.Median, b.Result("recovery", "file"))
+	}
+}
+
+func ExampleRun() {
+	ctx := context.Background()
+	memory, err := bench.URL(ctx, "memory://example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	report, err := bench.Run(ctx, bench.Options{
+		Stores: []bench.Store{memory}, Scenarios: []string{"serial"}, Rounds: 3, Duration: 20 * time.Millisecond,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rate, _ := report.Figure("serial", "memory", bench.Rate)
+	fmt.Println(rate.Median > 1000)
+	// Output: true
+}

@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A Scenario is one way of using a store.
+type Scenario struct {
+	Name  string
+	Title string
+	Main  Measure // what to compare by
+
+	slow  bool               // takes seconds: every other round is enough
+	unfit func(Store) string // why a store cannot do it, or ""
+	run   run
+}
+
+// Scenarios lists what can be measured, with the crowds of waiters that o asks for.
+func Scenarios(o Options) []Scenario { return selected(nil, o.withDefaults()) }
+
+const crowd = "waiters"
+
+// selected returns the scenarios of these names; all if there are none. The name waiters stands for all crowds.
+func selected(names []string, o Options) []Scenario {
+	all := []Scenario{
+		{Name: "serial", Title: "One worker, its own key: acquire, release, again", Main: Rate, run: serial},
+		{Name: "distinct", Title: "Many workers of one client, each with its own key", Main: Rate, run: distinct},
+		{Name: "hot-local", Title: "Many workers of one client, one key", Main: Rate, run: hotLocal},
+		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients},
+		{Name: "hand-off", Title: "From the return of Release to the next owner's return of Acquire, in another client", Main: P50, run: handOff},
+		{Name: "try", Title: "An attempt at a key that is held", Main: P50, run: try},
+		{Name: "recovery", Title: "From the kill of a holder's process until the next owner has the key", Main: P50, slow: true, unfit: noChild, run: recovery},
+		{Name: "held", Title: "Many leases held and renewed", Main: CPU, slow: true, run: held},
+	}
+	for _, n := range o.Waiters {
+		all = append(all, Scenario{
+			Name:  crowd + "-" + strconv.Itoa(n),
+			Title: "A key is released to " + strconv.Itoa(n) + " waiting: how fast they get their turn", Main: Rate, run: waiters(n),
+		})
+	}
+	if len(names) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s Scenario) bool {
+		isCrowd := len(s.Name) > len(crowd) && s.Name[:len(crowd)] == crowd
+		return !slices.Contains(names, s.Name) && (!isCrowd || !slices.Contains(names, crowd))
+	})
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range selected(nil, Options{Waiters: []int{}}) {
+		names = append(names, s.Name)
+	}
+	return append(names, crowd)
+}
+
+// in reports whether the scenario is measured in a round, the first of which is 0.
+func (s Scenario) in(round int) bool { return !s.slow || round%2 == 0 }
+
+func noChild(s Store) string {
+	if s.Child == "" {
+		return "no other process can reach it"
+	}
+	return ""
+}
+
+// ttl is the TTL of leases that no scenario sees the end of.
+func (t *trial) ttl() time.Duration {
+	if t.TTL > 0 {
+		return max(t.TTL, t.store.MinTTL)
+	}
+	return defaultTTL
+}

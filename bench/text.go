@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"strconv"
+)
+
+// WriteText writes the report as tables for a terminal, one for each scenario: medians, and of the first measure the spread over rounds.
+func (b *Report) WriteText(w io.Writer) error {
+	var t strings.Builder
+	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.Settings)
+	for _, s := range b.Stores {
+		fmt.Fprintf(&t, "%s: %s\n", s.Name, s.About)
+	}
+	for _, sc := range b.Scenarios {
+		t.WriteByte('\n')
+		fmt.Fprintf(&t, "%s: %s\n", sc.Name, sc.Title)
+		b.writeTable(&t, sc)
+	}
+	if b.Interrupted {
+		t.WriteString("\ninterrupted: what was measured until then\n")
+	}
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+// String tells the settings in words.
+func (s Settings) String() string {
+	text := fmt.Sprintf("%d rounds of %s", s.Rounds, time.Duration(s.Duration*float64(time.Second)))
+	if s.Workers > 0 {
+		text += fmt.Sprintf(", %d workers", s.Workers)
+	}
+	if s.Hold > 0 {
+		text += fmt.Sprintf(", held for %s", time.Duration(s.Hold*float64(time.Second)))
+	}
+	return fmt.Sprintf("%s, %d clients", text, s.Clients)
+}
+
+// writeTable writes the figures of a scenario, a line for each store.
+func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo) {
+	measures := b.measuresOf(sc.Name)
+	rows := [][]string{{""}}
+	for _, m := range measures {
+		rows[0] = append(rows[0], m.Name)
+		if m.Name == sc.Main {
+			rows[0] = append(rows[0], "spread")
+		}
+	}
+	for _, s := range b.Stores {
+		r := b.Result(sc.Name, s.Name)
+		if r == nil {
+			continue
+		}
+		row := []string{"  " + s.Name}
+		for _, m := range measures {
+			f, ok := r.Figures[m.Name]
+			row = append(row, m.show(f.Median, ok))
+			if m.Name == sc.Main {
+				row = append(row, f.spread(ok))
+			}
+		}
+		rows = append(rows, append(row, r.remark()))
+	}
+	align(t, rows)
+}
+
+// remark is what there is to say on a result.
+func (r *Result) remark() string {
+	switch {
+	case r.Skipped != "":
+		return "skipped: " + r.Skipped
+	case r.Problem != "":
+		return "failed: " + strings.ReplaceAll(r.Problem, "\n", "; ")
+	}
+	return r.Note
+}
+
+// align writes rows as columns, numbers to the right.
+func align(t *strings.Builder, rows [][]string) {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(rows[0]) { // remarks come last and are not aligned
+				widths[i] = max(widths[i], len([]rune(cell)))
+			}
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", max(widths[i]-len([]rune(cell)), 0))
+			switch {
+			case i == 0:
+				line.WriteString(cell + pad)
+			case i < len(rows[0]):
+				line.WriteString("  " + pad + cell)
+			default:
+				line.WriteString("  " + cell)
+			}
+		}
+		t.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+}
+
+// show writes v in the measure's unit.
+func (m Measure) show(v float64, measured bool) string {
+	if !measured {
+		return "-"
+	}
+	switch m.Unit {
+	case "s":
+		return showTime(v)
+	case "/s":
+		return showNumber(v) + "/s"
+	case "%":
+		return showNumber(v) + " %"
+	}
+	return showNumber(v)
+}
+
+// showNumber writes three digits, and thousands with a space between.
+func showNumber(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 1000:
+		text := fmt.Sprintf("%.0f", v)
+		var b strings.Builder
+		for i, r := range text {
+			if i > 0 && (len(text)-i)%3 == 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteRune(r)
+		}
+		return b.String()
+	case a >= 100 || v == math.Trunc(v):
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+}
+
+// showTime writes seconds with three digits in the unit that suits.
+func showTime(seconds float64) string {
+	for _, u := range []struct {
+		name string
+		of   float64
+	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
+		if seconds >= u.of {
+			v := seconds / u.of
+			switch {
+			case v >= 100:
+				return fmt.Sprintf("%.0f %s", v, u.name)
+			case v >= 10:
+				return fmt.Sprintf("%.1f %s", v, u.name)
+			}
+			return fmt.Sprintf("%.2f %s", v, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f ns", seconds*1e9)
+}
+
+// spread is how far the rounds lay from the median, downwards and upwards.
+func (f Figure) spread(measured bool) string {
+	if !measured || f.Median == 0 {
+		return "-"
+	}
+	down, up := 100*(f.Low-f.Median)/f.Median, 100*(f.High-f.Median)/f.Median
+	return fmt.Sprintf("%+.0f %+.0f %%", down, up)
+}
+
+// WriteGoBench writes every round in the format of go test -bench, for benchstat. Times are in nanoseconds.
+func (b *Report) WriteGoBench(w io.Writer) error {
+	var t strings.Builder
+	fmt.Fprintf(&t, "pkg: github.com/anylock/lock/bench\ncpu: %s\n", b.Machine)
+	for _, r := range b.Results {
+		for _, round := range r.Rounds {
+			fmt.Fprintf(&t, "BenchmarkStores/scenario=%s/store=%s 1", r.Scenario, strings.ReplaceAll(r.Store, " ", "_"))
+			for _, m := range Measures {
+				v, ok := round[m.Name]
+				if !ok {
+					continue
+				}
+				unit := m.Name
+				switch m.Unit {
+				case "s":
+					v, unit = v*1e9, m.Name+"-ns"
+				case "/s":
+					unit = m.Name + "/s"
+				}
+				fmt.Fprintf(&t, " %s %s", strconv.FormatFloat(v, 'g', -1, 64), unit)
+			}
+			t.WriteByte('\n')
+		}
+	}
+	_, err := io.WriteString(w, t.String())
+	return err
+}

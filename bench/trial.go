@@ -1,0 +1,202 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// run measures a scenario once.
+type run func(ctx context.Context, t *trial) error
+
+// A trial is one round of one scenario on one store.
+type trial struct {
+	Options
+	store  Store
+	sample Sample
+	note   string // what is other than asked for
+
+	clients []Client
+}
+
+// open returns a new client, closed at the end.
+func (t *trial) open(ctx context.Context, ttl time.Duration) (Client, error) {
+	c, err := t.store.Open(ctx, ttl)
+	if err != nil {
+		return nil, fmt.Errorf("open: %w", err)
+	}
+	t.clients = append(t.clients, c)
+	return c, nil
+}
+
+func (t *trial) openSeveral(ctx context.Context, n int) ([]Client, error) {
+	for range n {
+		if _, err := t.open(ctx, t.ttl()); err != nil {
+			return nil, err
+		}
+	}
+	return t.clients, nil
+}
+
+func (t *trial) close() error {
+	var errs []error
+	for _, c := range t.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// newKey returns a fresh key.
+func newKey() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return "bench-" + hex.EncodeToString(b[:])
+}
+
+// A worker goes through cycles of acquire and release on one key.
+type worker struct {
+	client Client
+	key    string
+	hold   time.Duration
+
+	cycles int             // granted before the end
+	waits  []time.Duration // of all acquisitions, those cut off at last too
+}
+
+// patience is how long after the end of a round those who still wait may get their turn.
+const patience = 2 * time.Second
+
+// cycle is one turn of a worker; it counts only if the key is granted before end.
+func (w *worker) cycle(ctx context.Context, end time.Time) error {
+	begun := time.Now()
+	l, err := w.client.Acquire(ctx, w.key)
+	got := time.Now()
+	if err != nil {
+		if ctx.Err() != nil { // it has waited for at least that long
+			w.waits = append(w.waits, got.Sub(begun))
+		}
+		return err
+	}
+	w.waits = append(w.waits, got.Sub(begun))
+	if got.Before(end) {
+		w.cycles++
+	}
+	if w.hold > 0 {
+		time.Sleep(w.hold)
+	}
+	return l.Release(context.WithoutCancel(ctx))
+}
+
+// cycles lets the workers go round for the duration, and measures.
+func (t *trial) cycles(ctx context.Context, workers []*worker) error {
+	for _, w := range workers { // connections are there, scripts are loaded
+		warm := worker{client: w.client, key: newKey()}
+		if err := warm.cycle(ctx, time.Time{}); err != nil {
+			return err
+		}
+	}
+	before, err := t.count(ctx)
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(t.Duration)
+	bounded, cancel := context.WithDeadline(ctx, end.Add(patience))
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make([]error, len(workers))
+	for i, w := range workers {
+		wg.Go(func() {
+			for time.Now().Before(end) && errs[i] == nil {
+				errs[i] = w.cycle(bounded, end)
+			}
+			if bounded.Err() != nil && errors.Is(errs[i], context.DeadlineExceeded) {
+				errs[i] = nil
+			}
+		})
+	}
+	select {
+	case <-time.After(time.Until(end)):
+	case <-ctx.Done():
+	}
+	after, err := t.count(context.WithoutCancel(ctx))
+	wg.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	var waits []time.Duration
+	var shares []int
+	done := 0
+	for _, w := range workers {
+		waits = append(waits, w.waits...)
+		shares = append(shares, w.cycles)
+		done += w.cycles
+	}
+	if done == 0 {
+		return fmt.Errorf("not one cycle in %v", t.Duration)
+	}
+	t.sample.set(Rate, float64(done)/t.Duration.Seconds())
+	t.spent(before, after, done)
+	if len(workers) > 1 {
+		t.sample.set(Jain, jain(shares))
+	}
+	t.sample.waits(waits)
+	return nil
+}
+
+// A spending is what the client's process and the server have used up so far.
+type spending struct {
+	requests int64
+	allocs   uint64
+}
+
+func (t *trial) count(ctx context.Context) (s spending, err error) {
+	if t.store.Requests != nil {
+		if s.requests, err = t.store.Requests(ctx); err != nil {
+			return s, fmt.Errorf("count requests: %w", err)
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s.allocs = m.Mallocs
+	return s, nil
+}
+
+// spent puts what was used up between two counts into the sample, for each cycle.
+func (t *trial) spent(before, after spending, cycles int) {
+	t.sample.set(Allocs, float64(after.allocs-before.allocs)/float64(cycles))
+	if t.store.Requests != nil {
+		t.sample.set(Requests, float64(after.requests-before.requests)/float64(cycles))
+	}
+}
+
+// number is how many leases one client is to hold: as many as asked for, or as it can.
+func (t *trial) number(asked, usual int) int {
+	n := asked
+	if n == 0 {
+		n = usual
+	}
+	if most := t.store.MaxLeases; most > 0 && n > most {
+		t.note = fmt.Sprintf("%d at once, all that one client holds", most)
+		n = most
+	}
+	return n
+}
+
+// holding is how long a contended key is held.
+func (t *trial) holding(usual time.Duration) time.Duration {
+	switch {
+	case t.Hold < 0:
+		return 0
+	case t.Hold > 0:
+		return t.Hold
+	}
+	return usual
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+// URL is the store that package lock opens for rawURL; the program has imported the store's package. It reaches the store
+// once, so that a wrong address shows before anything is measured.
+func URL(ctx context.Context, rawURL string) (Store, error) {
+	driver, err := backend.DefaultMux.Lookup(rawURL)
+	if err != nil {
+		return Store{}, err
+	}
+	u, err := backend.SplitURL(rawURL)
+	if err != nil {
+		return Store{}, err
+	}
+	s := Store{
+		Name:  driver.Name,
+		About: fmt.Sprintf("anylock %s, %s", version("github.com/anylock/lock"), backend.Redact(rawURL)),
+		Child: rawURL,
+		Open: func(ctx context.Context, ttl time.Duration) (Client, error) {
+			l, err := lock.Open(ctx, rawURL, lock.WithTTL(ttl))
+			if err != nil {
+				return nil, err
+			}
+			return lockerClient{l}, nil
+		},
+	}
+	if s.Requests, err = requestCounter(rawURL, u); err != nil {
+		return Store{}, err
+	}
+	l, err := lock.Open(ctx, rawURL)
+	if err != nil {
+		return Store{}, err
+	}
+	g := l.Guarantees()
+	s.MinTTL = g.MinTTL
+	if g.Reach == lock.ReachProcess {
+		s.Child = "" // no other process can reach it
+	}
+	s.MaxLeases = mostLeases(driver.Name)
+	return s, l.Close()
+}
+
+// mostLeases is how many leases one client can hold, for stores that spend a connection on each.
+func mostLeases(driver string) int {
+	const postgresConnections = 32
+	if driver == "postgres" {
+		return postgresConnections
+	}
+	return 0
+}
+
+// version is that of a module in this program.
+func version(module string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == module && m.Version != "" && m.Version != "(devel)" {
+				return m.Version
+			}
+		}
+	}
+	return "(devel)"
+}
+
+// A lockerClient is a Locker as a client.
+type lockerClient struct{ *lock.Locker }
+
+func (c lockerClient) Acquire(ctx context.Context, key string) (Lease, error) {
+	return leaseOrNil(c.Locker.Acquire(ctx, key))
+}
+
+func (c lockerClient) Try(ctx context.Context, key string) (Lease, error) {
+	l, err := c.Locker.TryAcquire(ctx, key)
+	if errors.Is(err, lock.ErrHeld) {
+		return nil, ErrBusy
+	}
+	return leaseOrNil(l, err)
+}
+
+func leaseOrNil(l *lock.Lease, err error) (Lease, error) {
+	if err != nil {
+		return nil, err // and not l: an interface that holds a nil pointer is not nil
+	}
+	return l, nil
+}
