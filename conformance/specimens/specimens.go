@@ -10,6 +10,7 @@ package specimens
 
 import (
 	"context"
+	"slices"
 
 	"github.com/anylock/lock/backend"
 )
@@ -49,3 +50,6 @@ type Kill struct {
 	// Evidence is the output of a run that was recorded.
 	Evidence string `json:"evidence"`
 }
+
+// Join puts lists of specimens together.
+func Join(lists ...[]Specimen) []Specimen { return slices.Concat(lists...) }

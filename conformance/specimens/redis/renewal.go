@@ -1,0 +1,131 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+var renewal = []specimens.Specimen{
+	{
+		Name:  "renewal-by-set",
+		Title: "A renewal that sets the key anew",
+		Story: "The holder renews by SET key owner PX ttl, as that is what it took the key with. When the key has expired, or " +
+			"was lost in a failover, the renewal makes it again. Whoever held the key in between, and may have released it or " +
+			"hold it still, is forgotten, and a lock that was lost looks as if it had never been away.",
+		See:    "redsync's WithSetNXOnExtend, whose own test asserts that an expired lock comes back",
+		Right:  "A script prolongs the key only while it has the owner's value: what has ended stays ended.",
+		Sin:    []string{"renewBySet"},
+		Virtue: []string{"prolongScript"},
+		Open:   open(func(s *store) { s.prolong = renewBySet }),
+		Kills: []specimens.Kill{
+			{Check: "EvictedRenewRevivesNothing", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "renewal-by-set-xx",
+		Title: "A renewal by SET XX",
+		Story: "XX sets a key only if it exists, which seems to be what a renewal needs: it cannot bring back what has expired. " +
+			"But the key that exists may be another one's by now. The renewal writes its own owner into it, and the new holder " +
+			"has lost its lock without a word.",
+		See:    "Redis manual, SET page: XX looks at whether the key exists, not at what it holds",
+		Right:  "Compare the owner, and prolong, in one script.",
+		Sin:    []string{"renewBySetXX"},
+		Virtue: []string{"prolongScript"},
+		Open:   open(func(s *store) { s.prolong = renewBySetXX }),
+		Kills: []specimens.Kill{
+			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "expire-by-anyone",
+		Title: "A renewal by EXPIRE alone",
+		Story: "A background thread calls EXPIRE on the key again and again. EXPIRE asks nobody for an owner: a thread that was " +
+			"not stopped, or whose holder has lost the key, keeps another one's lock alive, also when that one is long dead, and " +
+			"tells its own holder that all is well.",
+		See:    "Redis manual, EXPIRE page; Redisson issue 7272, a renewal that goes on after unlock",
+		Right:  "Compare the owner, and prolong, in one script.",
+		Sin:    []string{"renewByExpire"},
+		Virtue: []string{"prolongScript"},
+		Open:   open(func(s *store) { s.prolong = renewByExpire }),
+		Kills: []specimens.Kill{
+			{Check: "LateRenewSparesNext", Says: "Inspect tells a TTL"},
+			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "renewal-believed",
+		Title: "A lock that counts as held while its renewal is under way",
+		Story: "A renewal gets a timeout of its own, reckoned from when it begins, and the holder counts as one until it has " +
+			"failed. A server that hangs, or a partition, makes it hang past the end of the lease. In the meantime the key " +
+			"expires, and another client has it: two holders, without a pause and with good clocks. Measured of rueidislock: one " +
+			"second of both.",
+		See:    "rueidislock's script(), bounded by the new deadline; node-redlock without a command timeout is of the same kind",
+		Right:  "Loss is told by a timer at the current deadline, whatever a request does.",
+		Sin:    []string{"believer", "believer.Renew", "believer.watch"},
+		Virtue: []string{"right"},
+		Open:   open(func(s *store) { s.hand = believe }),
+		Kills: []specimens.Kill{
+			{Check: "PartitionLosesBeforeNext", Says: "Lost is not closed"},
+			{Check: "FrozenStoreLosesLease", Says: "Lost is not closed"},
+		},
+	},
+}
+
+func renewBySet(ctx context.Context, s *store, key, owner string, ttl time.Duration) error {
+	return s.client.Set(ctx, lockName(key), owner, ttl).Err()
+}
+
+func renewBySetXX(ctx context.Context, s *store, key, owner string, ttl time.Duration) error {
+	err := s.client.SetArgs(ctx, lockName(key), owner, redis.SetArgs{Mode: "XX", TTL: ttl}).Err()
+	if errors.Is(err, redis.Nil) {
+		return backend.ErrLost
+	}
+	return err
+}
+
+func renewByExpire(ctx context.Context, s *store, key, _ string, ttl time.Duration) error {
+	found, err := s.client.PExpire(ctx, lockName(key), ttl).Result()
+	if err == nil && !found {
+		return backend.ErrLost
+	}
+	return err
+}
+
+// A believer is held until a renewal has failed.
+type believer struct {
+	*backend.Life
+	s    *store
+	lost chan struct{}
+	busy chan struct{} // holds a value while a renewal is under way
+}
+
+func believe(s *store, l *backend.Life) backend.Lease {
+	b := &believer{Life: l, s: s, lost: make(chan struct{}), busy: make(chan struct{}, 1)}
+	l.OnLost(func() { s.calls.Go(b.watch) })
+	return b
+}
+
+func (b *believer) Lost() <-chan struct{} { return b.lost }
+
+// Renew gives the request all the time that requests have.
+func (b *believer) Renew(ctx context.Context, ttl time.Duration) error {
+	b.busy <- struct{}{}
+	defer func() { <-b.busy }()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := b.s.RenewLease(ctx, b.Life, ttl)
+	return err
+}
+
+// watch tells of the loss once the renewal under way has ended.
+func (b *believer) watch() {
+	b.busy <- struct{}{}
+	close(b.lost)
+}
