@@ -52,7 +52,7 @@ func (spec etcdSpec) peer() string { return spec.name + "=" + spec.peerURL() }
 func (spec etcdSpec) peerURL() string { return "http://" + loopback(spec.ports[1]) }
 
 func (spec etcdSpec) launch() launch {
-	return launch{ports: spec.ports, command: spec.command, ready: spec.ready}
+	return launch{ports: spec.ports, command: spec.command, ready: spec.ready, empty: without(spec.data)}
 }
 
 func (spec etcdSpec) command(at place) (args []string, files map[string]string) {

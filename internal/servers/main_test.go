@@ -1,9 +1,32 @@
 package servers
 
 import (
+	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// portEnv, set to a port, makes the test program a child of TestKilledTestLeavesNoServer.
+const portEnv = "ANYLOCK_SERVERS_CHILD_PORT"
+
+func TestMain(m *testing.M) {
+	if port := os.Getenv(portEnv); port != "" {
+		serve(port)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// serve runs a server in the current folder until somebody kills this process.
+func serve(port string) {
+	program, _ := redisKind.find(nil)
+	args, _ := redisSpec{}.command(place{port: port, bind: "127.0.0.1"})
+	if err := newProcess(program, ".", args...).start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	time.Sleep(time.Minute)
+}

@@ -47,7 +47,9 @@ func Memcached(t testing.TB, args ...string) *Server {
 			own := []string{"-p", at.port, "-U", "0", "-l", at.bind, "-u", "nobody"}
 			return append(own, args...), nil
 		},
-		ready: memcachedReady,
+		ready:    memcachedReady,
+		empty:    without(),
+		inMemory: true,
 	})
 }
 

@@ -56,6 +56,7 @@ func (spec postgresSpec) launch(g *group) launch {
 	return launch{
 		command: func(at place) ([]string, map[string]string) { return spec.command(g, at) },
 		ready:   postgresReady,
+		empty:   func(s *Server) error { return spec.empty(g.binary, s) },
 		process: func(t testing.TB, s *Server, args []string, files map[string]string) node {
 			return spec.process(t, g.binary, s, args, files)
 		},
@@ -107,6 +108,17 @@ func (spec postgresSpec) process(t testing.TB, binary string, s *Server, args []
 		t.Fatalf("servers: %v", err)
 	}
 	return f
+}
+
+// empty puts a new data folder in the old one's place.
+func (spec postgresSpec) empty(binary string, s *Server) error {
+	if spec.primary != nil {
+		return errors.New("a standby has its primary's data")
+	}
+	if err := os.RemoveAll(filepath.Join(s.Dir, dataDir)); err != nil {
+		return err
+	}
+	return initdb(unprivileged(postgresUser, "nobody"), sibling(binary, "initdb"), s.Dir)
 }
 
 // postgresConn is what libpq's programs connect by.

@@ -10,8 +10,10 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,7 @@ type Server struct {
 	kind  string
 	node  node
 	ready func(ctx context.Context, s *Server) error // asks the server once, by its own protocol
+	empty func(s *Server) error                      // makes what it keeps as new; nil where that is out of reach
 }
 
 // A node is the thing that runs: a process of this machine or a container.
@@ -80,6 +83,30 @@ func (s *Server) Start() {
 	s.t.Helper()
 	if err := s.startAndWait(); err != nil {
 		s.t.Fatalf("servers: start %s %s again: %v\n%s", s.kind, s.Addr, err, tail(s.node.log()))
+	}
+}
+
+// RestartEmpty returns a function that kills the server and starts it again without its data, as when its disk was lost. It
+// is nil where that cannot be done: in a container, mostly.
+func (s *Server) RestartEmpty() func() {
+	if s.empty == nil {
+		return nil
+	}
+	return func() {
+		s.t.Helper()
+		s.Kill()
+		s.check("empty", s.empty(s))
+		s.Start()
+	}
+}
+
+// without returns a launch.empty that removes what is named from the server's folder.
+func without(names ...string) func(s *Server) error {
+	return func(s *Server) (err error) {
+		for _, name := range names {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, name)))
+		}
+		return err
 	}
 }
 

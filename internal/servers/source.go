@@ -66,6 +66,11 @@ type launch struct {
 	command func(at place) (args []string, files map[string]string)
 	ready   func(ctx context.Context, s *Server) error
 
+	// empty makes what a killed server keeps in its folder as new; nil where that is not known.
+	empty func(s *Server) error
+	// inMemory tells that the server keeps nothing in its folder.
+	inMemory bool
+
 	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the others.
 	process func(t testing.TB, s *Server, args []string, files map[string]string) node
 }
@@ -113,6 +118,9 @@ func (g *group) server(t testing.TB, l launch) *Server {
 	at.port = at.ports[0]
 	args, files := l.command(at)
 	s := &Server{Addr: loopback(ports[0]), t: t, kind: g.kind.name, ready: l.ready}
+	if g.pod == nil || l.inMemory {
+		s.empty = l.empty
+	}
 	if g.pod == nil && l.process != nil {
 		s.node = l.process(t, s, args, files)
 		return s

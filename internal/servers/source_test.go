@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,16 +113,6 @@ func TestServerThatEndsIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestServesUntilKilled is a child's part of TestKilledTestLeavesNoServer.
-func TestServesUntilKilled(t *testing.T) {
-	ready := os.Getenv("ANYLOCK_SERVERS_CHILD")
-	if ready == "" {
-		t.Skip("runs in a child process only")
-	}
-	writeFile(t, ready, []byte(Redis(t).Addr))
-	time.Sleep(time.Minute)
-}
-
 func TestKilledTestLeavesNoServer(t *testing.T) {
 	if redisKind.source(t, 1).pod != nil {
 		t.Skip("containers outlive their test by an hour at most")
@@ -129,22 +120,22 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 	if !diesWithParent {
 		t.Skip("only Linux ties a child to its parent")
 	}
-	file := t.TempDir() + "/ready"
-	cmd := child(t, "TestServesUntilKilled", "ANYLOCK_SERVERS_CHILD="+file)
+	port := freePort(t)
+	cmd := child(t, "None", portEnv+"="+strconv.Itoa(port))
+	cmd.Dir = t.TempDir()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var addr string
-	for deadline := time.Now().Add(startTimeout); addr == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		b, _ := os.ReadFile(file)
-		addr = string(b)
-	}
+	addr := loopback(port)
+	ready, cancel := context.WithTimeout(t.Context(), startTimeout)
+	err := until(ready, nil, func(ctx context.Context) error { _, err := (resp{}).ask(ctx, addr, "PING"); return err })
+	cancel()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if addr == "" {
-		t.Fatal("the child has started no server")
+	if err != nil {
+		t.Fatalf("the child has started no server: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -49,7 +49,7 @@ func CanEmptyZooKeeper(s *Server) bool { return s.Dir != "" }
 // EmptyZooKeeper removes the data of a killed member of an ensemble, all but its number.
 func EmptyZooKeeper(t testing.TB, s *Server) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(s.Dir, "version-2")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.Dir, zooKeeperData)); err != nil {
 		t.Errorf("servers: empty zookeeper %s: %v", s.Addr, err)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// zooKeeperData is the folder with all that a server keeps but its number.
+const zooKeeperData = "version-2"
+
 // zooKeeper says how to run one server, with more lines of configuration and its number in an ensemble, if any.
 func (g *group) zooKeeper(lines []string, id string) launch {
 	const conf = "zoo.cfg"
@@ -45,6 +48,7 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 				"org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
 		},
 		ready: zooKeeperReady,
+		empty: without(zooKeeperData),
 	}
 }
 
