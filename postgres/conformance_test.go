@@ -8,6 +8,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -16,7 +17,11 @@ const many = 14
 
 func TestConformance(t *testing.T) {
 	s := servers.Postgres(t, "max_connections=900")
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s, s.PostgresURL()) })
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		h := harness(t, s, s.PostgresURL())
+		h.Linked = link.URL(s.PostgresURL())
+		return h
+	})
 }
 
 // Clients of the suite have few leases at once, so that these share connections where they may.

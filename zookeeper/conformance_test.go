@@ -9,18 +9,19 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/servers"
 )
 
 func TestConformance(t *testing.T) {
 	s := servers.ZooKeeper(t)
 	admin := opened(t, "zookeeper://"+s.Addr)
+	// A server's restart, which takes seconds on a busy machine, must not outlast a session.
+	url := "zookeeper://" + s.Addr + "?session_timeout=6s"
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) {
-				// A server's restart, which takes seconds on a busy machine, must not outlast a session.
-				return openURL(ctx, "zookeeper://"+s.Addr+"?session_timeout=6s")
-			},
+			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Linked:  link.URL(url),
 			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
 			Freeze:  s.Freeze,
 			Thaw:    s.Thaw,
