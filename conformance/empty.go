@@ -1,4 +1,207 @@
 package conformance
 
-// stores that come back without their data
-var emptyChecks = []Check{}
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var emptyChecks = []Check{
+	{
+		Name:  "TokensSurviveEveryRestart",
+		Rule:  "rule 7: tokens increase per key across restarts also for waiters, after expiry, and for requests that a restart cuts off",
+		Needs: []Need{needsRestart, needsRestartTokens},
+		alone: true,
+		run:   tokensSurviveEveryRestart,
+	},
+	{
+		Name:  "EmptiedStoreServes",
+		Rule:  "rule 9: when a store has lost its data its clients are of use again, and who waited gets the key",
+		Needs: []Need{needsRestartEmpty},
+		alone: true,
+		run:   emptiedStoreServes,
+	},
+	{
+		Name:  "EmptiedStoreIsTold",
+		Rule:  "rules 5 and 6: when a store has lost its data a holder is told so by its deadline, revives nothing, and spares the next",
+		Needs: []Need{needsRestartEmpty},
+		alone: true,
+		run:   emptiedStoreIsTold,
+	},
+	{
+		Name:  "TokensSurviveEmptying",
+		Rule:  "rule 7: tokens strictly increase per key when the store has lost its data, where Guarantees.Fencing says so",
+		Needs: []Need{needsRestartEmpty, needsLossTokens},
+		alone: true,
+		run:   tokensSurviveEmptying,
+	},
+}
+
+func emptiedStoreServes(t *trial) {
+	for range 2 { // the first time a client may have what the second time it lacks
+		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
+		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
+		t.arrived(held.key, len(waits))
+		t.h.RestartEmpty()
+		t.becomesFreeAfterOutage(t.a, t.newKey())
+		t.becomesFreeAfterOutage(t.b, t.newKey())
+		bound := t.g.Round(held.ttl) + t.handOff() + recovery
+		first := t.firstOf(waits, bound, "to those who waited when the store lost its data")
+		t.refused(t.a, first.grant)
+		t.refused(t.b, first.grant)
+		for _, w := range waits {
+			t.release(w.granted(t, bound, "after release in a store that had lost its data"))
+		}
+		t.wakesUp(held.key)
+	}
+}
+
+// firstOf waits until one of waits has been granted its key, puts it in front, and returns it.
+func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) *waiting {
+	i := 0
+	if !t.poll(d, func() bool {
+		for i = range waits {
+			if waits[i].ended() {
+				return true
+			}
+		}
+		return false
+	}) {
+		t.fatalf("%s: nobody has been granted the free key within %v", when, d)
+	}
+	waits[0], waits[i] = waits[i], waits[0]
+	waits[0].granted(t, tick, when)
+	return waits[0]
+}
+
+// wakesUp proves that waiters of either client are told of a release.
+func (t *trial) wakesUp(key string) {
+	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.a}} {
+		t.becomesFreeAfterOutage(clients[0], key)
+		g := t.acquire(clients[0], key, t.long())
+		w := t.wait(clients[1], key, t.long())
+		t.arrived(key, 1)
+		t.release(g)
+		t.release(w.granted(t, t.handOff(), "after release, when the store had lost its data before"))
+	}
+}
+
+func emptiedStoreIsTold(t *trial) {
+	idle := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
+	renewed := t.acquire(t.a, t.newKey(), t.long())
+	taken := t.acquire(t.a, t.newKey(), t.long())
+	t.h.RestartEmpty()
+	fresh := t.acquireAfterOutage(t.b, taken.key, t.long())
+	var err error
+	told := t.poll(recovery, func() bool {
+		if err = renewed.Renew(t.ctx, t.long()); err == nil {
+			t.fatalf("Renew succeeds in a store that has lost the lease")
+		}
+		return errors.Is(err, backend.ErrLost)
+	})
+	if !told {
+		t.fatalf("Renew, %v after the store had lost its data: %v, want ErrLost", recovery, err)
+	}
+	if !t.within(soon, renewed.Lost()) {
+		t.fatalf("Lost is open after Renew was ErrLost")
+	}
+	t.stays(renewed.key, "after Renew in a store that has lost the lease")
+	_ = taken.Release(t.ctx) // ErrLost, or nil where an answer was lost and a repeated request finds nothing
+	t.refusedFor(t.a, fresh, t.short())
+	t.heldBy(fresh)
+	t.renew(fresh, t.long())
+	if !t.within(t.g.Round(idle.ttl)+soon, idle.Lost()) {
+		t.fatalf("Lost is not closed %v after the deadline of a lease that the store has lost", time.Since(idle.Deadline()))
+	}
+	t.isLost(idle.Renew(t.ctx, t.long()), "Renew after the deadline")
+	t.free(t.b, renewed.key, "after Renew in a store that has lost the lease")
+	t.release(fresh)
+	t.free(t.a, taken.key, "after release")
+}
+
+// acquireAfterOutage gets a free key; errors of a client that still recovers are outlived.
+func (t *trial) acquireAfterOutage(b backend.Backend, key string, ttl time.Duration) (g *grant) {
+	var err error
+	if !t.poll(recovery, func() bool {
+		g, err = t.ask(t.ctx, b, key, ttl, false)
+		return err == nil
+	}) {
+		t.fatalf("Acquire of a free key, %v after an outage: %v", recovery, err)
+	}
+	return g
+}
+
+func tokensSurviveEmptying(t *trial) {
+	s, held := &tokens{t: t}, t.newKey()
+	inHeld := &tokens{t: t}
+	for range 3 {
+		g := t.acquire(t.a, t.key, t.long())
+		s.next(g, "grant")
+		t.release(g)
+		inHeld.next(t.acquireAfterOutage(t.a, held, t.long()), "grant")
+		t.h.RestartEmpty()
+		s.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant after the store lost its data")
+		t.h.RestartEmpty()
+		t.becomesFreeAfterOutage(t.a, t.newKey())
+		t.becomesFreeAfterOutage(t.b, t.newKey())
+	}
+	s.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant after the store lost its data")
+	inHeld.next(t.acquireAfterOutage(t.b, held, t.long()), "grant after the store lost a lease and all its data")
+}
+
+// tokensSurviveEveryRestart restarts the store while a lease expires, while one is waited for, and while requests are made.
+func tokensSurviveEveryRestart(t *trial) {
+	busy := []*tokens{{t: t}, {t: t}}
+	keys := []string{t.newKey(), t.newKey()}
+	expiring, waited := &tokens{t: t}, &tokens{t: t}
+	expiringKey, waitedKey := t.newKey(), t.newKey()
+	for range 2 {
+		dying := t.acquire(t.a, expiringKey, t.short())
+		expiring.next(dying, "grant")
+		held := t.acquire(t.a, waitedKey, t.g.Round(4*t.short()))
+		waited.next(held, "grant")
+		w := t.wait(t.b, waitedKey, t.long())
+		t.arrived(waitedKey, 1)
+		end := t.beBusy(keys, busy)
+		time.Sleep(rand.N(t.h.Settle))
+		t.h.Restart()
+		next := w.granted(t, t.g.Round(held.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
+		waited.next(next, "grant to a waiter that outlived a restart")
+		time.Sleep(time.Until(t.lastRefusal(dying.after, dying.ttl)))
+		g := t.acquireAfterOutage(t.b, expiringKey, t.long())
+		expiring.next(g, "grant after a restart, and the expiry of the lease before")
+		end()
+		for _, g := range []*grant{next, g} {
+			_ = g.Release(t.ctx)
+			t.becomesFreeAfterOutage(t.a, g.key)
+		}
+	}
+}
+
+// beBusy acquires and releases each of keys again and again until end is called, whatever errors there are.
+func (t *trial) beBusy(keys []string, order []*tokens) (end func()) {
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.ctx)
+	for i, key := range keys {
+		all.Add(1)
+		t.spawn(func() {
+			defer all.Done()
+			for n := 0; ctx.Err() == nil; n++ {
+				once, cancel := context.WithTimeout(ctx, time.Second)
+				g, err := t.ask(once, []backend.Backend{t.a, t.b}[n%2], key, t.long(), n%3 == 0)
+				cancel()
+				if err != nil {
+					time.Sleep(tick)
+					continue
+				}
+				order[i].next(g, "grant while the store was restarted")
+				_ = g.Release(t.ctx)
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
+}

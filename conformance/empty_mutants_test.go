@@ -1,4 +1,17 @@
 package conformance_test
 
-// stores that come back without their data
-var emptyMutants = []mutant{}
+// stores that come back without their data, and tokens across restarts
+var emptyMutants = []mutant{
+	{"emptied store parks waiters", "EmptiedStoreServes"},
+	{"emptied store wakes nobody", "EmptiedStoreServes"},
+	{"emptied store is of no use to its clients", "EmptiedStoreServes"},
+
+	{"renew takes a free key", "EmptiedStoreIsTold"},
+	{"release ignores the owner", "EmptiedStoreIsTold"},
+	{"Lost never closes", "EmptiedStoreIsTold"},
+
+	{"tokens restart with an emptied store", "TokensSurviveEmptying"},
+
+	{"tokens of held keys restart with the store", "TokensSurviveEveryRestart"},
+	{"tokens restart with the store", "TokensSurviveEveryRestart"},
+}

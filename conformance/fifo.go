@@ -85,13 +85,18 @@ func (l *line) waiting() int {
 	return n
 }
 
-// inOrder waits until all have had their turn or have left, and fails unless it was in order.
-func (l *line) inOrder(d time.Duration) {
+// drained waits until all have had their turn or have left.
+func (l *line) drained(d time.Duration) {
 	done := make(chan struct{})
 	go func() { l.all.Wait(); close(done) }()
 	if !l.t.within(d, done) {
 		l.t.fatalf("%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
 	}
+}
+
+// inOrder waits until all have had their turn or have left, and fails unless it was in order.
+func (l *line) inOrder(d time.Duration) {
+	l.drained(d)
 	var arrived []string
 	for _, w := range l.waits {
 		if w.err == nil {

@@ -1,6 +1,13 @@
 package conformance_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"net/url"
 	"path"
 	"strings"
 
@@ -33,6 +40,37 @@ func (s *server) name(key string) string {
 				return tag
 			}
 		}
+	case "keys are their CRC-32":
+		return fmt.Sprint(crc32.ChecksumIEEE([]byte(key)))
+	case "keys are their FNV-1a of 64 bits, cut to 32":
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(key))
+		return fmt.Sprint(uint32(h.Sum64()))
+	case "keys are the first 4 bytes of their SHA-256":
+		sum := sha256.Sum256([]byte(key))
+		return string(sum[:4])
+	case "keys are 16 bits of a hash":
+		sum := sha256.Sum256([]byte("secret" + key))
+		return string(sum[:2])
+	case "long keys are their SHA-256":
+		if len(key) > 250 {
+			sum := sha256.Sum256([]byte(key))
+			return hex.EncodeToString(sum[:])
+		}
+	case "keys are unescaped":
+		if k, err := url.QueryUnescape(key); err == nil {
+			return k
+		}
+	case "odd keys are sent in base64":
+		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return base64.StdEncoding.EncodeToString([]byte(key))
+		}
+	case "key:queue is a key's own":
+		return strings.TrimSuffix(key, ":queue")
+	case "parts of keys are joined by one slash":
+		return strings.ReplaceAll(key, "//", "/")
+	case "keys are cut at 1000 bytes":
+		return key[:min(len(key), 1000)]
 	case "keys share one lock":
 		return "lock"
 	case "keys share their last byte's lock":

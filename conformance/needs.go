@@ -30,6 +30,9 @@ var (
 	needsRestartTokens = Need{"Guarantees.Fencing",
 		"the order of tokens does not survive a restart (Guarantees.Fencing)",
 		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingRestart }}
+	needsLossTokens = Need{"Guarantees.Fencing",
+		"the order of tokens does not survive a loss of data (Guarantees.Fencing)",
+		func(g backend.Guarantees, _ Harness) bool { return g.Fencing >= backend.FencingLoss }}
 	needsPush = Need{"Guarantees.Wake",
 		"waiters poll (Guarantees.Wake)",
 		func(g backend.Guarantees, _ Harness) bool { return g.Wake == backend.WakePush }}

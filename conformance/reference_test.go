@@ -23,6 +23,8 @@ type server struct {
 	tokens  map[string]uint64 // outlives a restart
 	clients int
 	kick    chan struct{} // closed by a restart: waiters ask again
+	emptied int           // how often it has lost its data
+	nth     int           // counts what a bug spares mostly
 }
 
 type entry struct {
@@ -31,6 +33,7 @@ type entry struct {
 	token   uint64
 	expires time.Time
 	queue   []*place
+	renewed time.Time
 	timer   *time.Timer // while there is a queue
 }
 
@@ -84,15 +87,19 @@ func (s *server) harness() conformance.Harness {
 	}
 }
 
-// restartEmpty forgets all but who may be told of it.
+// restartEmpty forgets all.
 func (s *server) restartEmpty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.tokens)
+	s.emptied++
 	for _, e := range s.keys {
 		e.owner, e.client, e.queue = "", nil, nil
 	}
-	close(s.kick)
-	s.kick = make(chan struct{})
+	if !s.is("emptied store parks waiters") {
+		close(s.kick)
+		s.kick = make(chan struct{})
+	}
 }
 
 // restart forgets who waits, keeps who holds, and the tokens.
@@ -102,8 +109,11 @@ func (s *server) restart() {
 	if s.is("tokens restart with the store") {
 		clear(s.tokens)
 	}
-	for _, e := range s.keys {
+	for key, e := range s.keys {
 		e.queue = nil
+		if e.owner != "" && s.is("tokens of held keys restart with the store") {
+			delete(s.tokens, key)
+		}
 		if s.is("restart drops leases") {
 			e.owner = ""
 		}
@@ -163,6 +173,8 @@ func (s *server) refuseLocked(key string, e *entry, r backend.Request, c *client
 		e.owner = r.Owner
 	case s.is("refused attempt counts the holder's token up"):
 		e.token++
+	case s.is("refused attempt turns the queue round"):
+		slices.Reverse(e.queue)
 	case s.is("refused attempt stays in the queue") && !r.Wait:
 		s.enqueueLocked(key, e, &place{Request: r, client: c, turn: make(chan granted, 1), since: now})
 	}
@@ -187,6 +199,10 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	case s.is("token counts per client"):
 		c.token++
 		return c.token
+	}
+	if !s.is("tokens restart with the store", "tokens restart with an emptied store", "tokens of held keys restart with the store",
+		"tokens are forgotten with the last client", "token is forgotten with an expired lease", "an empty member counts tokens anew") {
+		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
 	return s.tokens[key]
@@ -231,7 +247,7 @@ func (s *server) endLocked(key string, e *entry) {
 	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
 		return
 	}
-	if len(e.queue) == 0 || s.is("release leaves waiters parked") {
+	if len(e.queue) == 0 || s.is("release leaves waiters parked") || s.emptied > 0 && s.is("emptied store wakes nobody") {
 		return
 	}
 	p := e.queue[0]
@@ -278,6 +294,9 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
 	case e.owner != "" && s.is("renew ignores the owner"):
+	case e.owner != owner && s.is("stale renew drops who waits first"):
+		e.queue = e.queue[min(1, len(e.queue)):]
+		return false
 	case e.owner != owner:
 		return false
 	}
@@ -292,6 +311,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 		now = e.expires
 	}
 	e.expires = now.Add(s.keep(ttl))
+	e.renewed = now
 	s.armLocked(key, e)
 	return true
 }
@@ -303,6 +323,9 @@ func (s *server) release(key, owner string) bool {
 	key = s.name(key)
 	e := s.entryLocked(key)
 	s.expireLocked(key, e, time.Now())
+	if e.owner == owner && s.is("one release in 200 that meets a renewal is missed") && time.Since(e.renewed) < time.Millisecond && s.oneIn(200) {
+		return true
+	}
 	if e.owner == owner && s.is("release compares, then frees") {
 		s.mu.Unlock()
 		time.Sleep(20 * time.Millisecond)
@@ -319,6 +342,8 @@ func (s *server) release(key, owner string) bool {
 	switch {
 	case i < 0:
 		return false
+	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
+		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
 		last := len(e.queue) - 1
 		e.queue[i] = e.queue[last]
@@ -327,6 +352,29 @@ func (s *server) release(key, owner string) bool {
 		e.queue = slices.Delete(e.queue, i, i+1)
 	}
 	return true
+}
+
+// leave removes owner, and hands on to nobody.
+func (s *server) leave(key, owner string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entryLocked(s.name(key))
+	if e.owner == owner {
+		e.owner, e.client = "", nil
+	}
+	e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.Owner == owner })
+}
+
+func (s *server) oneInLocked(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oneIn(n)
+}
+
+// oneIn is true once in n times.
+func (s *server) oneIn(n int) bool {
+	s.nth++
+	return s.nth%n == 0
 }
 
 func (s *server) inspect(key string) backend.Holder {

@@ -1,0 +1,256 @@
+package conformance
+
+import (
+	"crypto/md5"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A collision is two keys with the same hash.
+type collision struct {
+	hash     string
+	one, two string
+}
+
+// collisions has a pair of keys for each of the hashes. They are new in each process.
+var collisions = sync.OnceValue(func() []collision {
+	var seed [8]byte
+	rand.Read(seed[:])
+	prefix := "conformance-" + hex.EncodeToString(seed[:]) + "-"
+	var all []collision
+	table := make([]candidate, candidateSlots)
+	for _, h := range hashes() {
+		clear(table)
+		all = append(all, collide(h, prefix, table))
+	}
+	return all
+})
+
+// A candidate is a key by its number and hash, in an open table of many more slots than it gets keys.
+type candidate struct{ sum, nth uint32 }
+
+const (
+	candidateBits  = 20
+	candidateSlots = 1 << candidateBits
+)
+
+// collide looks for two keys of the same length and hash. With 32 bits it finds them among some 82 000, the square root of
+// π/2 × 2³².
+func collide(h namedHash, prefix string, table []candidate) collision {
+	key := make([]byte, len(prefix)+16)
+	copy(key, prefix)
+	nth := func(n uint32) []byte { // letters by SplitMix64, since CRCs of keys that are much alike never collide
+		x := uint64(n) * 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+		for i := len(prefix); i < len(key); i++ {
+			key[i] = "abcdefghijklmnop"[x&15]
+			x >>= 4
+		}
+		return key
+	}
+	for n := uint32(1); n < candidateSlots/2; n++ {
+		sum := h.sum(nth(n))
+		for i := sum * 2654435761 >> (32 - candidateBits); ; i = (i + 1) % candidateSlots {
+			if table[i].nth == 0 {
+				table[i] = candidate{sum, n}
+				break
+			}
+			if table[i].sum == sum {
+				two := string(key)
+				return collision{h.name, string(nth(table[i].nth)), two}
+			}
+		}
+	}
+	panic("no two of half a million keys have the same " + h.name)
+}
+
+// collidingKeys are those of collisions, which all suites of the process share: they have them one at a time.
+var collidingKeys sync.Mutex
+
+func keysDoNotCollide(t *trial) {
+	t.shortHash()
+	collidingKeys.Lock()
+	defer collidingKeys.Unlock()
+	all := collisions()
+	workers := min(8, t.h.Many/2)
+	t.together(workers, func(i int) {
+		for ; i < len(all) && !t.ended(); i += workers {
+			t.apart(all[i])
+		}
+	})
+}
+
+// apart fails unless the keys of c can be held at once, by either client, and are known apart.
+func (t *trial) apart(c collision) {
+	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.b}} {
+		one := t.acquire(clients[0], c.one, t.long())
+		begun := time.Now()
+		two, err := t.ask(t.ctx, clients[1], c.two, t.long(), false)
+		t.answered(err, begun)
+		if err != nil {
+			t.fatalf("while %s is held, Acquire of %s, whose %s is the same: %v", show(c.one), show(c.two), c.hash, err)
+		}
+		for _, g := range []*grant{one, two} {
+			if h := t.inspect(g.key); h.Owner != g.owner {
+				t.fatalf("Inspect says that %q holds %s, want %q; another key with the same %s is held too", h.Owner, show(g.key), g.owner, c.hash)
+			}
+		}
+		t.release(one)
+		t.refused(t.a, two)
+		t.release(two)
+	}
+}
+
+// shortHash holds many keys and tries others: with any hash of 16 bits or fewer, some of those are refused.
+func (t *trial) shortHash() {
+	const (
+		hash    = 1 << 16
+		enough  = 12              // expected collisions: all are missed once in 160 000 runs
+		atMost  = 5 * time.Second // slow stores, and those that cannot hold many, are known less well
+		workers = 8
+	)
+	each := t.h.Many - min(workers, t.h.Many/2)
+	held := make([][]*grant, workers)
+	t.together(workers, func(i int) {
+		for n := i; n < 2*each; n += workers {
+			held[i] = append(held[i], t.acquire([]backend.Backend{t.a, t.b}[n%2], t.newKey(), t.long()))
+		}
+	})
+	end := time.Now().Add(atMost)
+	tries := hash * enough / (2 * each)
+	t.together(workers, func(i int) {
+		for n := i; n < tries && time.Now().Before(end) && !t.ended(); n += workers {
+			key := t.newKey()
+			begun := time.Now()
+			g, err := t.ask(t.ctx, []backend.Backend{t.a, t.b}[n/workers%2], key, t.long(), false)
+			t.answered(err, begun)
+			if errors.Is(err, backend.ErrHeld) {
+				t.fatalf("%d keys are held, and %s is not among them: %v", 2*each, show(key), err)
+			}
+			if err != nil {
+				t.fatalf("Acquire of a free key: %v", err)
+			}
+			t.release(g)
+		}
+	})
+	t.together(workers, func(i int) {
+		for _, g := range held[i] {
+			t.release(g)
+		}
+	})
+}
+
+func keysAreNotTheirEncoding(t *trial) {
+	t.apartFromDerived()
+	k := t.key + `/a b:c%"<é` + "\x00\xff"
+	for len(k) <= 250 { // longer than what many stores take as it is
+		t.distinct(unique(append(encodings(k), k)))
+		k += strings.Repeat("/x y", 60)
+	}
+	t.distinct(append(digests(k), k))
+	// Two parts and what is between them: where the cut is must not be lost.
+	var cut []string
+	for _, sep := range []string{":", "/", "-", "_", ".", ",", "|", "#", "@", " ", "\x00", "::", "%2F"} {
+		cut = append(cut, t.key+sep+"b", t.key+sep+sep+"b", t.key+sep, sep+t.key, t.key+sep+"b"+sep+"c", t.key+sep+"b"+sep)
+	}
+	t.distinct(unique(cut))
+	t.distinct(t.differIn())
+}
+
+// apartFromDerived tries names that stores give to what belongs to a key, while that key is held and waited for.
+func (t *trial) apartFromDerived() {
+	var derived []string
+	for _, name := range []string{
+		"lock", "locks", "queue", "q", "waiters", "wait", "token", "tokens", "fence", "fencing", "counter", "seq", "owner", "ttl",
+		"expires", "inbox", "channel", "meta", "lease", "holder", "read", "write", "0", "1", "0000000000", "0000000001", "lock-0000000000",
+	} {
+		derived = append(derived, t.key+":"+name, t.key+"/"+name, t.key+"."+name, name+":"+t.key, name+"/"+t.key)
+	}
+	derived = append(derived, "{"+t.key+"}:queue", "{"+t.key+"}:token", "lock:{"+t.key+"}", "redisson_lock__channel:{"+t.key+"}",
+		"/"+t.key+"/", t.key+"~", t.key+".tmp", t.key+"-journal", "."+t.key, "_"+t.key, "__"+t.key+"__")
+	held := t.acquire(t.a, t.key, t.long())
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 1)
+	most := t.h.Many
+	t.h.Many = max(most-2, 1) // those two count
+	t.distinct(derived)
+	t.h.Many = most
+	t.heldBy(held)
+	t.release(held)
+	t.release(w.granted(t, t.handOff(), "after release, when keys with names like its own had been used"))
+}
+
+// encodings are what k becomes when it is made fit for a place that does not take any bytes.
+func encodings(k string) []string {
+	raw := []byte(k)
+	percent := func(format string) string {
+		var b strings.Builder
+		for _, c := range raw {
+			fmt.Fprintf(&b, format, c)
+		}
+		return b.String()
+	}
+	all := append(digests(k),
+		hex.EncodeToString(raw), strings.ToUpper(hex.EncodeToString(raw)), "0x"+hex.EncodeToString(raw), `\x`+hex.EncodeToString(raw),
+		base64.StdEncoding.EncodeToString(raw), base64.RawStdEncoding.EncodeToString(raw),
+		base64.URLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString(raw),
+		base32.StdEncoding.EncodeToString(raw), base32.HexEncoding.EncodeToString(raw),
+		strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(raw)),
+		url.PathEscape(k), url.QueryEscape(k), url.QueryEscape(url.QueryEscape(k)), strings.ToLower(url.QueryEscape(k)),
+		percent("%%%02X"), percent("%%%02x"), percent("_%02x"), percent("=%02X"), percent(`\%03o`), percent(`\x%02x`), percent("&#%d;"),
+		strconv.Quote(k), strconv.QuoteToASCII(k), html.EscapeString(k), strings.ToValidUTF8(k, "?"),
+		strings.ReplaceAll(k, "%", "%%"), strings.ReplaceAll(k, "/", "%2F"), strings.ReplaceAll(k, "/", "%2f"),
+		strings.ReplaceAll(k, "/", "_"), strings.ReplaceAll(k, "/", "-"), strings.ReplaceAll(k, "/", "."),
+		strings.ReplaceAll(k, "/", ":"), strings.ReplaceAll(k, "/", `\`), strings.ReplaceAll(k, "/", ""), strings.ReplaceAll(k, "/", "//"),
+		strings.ReplaceAll(k, " ", "+"), strings.ReplaceAll(k, " ", "_"), strings.ReplaceAll(k, " ", ""), strings.ReplaceAll(k, ":", "_"),
+		strings.ReplaceAll(k, "\x00", ""), strings.ReplaceAll(k, "\x00", `\0`), strings.ReplaceAll(k, "\xff", "\ufffd"),
+	)
+	all = slices.DeleteFunc(all, func(e string) bool { return e == k || len(e) > backend.MaxKeyLen })
+	return all
+}
+
+// unique drops what is there twice.
+func unique(keys []string) []string {
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// digests are what a long k is shortened to.
+func digests(k string) (all []string) {
+	m, s, l := md5.Sum([]byte(k)), sha1.Sum([]byte(k)), sha256.Sum256([]byte(k))
+	for _, sum := range [][]byte{m[:], s[:], l[:]} {
+		text := hex.EncodeToString(sum)
+		all = append(all, text, strings.ToUpper(text), string(sum), base64.StdEncoding.EncodeToString(sum),
+			base64.RawURLEncoding.EncodeToString(sum))
+	}
+	return all
+}
+
+// differIn are the longest keys, each different from the others in one byte only.
+func (t *trial) differIn() (keys []string) {
+	long := []byte(t.key + strings.Repeat("x", backend.MaxKeyLen-len(t.key)))
+	for _, n := range []int{32, 63, 64, 65, 100, 127, 128, 129, 199, 200, 201, 249, 250, 251, 254, 255, 256, 257, 500, 511, 512, 513, 767,
+		768, 999, 1000, 1001, 1022, 1023} {
+		other := append([]byte(nil), long...)
+		other[n] = 'y'
+		keys = append(keys, string(other))
+	}
+	return append(keys, string(long))
+}
