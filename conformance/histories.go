@@ -1,4 +1,134 @@
 package conformance
 
+import (
+	"runtime"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
 // histories of clients under random faults
-var historyChecks = []Check{}
+var historyChecks = []Check{
+	{
+		Name: "HistoryUnderContention",
+		Rule: "rules 1, 5 and 7: what racing clients see is what a store of leases with increasing tokens does, which refuses held keys only",
+		run:  historyUnderContention,
+	},
+	{
+		Name: "HistoryUnderExpiry",
+		Rule: "rules 1, 2, 3, 5 and 7: so it is when leases run out, and late holders renew and release what is no longer theirs",
+		run:  historyUnderExpiry,
+	},
+	{
+		Name:  "HistoryUnderLinkFaults",
+		Rule:  "rules 1 to 5 and 7: so it is when clients' links to the store break, hang, lose and delay what passes",
+		Needs: []Need{needsLinked},
+		run:   historyUnderLinkFaults,
+	},
+}
+
+// newWorkKeys returns two fresh keys.
+func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tried: t.newKey()} }
+
+// span is how long histories last.
+func (t *trial) span() time.Duration {
+	const least, most = 3 * time.Second, 8 * time.Second
+	return min(max(12*t.short(), least), most)
+}
+
+func historyUnderContention(t *trial) {
+	h, keys := t.newHistory(), t.newWorkKeys()
+	h.run(t.span()/2, h.workers(keys, worker{}, t.a, t.b, t.a, t.b, t.a, t.b), nil)
+	h.settle(keys)
+}
+
+func historyUnderExpiry(t *trial) {
+	h, keys := t.newHistory(), t.newWorkKeys()
+	h.run(t.span(), h.workers(keys, worker{expires: true}, t.a, t.b, t.a, t.b, t.a), nil)
+	h.settle(keys)
+}
+
+func historyUnderLinkFaults(t *trial) {
+	h, keys := t.newHistory(), t.newWorkKeys()
+	c, first := t.linked()
+	d, second := t.linked()
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, c, d, c, d), []func(until time.Time){
+		func(until time.Time) { h.breakLink(first, 2, until) },
+		func(until time.Time) { h.breakLink(second, 3, until) },
+	})
+	h.settle(keys)
+}
+
+// workers are one for each client. Faults are told apart by the first one that has a client.
+func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
+	first := make(map[backend.Backend]int)
+	for i, client := range clients {
+		if _, ok := first[client]; !ok {
+			first[client] = i
+		}
+		w := like
+		w.h, w.id, w.client, w.keys, w.random = h, i, first[client], keys, h.random(i)
+		w.actor = clientActor{h.t, client}
+		workers = append(workers, &w)
+	}
+	return workers
+}
+
+// run has the workers work and the faults come for d.
+func (h *history) run(d time.Duration, workers []*worker, faults []func(until time.Time)) {
+	until := time.Now().Add(d)
+	done := make(chan struct{})
+	h.t.spawn(func() {
+		defer close(done)
+		h.t.together(len(workers)+len(faults), func(i int) {
+			if i < len(workers) {
+				workers[i].run(until)
+			} else {
+				faults[i-len(workers)](until)
+			}
+		})
+	})
+	// Then every lease is released or expires, and every waiter has its turn.
+	patience := time.Duration(len(workers)+1)*keeps(h.t.g, 2*h.t.short()) + h.t.handOff() + 2*recovery
+	if !h.t.within(d+patience, done) {
+		h.failf("a worker has not ended %v after the others: its request is not answered, or it waits for a free key", patience)
+	}
+	if h.t.ended() {
+		runtime.Goexit()
+	}
+}
+
+// settle waits until the keys are free, by when they must be so, and has all that happened judged.
+func (h *history) settle(keys workKeys) {
+	const least = 6
+	if n := h.grants(); n < least {
+		h.t.tooLate("only %d leases were granted", n)
+	}
+	for i, key := range []string{keys.tried, keys.waited} {
+		h.comesFree(key, i)
+	}
+	h.judge()
+}
+
+// comesFree tries until the key is granted. What is left over of workers must be gone in time.
+func (h *history) comesFree(key string, i int) {
+	t := h.t
+	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i), faulty: true}
+	latest := h.settled(key)
+	for first := true; ; first = false {
+		last := h.now() > latest+recovery
+		begun := h.now()
+		l, ok := w.acquire(backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long()})
+		if ok {
+			w.release(l)
+			return
+		}
+		if begun > latest && !first {
+			h.judge() // a refusal that nothing explains
+		}
+		if last {
+			h.failf("a key is not free %v after everything on it must have ended", h.now()-latest)
+		}
+		time.Sleep(2 * tick)
+	}
+}

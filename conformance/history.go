@@ -39,7 +39,13 @@ func (t *trial) newHistory() *history {
 }
 
 // random are the choices of one actor.
-func (h *history) random(actor int) *rand.Rand { return rand.New(rand.NewPCG(h.seed, uint64(actor))) }
+func (h *history) random(actor int) dice { return dice{rand.New(rand.NewPCG(h.seed, uint64(actor)))} }
+
+// dice are random choices that a seed determines.
+type dice struct{ *rand.Rand }
+
+// upTo is less than most.
+func (d dice) upTo(most time.Duration) time.Duration { return time.Duration(d.Int64N(int64(most))) }
 
 func (h *history) now() instant { return time.Since(h.begun) }
 

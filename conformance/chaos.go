@@ -1,0 +1,76 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+)
+
+// chaosActor is the first of those whose random choices are of faults.
+const chaosActor = 1000
+
+// A linkFault begins a fault of a link, and tells which.
+type linkFault func(link Link, random dice) string
+
+var linkFaults = []linkFault{
+	func(link Link, _ dice) string { link.Cut(); return "cut" },
+	func(link Link, random dice) string {
+		const most = 2000 // bytes: a few messages
+		d, n := anyDirection(random), random.Int64N(most)
+		link.CutAfter(d, n)
+		return fmt.Sprintf("cut after %d bytes %v", n, d)
+	},
+	func(link Link, _ dice) string { link.Refuse(); return "refuses" },
+	func(link Link, random dice) string {
+		d := anyDirection(random)
+		link.Hold(d)
+		return fmt.Sprintf("holds what goes %v", d)
+	},
+	func(link Link, _ dice) string {
+		link.Hold(ToStore)
+		link.Hold(FromStore)
+		return "holds everything"
+	},
+	func(link Link, random dice) string {
+		d := anyDirection(random)
+		link.Drop(d)
+		return fmt.Sprintf("drops what goes %v", d)
+	},
+	func(link Link, random dice) string {
+		const most = 80 * time.Millisecond
+		d, by := anyDirection(random), random.upTo(most)
+		link.Delay(d, by)
+		return fmt.Sprintf("delays by %v what goes %v", by.Round(time.Millisecond), d)
+	},
+}
+
+func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
+
+// breakLink makes all faults of a link in random order, again and again.
+func (h *history) breakLink(link Link, client int, until time.Time) {
+	random := h.random(chaosActor + client)
+	for {
+		for _, i := range random.Perm(len(linkFaults)) {
+			h.calm(random)
+			if !time.Now().Before(until) || h.t.ended() {
+				return
+			}
+			from := h.now()
+			what := linkFaults[i](link, random)
+			time.Sleep(random.upTo(h.troubled()))
+			link.Heal()
+			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now()})
+		}
+	}
+}
+
+// calm is the time between faults.
+func (h *history) calm(random dice) {
+	const longest = 500 * time.Millisecond
+	time.Sleep(random.upTo(min(h.t.short(), longest)) + tick)
+}
+
+// troubled is how long a fault lasts at most: leases run out in it where TTLs are not long.
+func (h *history) troubled() time.Duration {
+	const longest = 1500 * time.Millisecond
+	return min(h.t.short()*7/4, longest)
+}

@@ -1,0 +1,255 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A worker acquires, holds and ends leases, by random choices, and enters what it sees into a history.
+type worker struct {
+	h      *history
+	id     int
+	client int // which faults it has: see faultRecord
+	actor  actor
+	random dice
+	keys   workKeys
+
+	faulty  bool            // requests may fail, with unknown outcome
+	expires bool            // TTLs are short, and leases are left to expire
+	gone    <-chan struct{} // closed when its process was killed; or nil
+}
+
+// workKeys are what workers compete for. Attempts have a key of their own: while others wait for it, a store may refuse a key
+// that nobody holds.
+type workKeys struct{ waited, tried string }
+
+// An actor makes requests: by a client of this process, or in another one.
+type actor interface {
+	acquire(ctx context.Context, r backend.Request) (holding, error)
+	waits() bool // whether it can wait until its context ends
+}
+
+// A holding is what a worker needs of a backend.Lease.
+type holding interface {
+	Token() uint64
+	Deadline() time.Time
+	Renew(ctx context.Context, ttl time.Duration) error
+	Release(ctx context.Context) error
+}
+
+// A worked lease is one that a worker holds, and its record.
+type worked struct {
+	holding
+	*leaseRecord
+}
+
+// run works until the time given.
+func (w *worker) run(until time.Time) {
+	const most = 60 // of steps: porcupine has to look at them all
+	for n := 0; n < most && time.Now().Before(until) && !w.over(); n++ {
+		w.step()
+		w.pause(w.h.t.short() / 12)
+	}
+}
+
+// over reports whether there is nothing to do any more.
+func (w *worker) over() bool {
+	select {
+	case <-w.gone:
+		return true
+	default:
+		return w.h.t.ended()
+	}
+}
+
+func (w *worker) pause(most time.Duration) {
+	const longest = 150 * time.Millisecond // where TTLs are long
+	time.Sleep(w.random.upTo(min(most, longest)) + 1)
+}
+
+func (w *worker) step() {
+	t := w.h.t
+	wait := w.actor.waits() && w.random.IntN(2) == 0
+	key, ttl := w.keys.tried, t.long()
+	if wait {
+		key = w.keys.waited
+	}
+	if w.expires {
+		ttl = t.g.Round(t.short() + w.random.upTo(t.short()/2))
+	}
+	l, ok := w.acquire(backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+	if !ok {
+		return
+	}
+	choices := []func(worked){w.release, w.release, w.release, w.renewThenRelease, w.renewThenRelease, w.renewBesideRelease}
+	if w.expires {
+		choices = append(choices, w.expire, w.leave, w.renewThenLeave)
+	}
+	w.pause(t.short() / 4)
+	choices[w.random.IntN(len(choices))](l)
+}
+
+// acquire makes the request and enters how it ended.
+func (w *worker) acquire(r backend.Request) (worked, bool) {
+	t, ctx := w.h.t, w.h.t.ctx
+	limit := 2 * r.TTL
+	if r.Wait {
+		limit = 4 * r.TTL
+	}
+	if w.faulty {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	begun := time.Now()
+	l, err := w.actor.acquire(ctx, r)
+	returned := time.Now()
+	if err == nil {
+		return worked{l, w.h.lease(&leaseRecord{
+			worker: w.id, key: r.Key, owner: r.Owner, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
+			deadline: w.h.at(l.Deadline()), end: endLeft,
+		}).watched(w.h, l)}, true
+	}
+	refused := errors.Is(err, backend.ErrHeld)
+	switch {
+	case w.over():
+	case refused && r.Wait:
+		w.h.failf("an Acquire that waits: %v", err)
+	case refused || w.faulty:
+	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came
+	default:
+		t.answered(err, begun)
+		w.h.failf("Acquire: %v", err)
+	}
+	if w.faulty && returned.Sub(begun) > limit+soon {
+		w.h.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
+	}
+	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, ttl: r.TTL, wait: r.Wait,
+		called: w.h.at(begun), returned: w.h.at(returned), refused: refused})
+	return worked{}, false
+}
+
+// watched enters when the holder is told of the loss of l before its deadline, in this process.
+func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
+	if lease, ok := l.(backend.Lease); ok {
+		h.t.spawn(func() {
+			select {
+			case <-lease.Lost():
+				h.change(func() {
+					if now := h.now(); now < h.at(lease.Deadline()) {
+						r.told = now
+					}
+				})
+			case <-h.t.ctx.Done():
+			}
+		})
+	}
+	return r
+}
+
+func (w *worker) release(l worked) {
+	called := w.h.now()
+	err := l.Release(w.h.t.ctx)
+	over := w.h.now()
+	w.h.change(func() {
+		switch {
+		case err == nil:
+			l.end, l.ending, l.over = endReleased, called, over
+		case called < l.deadline:
+			l.end, l.ending, l.over = endUnsure, called, over
+		}
+	})
+	switch {
+	case err == nil || w.faulty || w.over():
+	case !errors.Is(err, backend.ErrLost):
+		w.h.t.answered(err, w.h.begun.Add(called))
+		w.h.failf("Release: %v", err)
+	case over < w.h.at(l.Deadline()):
+		w.h.failf("Release, %v before the deadline of a lease that nobody ended: %v", w.h.at(l.Deadline())-over, err)
+	}
+}
+
+// renew prolongs l, and reports whether it was.
+func (w *worker) renew(l worked) bool {
+	ttl, called := l.ttl, w.h.now()
+	if w.expires {
+		ttl = w.h.t.g.Round(w.h.t.short() + w.random.upTo(w.h.t.short()/2))
+	}
+	ctx, cancel := context.WithTimeout(w.h.t.ctx, ttl)
+	defer cancel()
+	err := l.Renew(ctx, ttl)
+	w.h.change(func() {
+		l.renewals = append(l.renewals, renewalRecord{called, w.h.now(), ttl, err == nil})
+		l.deadline = w.h.at(l.Deadline())
+	})
+	if err != nil && !w.faulty && !errors.Is(err, backend.ErrLost) && !w.over() {
+		w.h.t.answered(err, w.h.begun.Add(called))
+		w.h.failf("Renew: %v", err)
+	}
+	return err == nil
+}
+
+func (w *worker) renewThenRelease(l worked) {
+	for range 1 + w.random.IntN(2) {
+		if !w.renew(l) {
+			break
+		}
+		w.pause(w.h.t.short() / 4)
+	}
+	w.release(l)
+}
+
+// renewBesideRelease renews and releases at once. The renewal may be first, or find nothing.
+func (w *worker) renewBesideRelease(l worked) {
+	renewed := make(chan struct{})
+	called := w.h.now()
+	w.h.t.spawn(func() {
+		defer close(renewed)
+		err := l.Renew(w.h.t.ctx, l.ttl)
+		w.h.change(func() {
+			l.renewals = append(l.renewals, renewalRecord{called, w.h.now(), l.ttl, err == nil})
+			l.deadline = max(l.deadline, w.h.at(l.Deadline()))
+		})
+	})
+	w.release(l)
+	<-renewed
+}
+
+// leave forgets l. It expires while its holder goes on.
+func (w *worker) leave(worked) {}
+
+func (w *worker) renewThenLeave(l worked) { w.renew(l) }
+
+// expire waits until l is over, and then tries what must do nothing any more.
+func (w *worker) expire(l worked) {
+	time.Sleep(time.Until(l.Deadline()))
+	w.pause(w.h.t.short() / 2)
+	if w.random.IntN(2) == 0 {
+		w.renew(l)
+	}
+	w.release(l)
+}
+
+// A clientActor makes requests by a client of this process.
+type clientActor struct {
+	t      *trial
+	client backend.Backend
+}
+
+func (a clientActor) waits() bool { return true }
+
+func (a clientActor) acquire(ctx context.Context, r backend.Request) (holding, error) {
+	before := time.Now()
+	l, err := a.client.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	g := &grant{Lease: l, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: time.Now()}
+	a.t.mu.Lock()
+	defer a.t.mu.Unlock()
+	a.t.grants = append(a.t.grants, g)
+	return g, nil
+}
