@@ -25,6 +25,8 @@ type client struct {
 	cut   chan struct{} // closed when connections break
 	asked int           // how often for its guarantees
 	lives []*backend.Life
+
+	emptied int // how often the server had lost its data when the client came about
 }
 
 const requestTimeout = 5 * time.Second
@@ -32,13 +34,21 @@ const requestTimeout = 5 * time.Second
 func newClient(s *server) *client {
 	s.mu.Lock()
 	s.clients++
+	emptied := s.emptied
 	s.mu.Unlock()
-	c := &client{server: s, done: make(chan struct{}), cut: make(chan struct{})}
+	c := &client{server: s, emptied: emptied, done: make(chan struct{}), cut: make(chan struct{})}
 	c.leases = backend.NewLeases(requests{c}, requestTimeout)
 	return c
 }
 
 func (c *client) is(bugs ...string) bool { return c.server.is(bugs...) }
+
+// isOlder reports whether the server has lost its data since the client came about.
+func (c *client) isOlder() bool {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.emptied != c.server.emptied
+}
 
 func (c *client) cutOff() {
 	c.mu.Lock()
@@ -57,6 +67,10 @@ func (c *client) broken() <-chan struct{} {
 func (c *client) do(ctx context.Context, serve func()) error {
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
+	}
+	if c.is("emptied store is of no use to its clients") && c.isOlder() {
+		<-ctx.Done()
+		return backend.ContextError(ctx, nil)
 	}
 	answered := make(chan struct{})
 	go func() {
@@ -80,7 +94,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	c.asked++
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
-		Fencing: backend.FencingRestart, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
+		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -147,7 +161,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 			continue
 		case err != nil:
 			c.unanswered(ctx, r)
-			return nil, c.told(err)
+			return nil, c.told(c.cutAttempt(r, err))
 		case a.granted != granted{}:
 			return c.grant(ctx, r, a.granted, a.sent)
 		case a.place == nil && c.is("HeldError names the one who asks"):
@@ -229,7 +243,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	if c.is("Close leaves waiters waiting") {
 		done = nil
 	}
-	if c.is("wait leaves a goroutine") {
+	if c.is("wait leaves a goroutine") || c.is("one wait in 50 leaves a goroutine") && c.server.oneInLocked(50) {
 		go func() { <-c.done }()
 	}
 	select {
@@ -247,6 +261,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-tired:
 		return granted{}, context.DeadlineExceeded
 	case <-ctx.Done():
+		if c.is("waiter that leaves at its turn takes the turn along") {
+			c.server.leave(r.Key, r.Owner)
+		}
 		c.abandon(r)
 		if c.is("cancelled wait is ErrHeld") {
 			return granted{}, backend.ErrHeld
@@ -402,7 +419,11 @@ type requests struct{ c *client }
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = max(ttl, 10*time.Millisecond)
 	var ok bool
-	if err := q.c.do(ctx, func() { ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl) }); err != nil {
+	err := q.c.do(ctx, func() { ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl) })
+	if err != nil {
+		if err = q.c.cutRenewal(l, err); err == nil {
+			return ttl, nil
+		}
 		if q.c.is("renewal without an answer ends the lease") {
 			err = backend.ErrLost
 		}
@@ -421,7 +442,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		err = q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
 	}
 	if err != nil {
-		return err
+		return q.c.cutRelease(err)
 	}
 	if !ok {
 		return backend.ErrLost

@@ -1,4 +1,67 @@
 package conformance_test
 
+import (
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
 // connections cut at every byte of a request
-var cutMutants = []mutant{}
+var cutMutants = []mutant{
+	{"attempt whose connection broke is not cleaned up", "CutInsideAcquire"},
+	{"attempt sent again meets its own ghost", "CutInsideAcquire"},
+	{"cut attempt is ErrHeld", "CutInsideAcquire"},
+	{"cut attempt is ErrLost", "CutInsideAcquire"},
+	{"lease that its client has not heard of does not end", "CutInsideAcquire"},
+	{"attempt whose connection broke is not cleaned up", "CutInsideWait"},
+	{"cut attempt is ErrHeld", "CutInsideWait"},
+	{"broken connection parks the waiter", "CutInsideWait"},
+	{"broken connection parks the waiter", "CutInsideGrant"},
+	{"broken connection ends the wait", "CutInsideGrant"},
+	{"release sent again is ErrLost", "CutInsideRelease"},
+	{"cut release is told as done", "CutInsideRelease"},
+	{"cut release is told as ErrLost", "CutInsideRelease"},
+	{"renewal without an answer ends the lease", "CutInsideRenew"},
+	{"cut renewal is told as done", "CutInsideRenew"},
+	{"unanswered shorter renewal is not counted", "CutInsideRenew"},
+	{"broken connection ends the client's leases", "CutInsideRenew"},
+}
+
+// cutAttempt is what an attempt says of a connection that broke.
+func (c *client) cutAttempt(r backend.Request, err error) error {
+	switch {
+	case !errors.Is(err, errReset):
+	case c.is("cut attempt is ErrHeld"):
+		return backend.ErrHeld
+	case c.is("cut attempt is ErrLost"):
+		return backend.ErrLost
+	case c.is("lease that its client has not heard of does not end"):
+		c.server.renew(r.Key, r.Owner, c, time.Hour)
+	}
+	return err
+}
+
+// cutRenewal is what a renewal says of a connection that broke.
+func (c *client) cutRenewal(l *backend.Life, err error) error {
+	switch {
+	case !errors.Is(err, errReset):
+	case c.is("cut renewal is told as done"):
+		return nil
+	case c.is("broken connection ends the client's leases"):
+		c.server.release(l.Key(), l.Owner())
+	}
+	return err
+}
+
+// cutRelease is what a release says of a connection that broke.
+func (c *client) cutRelease(err error) error {
+	switch {
+	case !errors.Is(err, errReset):
+	case c.is("cut release is told as done"):
+		return nil
+	case c.is("cut release is told as ErrLost"):
+		return backend.ErrLost
+	}
+	return err
+}

@@ -1,4 +1,213 @@
 package conformance
 
-// connections cut at every byte of a request
-var cutChecks = []Check{}
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var cutChecks = []Check{
+	{
+		Name:  "CutInsideAcquire",
+		Rule:  "rule 4: whatever byte of an attempt a connection breaks at, it is granted, or fails and leaves nothing behind",
+		Needs: []Need{needsLinked},
+		run:   cutInsideAcquire,
+	},
+	{
+		Name: "CutInsideWait",
+		Rule: "rules 4 and 9: whatever byte of a waiter's arrival a connection breaks at, it has the key in its turn, or fails " +
+			"and leaves nothing behind",
+		Needs: []Need{needsLinked},
+		run:   func(t *trial) { t.cutEverywhere((*cutter).insideWait) },
+	},
+	{
+		Name:  "CutInsideGrant",
+		Rule:  "rule 9: whatever byte of a grant to a waiter a connection breaks at, the waiter gets the key",
+		Needs: []Need{needsLinked},
+		run:   func(t *trial) { t.cutEverywhere((*cutter).insideGrant) },
+	},
+	{
+		Name: "CutInsideRelease",
+		Rule: "Lease.Release: whatever byte a connection breaks at, nil means released, ErrLost that the lease had ended before, " +
+			"and the key becomes free",
+		Needs: []Need{needsLinked},
+		run:   func(t *trial) { t.cutEverywhere((*cutter).insideRelease) },
+	},
+	{
+		Name: "CutInsideRenew",
+		Rule: "Lease.Renew: whatever byte a connection breaks at, the lease lives until its deadline, which is a new one only " +
+			"if Renew says so",
+		Needs: []Need{needsLinked},
+		run:   func(t *trial) { t.cutEverywhere((*cutter).insideRenew) },
+	},
+}
+
+func cutInsideAcquire(t *trial) {
+	all := t.cutEverywhere((*cutter).insideAcquire)
+	t.together(len(all), func(i int) { all[i].orphan() })
+}
+
+func (x *cutter) insideAcquire() {
+	t, key := x.t, x.t.newKey()
+	x.begin()
+	g, err := t.ask(t.ctx, x.client, key, t.long(), false)
+	x.end()
+	if err != nil {
+		x.unsure(err, "Acquire of a free key")
+		t.becomesFree(t.b, key, recovery, "after an Acquire that failed"+x.where())
+	} else if x.holds(g) {
+		x.giveBack(g)
+	}
+}
+
+// orphan leaves a lease in the store that nobody knows of, by a client that is cut off for good.
+func (x *cutter) orphan() {
+	t := x.t
+	t.usable(x.client)
+	r := backend.Request{Key: t.newKey(), Owner: backend.NewOwner(), TTL: t.short()}
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	x.link.Drop(FromStore)
+	w := t.begin(ctx, x.client, r)
+	const patience = 500 * time.Millisecond // a client that must connect first never sends it
+	t.poll(patience, func() bool { return w.ended() || t.inspect(r.Key).Owner == r.Owner })
+	x.link.Refuse()
+	time.Sleep(time.Until(t.lastRefusal(time.Now(), r.TTL)))
+	t.free(t.b, r.Key, "after the TTL of a lease whose client was cut off before it heard of it")
+	x.link.Heal()
+	if !t.within(recovery, w.done) {
+		t.fatalf("Acquire has not returned %v after its client was cut off", recovery)
+	}
+	if w.err == nil && !w.grant.gone() {
+		t.fatalf("an Acquire of %v was granted after its client had been cut off for longer", r.TTL)
+	}
+}
+
+func (x *cutter) insideWait() {
+	t := x.t
+	g := t.acquire(t.a, t.newKey(), t.long())
+	x.begin()
+	w := t.wait(x.client, g.key, t.long())
+	if x.at == nil {
+		x.queued(w)
+	} else {
+		x.cutOr(w, max(t.h.Settle, 10*tick))
+	}
+	x.end()
+	time.Sleep(rand.N(tick)) // the release meets the client at any step of its recovery
+	t.refused(t.b, g)
+	t.release(g)
+	x.takes(w, false)
+}
+
+func (x *cutter) insideGrant() {
+	t := x.t
+	g := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(x.client, g.key, t.long())
+	if !x.queued(w) { // that a connection broke has shown only now
+		t.release(g)
+		return
+	}
+	x.begin()
+	t.release(g)
+	x.cutOr(w, soon)
+	x.end()
+	x.takes(w, true)
+}
+
+// queued waits until w waits in the store, and has been told so. It reports false if w has failed.
+func (x *cutter) queued(w *waiting) bool {
+	t := x.t
+	var h backend.Holder
+	ok := t.poll(soon, func() bool {
+		h = t.inspect(w.key)
+		return h.Waiters != 0 || w.ended()
+	})
+	if !ok {
+		t.fatalf("Inspect counts no waiter after %v", soon)
+	}
+	pause := 2 * tick
+	if h.Waiters < 0 {
+		pause = t.h.Settle * time.Duration(t.stretch)
+	}
+	return !t.within(pause, w.done)
+}
+
+// cutOr waits for the cut, or until it will not happen any more: when w has ended, or after d.
+func (x *cutter) cutOr(w *waiting, d time.Duration) {
+	x.t.poll(d, func() bool { return x.isCut() || w.ended() })
+}
+
+// takes waits for w to get the key that is free now, or to fail, which one that was told to wait must not.
+func (x *cutter) takes(w *waiting, told bool) {
+	t := x.t
+	if !t.within(recovery+t.g.MaxLate, w.done) {
+		t.fatalf("a waiter has not been granted the free key within %v%s", recovery+t.g.MaxLate, x.where())
+	}
+	switch {
+	case w.err == nil:
+		if x.holds(w.grant) {
+			x.giveBack(w.grant)
+		}
+		return
+	case told:
+		t.fatalf("an Acquire that waited did not outlive the end of its connection%s: %v", x.where(), w.err)
+	}
+	x.unsure(w.err, "Acquire that waits")
+	t.becomesFree(t.b, w.key, recovery, "after an Acquire that failed"+x.where())
+}
+
+func (x *cutter) insideRelease() {
+	t := x.t
+	g := x.acquire()
+	x.begin()
+	err := g.Release(t.ctx)
+	x.end()
+	switch {
+	case err == nil:
+		t.free(t.b, g.key, "after Release, nil"+x.where())
+		if g.gone() {
+			t.fatalf("Lost is closed after a Release that succeeded%s", x.where())
+		}
+	case errors.Is(err, backend.ErrLost) && x.ended(g):
+	default:
+		x.unsure(err, "Release of a live lease")
+		t.becomesFree(t.b, g.key, recovery, "after a Release that failed"+x.where())
+	}
+	if again := g.Release(t.ctx); errors.Is(again, backend.ErrLost) && !x.ended(g) {
+		t.fatalf("second Release of a lease that was released%s: %v", x.where(), again)
+	}
+}
+
+func (x *cutter) insideRenew() {
+	t := x.t
+	g := x.acquire()
+	old, ttl := g.Deadline(), t.g.Round(2*t.long())
+	if x.round%2 == 1 {
+		ttl = t.g.Round(t.long() / 4)
+	}
+	x.begin()
+	before := time.Now()
+	err := g.Renew(t.ctx, ttl)
+	x.end()
+	switch {
+	case x.bound && (err != nil || g.gone()):
+	case err != nil:
+		x.unsure(err, "Renew of a live lease")
+		if earlier := backend.Deadline(before, ttl); g.Deadline().After(old) && !t.movesOn(g) ||
+			g.Deadline().Before(earlier) && g.Deadline().Before(old) {
+			t.fatalf("Renew failed%s: the deadline is %v from the old one, and %v from that of the request",
+				x.where(), g.Deadline().Sub(old), g.Deadline().Sub(earlier))
+		}
+	default:
+		if d := backend.Deadline(before, t.kept(ttl)); g.Deadline().Before(d) {
+			t.fatalf("Renew succeeded%s, and the deadline is %v too early", x.where(), d.Sub(g.Deadline()))
+		}
+	}
+	if x.holds(g) {
+		x.giveBack(g)
+	}
+}

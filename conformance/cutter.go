@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	cutters   = 6               // clients that are cut, side by side
+	cutTime   = 4 * time.Second // what a check takes for other places than the first and the last
+	cutAlways = 8               // so many first and last places are cut at in any case
+	cutTries  = 3               // at a place: what travels is not always as long
+)
+
+// A place is where connections break: after n bytes in one direction, counted from the beginning of a request.
+type place struct {
+	d Direction
+	n int64
+}
+
+// A cutter is a client whose connections are cut inside of one kind of request.
+type cutter struct {
+	t      *trial
+	client backend.Backend
+	link   Link
+	bound  bool // in this store leases end with their connection
+	round  int
+
+	at       *place // nil while the request is measured
+	from     [2]int64
+	long     [2]int64 // bytes of the request
+	happened <-chan struct{}
+	hit      bool
+}
+
+// cutEverywhere makes request again and again, with a cut at every byte of what it sends and gets.
+func (t *trial) cutEverywhere(request func(*cutter)) []*cutter {
+	all := make([]*cutter, cutters)
+	for i := range all {
+		c, link := t.linked()
+		all[i] = &cutter{t: t, client: c, link: link}
+	}
+	first := all[0]
+	first.measure(request)
+	bound := first.bindsLeases()
+	places := placesIn(first.long)
+	least := 0
+	for _, p := range places {
+		if l := first.long[p.d]; p.n < cutAlways || p.n > l-cutAlways {
+			least++
+		}
+	}
+	var next, cut, hit atomic.Int64
+	end := time.Now().Add(cutTime)
+	t.together(len(all), func(i int) {
+		x := all[i]
+		x.bound = bound
+		for !t.ended() {
+			n := int(next.Add(1)) - 1
+			if n >= len(places) || n >= least && time.Now().After(end) {
+				return
+			}
+			cut.Add(1)
+			if x.cutAt(places[n], request) {
+				hit.Add(1)
+			}
+		}
+	})
+	t.notef("%d bytes to the store and %d back; cut at %d of %d places, which was in time for %d",
+		first.long[ToStore], first.long[FromStore], cut.Load(), len(places), hit.Load())
+	if hit.Load() == 0 {
+		t.fatalf("no cut has happened: the client does not go through the link of Harness.Linked")
+	}
+	return all
+}
+
+// placesIn lists the places in a request and its answer of so many bytes: the first and the last first, then the others
+// so that those before any point lie evenly.
+func placesIn(long [2]int64) []place {
+	var ends, others []place
+	for _, d := range []Direction{ToStore, FromStore} {
+		for n := range long[d] + 1 {
+			if n < cutAlways || n > long[d]-cutAlways {
+				ends = append(ends, place{d, n})
+			} else {
+				others = append(others, place{d, n})
+			}
+		}
+	}
+	return append(ends, evenly(others)...)
+}
+
+// evenly orders places by strides of the golden section, which leaves no large gap at any time.
+func evenly(places []place) []place {
+	n := len(places)
+	ordered := make([]place, 0, n)
+	taken := make([]bool, n)
+	for at := 0.0; len(ordered) < n; at += 0.6180339887498949 {
+		i := int((at - float64(int(at))) * float64(n))
+		for taken[i] {
+			i = (i + 1) % n
+		}
+		taken[i] = true
+		ordered = append(ordered, places[i])
+	}
+	return ordered
+}
+
+// measure makes the request without a cut, twice: what a client does at its first request only does not count.
+func (x *cutter) measure(request func(*cutter)) {
+	for range 2 {
+		x.t.usable(x.client)
+		request(x)
+	}
+}
+
+// cutAt makes the request with a cut, and reports whether the cut was in time.
+func (x *cutter) cutAt(p place, request func(*cutter)) bool {
+	x.at = &p
+	for range cutTries {
+		x.hit = false
+		x.t.usable(x.client)
+		request(x)
+		if x.round++; x.hit {
+			return true
+		}
+	}
+	return false
+}
+
+// begin marks the beginning of what is to be cut.
+func (x *cutter) begin() {
+	if x.at == nil {
+		x.from = [2]int64{x.link.Passed(ToStore), x.link.Passed(FromStore)}
+		return
+	}
+	x.happened = x.link.CutAfter(x.at.d, x.at.n)
+}
+
+// end marks its end.
+func (x *cutter) end() {
+	if x.at == nil {
+		for d, from := range x.from {
+			x.long[d] = x.link.Passed(Direction(d)) - from
+		}
+		return
+	}
+	x.link.Heal()
+	x.hit = x.isCut()
+}
+
+func (x *cutter) isCut() bool {
+	select {
+	case <-x.happened:
+		return true
+	default:
+		return false
+	}
+}
+
+// bindsLeases finds out whether a broken connection ends the leases that were granted through it, which a store that may
+// drop leases can do.
+func (x *cutter) bindsLeases() bool {
+	t := x.t
+	if t.g.EarlyLoss == "" {
+		return false
+	}
+	t.usable(x.client)
+	g := x.acquire()
+	x.link.Cut()
+	return t.within(500*time.Millisecond*time.Duration(t.stretch), g.Lost())
+}
+
+// where says where the request was cut.
+func (x *cutter) where() string {
+	if x.at == nil {
+		return ""
+	}
+	return fmt.Sprintf(", cut after %d bytes %v", x.at.n, x.at.d)
+}
+
+// acquire gets a fresh key. That a connection broke may show only now.
+func (x *cutter) acquire() *grant {
+	var g *grant
+	var err error
+	ok := x.t.poll(recovery, func() bool {
+		g, err = x.t.ask(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
+		return err == nil
+	})
+	if !ok {
+		x.t.fatalf("Acquire of free keys, %v after an outage: %v", recovery, err)
+	}
+	return g
+}
+
+// unsure fails if err, of a request that was cut, tells of something that is certain.
+func (x *cutter) unsure(err error, what string) {
+	for _, certain := range []error{
+		backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported,
+	} {
+		if errors.Is(err, certain) {
+			x.t.fatalf("%s%s: %v, which is not true", what, x.where(), err)
+		}
+	}
+}
+
+// ended reports whether g is over because its connection broke, where that is so.
+func (x *cutter) ended(g *grant) bool { return x.bound && x.t.within(soon, g.Lost()) }
+
+// holds proves that g is held in the store until its deadline. It reports false if its connection's end was its own.
+func (x *cutter) holds(g *grant) bool {
+	t := x.t
+	if x.bound {
+		other, err := t.ask(t.ctx, t.b, g.key, g.ttl, false)
+		if err == nil && !x.ended(g) {
+			t.fatalf("another owner has the key%s, and Lost is not closed %v after its connection broke", x.where(), soon)
+		}
+		if other != nil {
+			t.release(other)
+		}
+		return err != nil
+	}
+	t.refused(t.b, g)
+	if g.gone() && g.live(time.Now()) {
+		t.fatalf("Lost is closed, %v before the deadline%s", time.Until(g.Deadline()), x.where())
+	}
+	deadline := g.Deadline()
+	h := t.inspect(g.key)
+	if h.Owner != g.owner || h.TTL == 0 || t.movesOn(g) {
+		return true
+	}
+	if early := deadline.Sub(time.Now().Add(h.TTL + t.g.Granularity)); early > 0 {
+		t.fatalf("the store ends the lease %v before its deadline%s", early, x.where())
+	}
+	return true
+}
+
+// giveBack releases g by connections that may be broken, and waits for its key to be free.
+func (x *cutter) giveBack(g *grant) {
+	if err := g.Release(x.t.ctx); errors.Is(err, backend.ErrLost) && !x.ended(g) {
+		x.t.fatalf("Release of a live lease%s before: %v", x.where(), err)
+	}
+	x.t.becomesFree(x.t.b, g.key, recovery, "after release")
+}
