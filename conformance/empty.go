@@ -45,7 +45,7 @@ func emptiedStoreServes(t *trial) {
 	for range 2 { // the first time a client may have what the second time it lacks
 		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
-		t.arrived(held.key, len(waits))
+		t.told(held.key, len(waits))
 		t.h.RestartEmpty()
 		t.becomesFreeAfterOutage(t.a, t.newKey())
 		t.becomesFreeAfterOutage(t.b, t.newKey())
@@ -165,7 +165,7 @@ func tokensSurviveEveryRestart(t *trial) {
 		held := t.acquire(t.a, waitedKey, t.g.Round(4*t.short()))
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
-		t.arrived(waitedKey, 1)
+		t.told(waitedKey, 1)
 		end := t.beBusy(keys, busy)
 		time.Sleep(rand.N(t.h.Settle))
 		t.h.Restart()

@@ -228,7 +228,7 @@ func cutClientRecovers(t *trial) {
 func restartKeepsWaiters(t *trial) {
 	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
+	t.told(t.key, 1)
 	t.h.Restart()
 	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
 	if early := g.Deadline().Sub(next.after); early > 0 && t.g.EarlyLoss == "" {

@@ -144,6 +144,12 @@ func (t *trial) arrived(key string, n int) {
 	}
 }
 
+// told waits until n waiters are in the store's queue for key and know it, so that they outlive an outage.
+func (t *trial) told(key string, n int) {
+	t.arrived(key, n)
+	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+}
+
 // endedWaits counts the waits for key that have ended, and tells whether the latest has.
 func (t *trial) endedWaits(key string) (n int, latest bool) {
 	t.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -19,12 +20,14 @@ func TestConformance(t *testing.T) {
 	p := newProxy(t, s.Addr)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
-			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "memcached://"+p.Addr) },
-			Evict:   func(_ context.Context, key string) error { return evict(s.Addr, key) },
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Cut:     func(backend.Backend) { p.cut() },
+			Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "memcached://"+p.Addr) },
+			Evict:        func(_ context.Context, key string) error { return evict(s.Addr, key) },
+			Freeze:       s.Freeze,
+			Thaw:         s.Thaw,
+			Restart:      func() { s.Kill(); s.Start() },
+			RestartEmpty: s.RestartEmpty(),
+			Cut:          func(backend.Backend) { p.cut() },
+			Linked:       link.URL("memcached://" + s.Addr),
 		}
 	})
 }
@@ -36,19 +39,22 @@ func TestConformanceCallersClient(t *testing.T) {
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		open := func(_ context.Context, addrs []string) (backend.Backend, error) {
+			c := memcache.New(addrs...)
+			c.MaxIdleConns = 32
+			c.Timeout = 2 * time.Second // the default of 0.5 s is short for a busy machine
+			t.Cleanup(func() { _ = c.Close() })
+			return New(c, nil)
+		}
 		return conformance.Harness{
-			Open: func(context.Context) (backend.Backend, error) {
-				c := memcache.New(p.Addr)
-				c.MaxIdleConns = 32
-				c.Timeout = 2 * time.Second // the default of 0.5 s is short for a busy machine
-				t.Cleanup(func() { _ = c.Close() })
-				return New(c, nil)
-			},
-			Evict:   func(_ context.Context, key string) error { return evict(s.Addr, key) },
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Cut:     func(backend.Backend) { p.cut() },
+			Open:         func(ctx context.Context) (backend.Backend, error) { return open(ctx, []string{p.Addr}) },
+			Evict:        func(_ context.Context, key string) error { return evict(s.Addr, key) },
+			Freeze:       s.Freeze,
+			Thaw:         s.Thaw,
+			Restart:      func() { s.Kill(); s.Start() },
+			RestartEmpty: s.RestartEmpty(),
+			Cut:          func(backend.Backend) { p.cut() },
+			Linked:       link.Linked([]string{s.Addr}, open),
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -19,11 +20,13 @@ func TestConformance(t *testing.T) {
 			Open: func(ctx context.Context) (backend.Backend, error) {
 				return openURL(ctx, "redis://"+s.Addr)
 			},
-			Evict:   func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Cut:     func(backend.Backend) { cut(t, s.Addr) },
+			Evict:        func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+			Freeze:       s.Freeze,
+			Thaw:         s.Thaw,
+			Restart:      func() { s.Kill(); s.Start() },
+			RestartEmpty: s.RestartEmpty(),
+			Cut:          func(backend.Backend) { cut(t, s.Addr) },
+			Linked:       link.URL("redis://" + s.Addr),
 		}
 	})
 }
@@ -62,16 +65,18 @@ func TestConformanceSentinel(t *testing.T) {
 func TestConformanceCallersClient(t *testing.T) {
 	s := servers.Redis(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		open := func(_ context.Context, addrs []string) (backend.Backend, error) {
+			c := redis.NewClient(&redis.Options{Addr: addrs[0]})
+			t.Cleanup(func() { _ = c.Close() })
+			return New(c, nil)
+		}
 		return conformance.Harness{
-			Open: func(context.Context) (backend.Backend, error) {
-				c := redis.NewClient(&redis.Options{Addr: s.Addr})
-				t.Cleanup(func() { _ = c.Close() })
-				return New(c, nil)
-			},
+			Open:   func(ctx context.Context) (backend.Backend, error) { return open(ctx, []string{s.Addr}) },
 			Evict:  func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Freeze: s.Freeze,
 			Thaw:   s.Thaw,
 			Cut:    func(backend.Backend) { cut(t, s.Addr) },
+			Linked: link.Linked([]string{s.Addr}, open),
 		}
 	})
 }
