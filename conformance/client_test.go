@@ -271,7 +271,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		return granted{}, backend.ContextError(ctx, nil)
 	case <-done:
 		if !c.is("waiter of a closed client stays in the queue") {
-			c.server.release(r.Key, r.Owner)
+			c.leave(r)
 		}
 		return granted{}, backend.ErrClosed
 	}
@@ -280,8 +280,15 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		return g, nil
 	default:
 	}
-	c.server.release(r.Key, r.Owner)
+	c.leave(r)
 	return granted{}, errAgain
+}
+
+// leave gives up the place in a queue; a process that was killed does nothing any more.
+func (c *client) leave(r backend.Request) {
+	if c.wire == nil || !c.wire.isDead() {
+		c.server.release(r.Key, r.Owner)
+	}
 }
 
 func (c *client) kicked() <-chan struct{} {
@@ -310,6 +317,10 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		sent = time.Now()
 	case c.is("deadline has no margin"):
 		sent = sent.Add(backend.Margin(r.TTL))
+	case c.is("waiter whose turn came too late waits for ever") && !time.Now().Before(sent.Add(r.TTL)):
+		<-c.done
+	case c.is("TTL is set by a second request") && c.wire != nil:
+		c.twoSteps(r.Key, r.Owner, r.TTL)
 	case c.is("cancellation at the grant keeps the key") && ctx.Err() != nil:
 		return nil, backend.ContextError(ctx, nil)
 	}
@@ -436,6 +447,9 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 }
 
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	if q.c.is("release takes the TTL away first") && q.c.wire != nil {
+		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
+	}
 	var ok bool
 	err := q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
 	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost") {

@@ -29,10 +29,15 @@ func (t *trial) process(skew time.Duration) Process {
 	if err != nil {
 		t.fatalf("start another process: %v", err)
 	}
+	t.endsWith(p)
+	return p
+}
+
+// endsWith arranges for p to be killed at the end.
+func (t *trial) endsWith(p Process) {
 	kill := sync.OnceFunc(p.Kill)
 	t.cleanup(kill)
 	t.endsFault(kill)
-	return p
 }
 
 // endsFault arranges for end, which may be called twice, to be called before the check's leases are given back.

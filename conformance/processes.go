@@ -1,4 +1,199 @@
 package conformance
 
+import (
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
 // other processes, frozen, killed, or with a wrong clock
-var processChecks = []Check{}
+var processChecks = []Check{
+	{
+		Name:  "FrozenHolderLosesKey",
+		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it is told, and touches nothing",
+		Needs: []Need{needsProcess},
+		run:   frozenHolderLosesKey,
+	},
+	{
+		Name:  "ThawedRenewalRevivesNothing",
+		Rule:  "rules 5 and 6: a renewal under way when its process is frozen does not succeed when it is thawed past the deadline",
+		Needs: []Need{needsProcess},
+		run:   thawedRenewalRevivesNothing,
+	},
+	{
+		Name:  "FrozenWaiterDelaysNextBriefly",
+		Rule:  "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold what has passed it by",
+		Needs: []Need{needsProcess},
+		run:   frozenWaiterDelaysNextBriefly,
+	},
+	{
+		Name:  "ThawedWaiterGetsTurn",
+		Rule:  "rule 9: a waiter that was frozen for longer than its TTL is not parked on a free key when it is thawed",
+		Needs: []Need{needsProcess},
+		run:   thawedWaiterGetsTurn,
+	},
+	{
+		Name:  "KilledHolderFreesKey",
+		Rule:  "rules 3 and 9: the key of a killed process is free by its TTL and MaxLate, for an attempt and for a waiter",
+		Needs: []Need{needsProcess},
+		run:   killedHolderFreesKey,
+	},
+	{
+		Name:  "KilledWaiterDelaysNextBriefly",
+		Rule:  "rule 9: a waiter that is killed delays the next for its TTL and MaxLate at most, whether its turn has come or not",
+		Needs: []Need{needsProcess},
+		run:   killedWaiterDelaysNextBriefly,
+	},
+	{
+		Name:  "KilledInsideAcquire",
+		Rule:  "rules 3 and 4: a process killed at any moment of an Acquire leaves nothing that outlives its TTL and MaxLate",
+		Needs: []Need{needsProcess},
+		run:   killedInsideAcquire,
+	},
+	{
+		Name:  "KilledInsideRelease",
+		Rule:  "rule 3: a process killed at any moment of a Release leaves nothing that outlives its TTL and MaxLate",
+		Needs: []Need{needsProcess},
+		run:   killedInsideRelease,
+	},
+	{
+		Name:  "ProcessesExclude",
+		Rule:  "rules 1 and 7: no two leases overlap, whichever process they are granted to, and tokens increase over all of them",
+		Needs: []Need{needsProcess},
+		run:   processesExclude,
+	},
+	{
+		Name:  "WrongClockEndsNothingEarly",
+		Rule:  "rules 1 and 3: leases end neither sooner nor later for a process whose wall clock is an hour off, nor because of it",
+		Needs: []Need{needsProcess},
+		run:   wrongClockEndsNothingEarly,
+	},
+	{
+		Name:  "WrongClockKeepsOrder",
+		Rule:  "rules 7 and 9: tokens increase, and waiters get their turn, among processes whose wall clocks are two hours apart",
+		Needs: []Need{needsProcess},
+		run:   wrongClockKeepsOrder,
+	},
+}
+
+// A remote is an Acquire in another process.
+type remote struct {
+	t          *trial
+	process    Process
+	key, owner string
+	ttl        time.Duration
+	before     time.Time // taken before it was begun
+	answers    <-chan ProcessGrant
+
+	answer ProcessGrant // set when answered
+	after  time.Time    // taken then
+}
+
+// remotely begins an Acquire in process p.
+func (t *trial) remotely(p Process, key string, ttl time.Duration, wait bool) *remote {
+	r := &remote{t: t, process: p, key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
+	var err error
+	if r.answers, err = p.Acquire(backend.Request{Key: key, Owner: r.owner, TTL: ttl, Wait: wait}); err != nil {
+		t.fatalf("another process does not begin an Acquire: %v", err)
+	}
+	return r
+}
+
+// remoteWait begins an Acquire in process p that waits, as the n-th waiter for key.
+func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *remote {
+	r := t.remotely(p, key, ttl, true)
+	counted := true
+	if !t.poll(soon, func() bool {
+		h := t.inspect(key)
+		counted = h.Waiters >= 0
+		return !counted || h.Waiters >= n || r.answered(0)
+	}) {
+		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
+	}
+	if !counted {
+		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	}
+	if r.answered(0) {
+		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
+	}
+	return r
+}
+
+// answered reports whether the Acquire has ended, or does within d.
+func (r *remote) answered(d time.Duration) bool {
+	done := func() bool {
+		select {
+		case r.answer = <-r.answers:
+			r.after = time.Now()
+		default:
+		}
+		return !r.after.IsZero()
+	}
+	return done() || r.t.poll(d, done)
+}
+
+// granted waits for the lease, which must come within d.
+func (r *remote) granted(d time.Duration, when string) {
+	if !r.answered(d) {
+		r.t.fatalf("%s: another process has not been granted the free key within %v", when, d)
+	}
+	if err := r.answer.Err; err != nil {
+		if errors.Is(err, backend.ErrLost) && r.after.Sub(r.before) > r.t.g.Round(r.ttl)/2 {
+			r.t.tooLate("%s: a grant to another process took %v of its TTL of %v to arrive", when, r.after.Sub(r.before), r.ttl)
+		}
+		r.t.answered(err, r.before)
+		r.t.fatalf("%s: Acquire in another process: %v", when, err)
+	}
+}
+
+// remoteHold gets a key, which must be free, in process p.
+func (t *trial) remoteHold(p Process, key string, ttl time.Duration) *remote {
+	r := t.remotely(p, key, ttl, false)
+	r.granted(soon, "free key")
+	return r
+}
+
+// until is the last instant at which the lease of r was certainly exclusive: the process looked after it had begun.
+func (r *remote) until() time.Time { return r.before.Add(r.answer.Left) }
+
+// release gives the lease of r up, which must be its clean end.
+func (r *remote) release() {
+	begun := time.Now()
+	if err := r.process.Release(r.t.ctx, r.owner); err != nil {
+		if errors.Is(err, backend.ErrLost) && !time.Now().Before(r.until()) {
+			r.t.tooLate("a lease of another process ended before it was released")
+		}
+		r.t.answered(err, begun)
+		r.t.fatalf("Release of a live lease in another process: %v", err)
+	}
+}
+
+// isOver fails unless the process is told, and says of every request, that the lease of r is lost.
+func (r *remote) isOver(when string) {
+	const prompt = 500 * time.Millisecond
+	var lost bool
+	var err error
+	if !r.t.poll(prompt, func() bool {
+		lost, err = r.process.Lost(r.t.ctx, r.owner)
+		return lost || err != nil
+	}) || err != nil {
+		r.t.fatalf("%s: Lost is not closed (error %v)", when, err)
+	}
+	r.t.isLost(r.process.Renew(r.t.ctx, r.owner, r.t.short()), when+": Renew of a lost lease")
+	r.t.isLost(r.process.Release(r.t.ctx, r.owner), when+": Release of a lost lease")
+}
+
+// takesOver gets the key of a dead or frozen process's lease, that was granted or renewed at answered at the latest, by one attempt
+// that the store may not refuse any more.
+func (t *trial) takesOver(r *remote, answered time.Time) *grant {
+	time.Sleep(time.Until(t.lastRefusal(answered, r.ttl)) + time.Millisecond)
+	sent := time.Now()
+	g, err := t.ask(t.ctx, t.a, r.key, t.long(), false)
+	t.answered(err, sent)
+	if err != nil {
+		t.fatalf("the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",
+			sent.Sub(answered), r.ttl, t.g.MaxLate, err)
+	}
+	return g
+}

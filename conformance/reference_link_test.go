@@ -31,6 +31,7 @@ type wire struct {
 	drop   [2]bool
 	delay  [2]time.Duration
 	arms   [2]*arm
+	broke  func() // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
 	change chan struct{} // closed when a fault begins or ends
@@ -116,6 +117,9 @@ func (w *wire) breakLocked() {
 	if w.conn != nil {
 		close(w.conn.broken)
 		w.conn = nil
+		if w.broke != nil {
+			w.broke()
+		}
 	}
 }
 
@@ -157,6 +161,13 @@ func (w *wire) Heal() {
 // kill ends the wire for good.
 func (w *wire) kill() { w.set(func() { w.dead = true; w.breakLocked() }) }
 
+// isDead reports whether the wire's process was killed.
+func (w *wire) isDead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dead
+}
+
 func (w *wire) Passed(d conformance.Direction) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +186,21 @@ func (w *wire) Close() { w.kill() }
 func (s *server) linked(context.Context) (backend.Backend, conformance.Link, error) {
 	c := newClient(s)
 	c.wire = newWire()
+	if s.is("lease ends with its connection, and nobody is told") {
+		c.wire.broke = func() { go s.dropOf(c) }
+	}
 	return c, c.wire, nil
+}
+
+// dropOf ends what the client holds.
+func (s *server) dropOf(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.keys {
+		if e.client == c {
+			s.endLocked(key, e)
+		}
+	}
 }
 
 // exchange sends a request through the wire, has it served, and waits for the answer to come through.

@@ -28,13 +28,14 @@ type server struct {
 }
 
 type entry struct {
-	owner   string
-	client  *client
-	token   uint64
-	expires time.Time
-	queue   []*place
-	renewed time.Time
-	timer   *time.Timer // while there is a queue
+	owner    string
+	client   *client
+	token    uint64
+	expires  time.Time
+	released time.Time
+	queue    []*place
+	renewed  time.Time
+	timer    *time.Timer // while there is a queue
 }
 
 // A place is one in a queue.
@@ -128,12 +129,18 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	key := s.name(r.Key)
 	e := s.entryLocked(key)
 	now := time.Now()
+	if s.is("lease is over by the clock of who asks") {
+		s.expireLocked(key, e, now.Add(c.skew))
+	}
 	s.expireLocked(key, e, now)
 	free := e.owner == ""
 	if free && s.is("acquire checks, then sets") {
 		s.mu.Unlock()
 		time.Sleep(50 * time.Microsecond)
 		s.mu.Lock()
+	}
+	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
+		return granted{}, nil, e.holder(now)
 	}
 	again := e.owner == r.Owner ||
 		e.owner != "" && (s.is("no exclusion") || e.client == c && s.is("re-entrant per client"))
@@ -185,6 +192,9 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 		e.token = s.nextToken(key, c)
 	}
 	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(r.TTL))
+	if s.is("lease ends by its holder's clock") {
+		e.expires = e.expires.Add(c.skew)
+	}
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -196,6 +206,8 @@ func (s *server) nextToken(key string, c *client) uint64 {
 	case s.is("token is 2^55 and more"):
 		s.tokens[key]++
 		return 1<<55 + s.tokens[key]
+	case s.is("token is the client's clock"):
+		return uint64(time.Now().Add(c.skew).UnixMilli())
 	case s.is("token counts per client"):
 		c.token++
 		return c.token
@@ -205,6 +217,9 @@ func (s *server) nextToken(key string, c *client) uint64 {
 		s.tokens[key] = max(s.tokens[key], uint64(time.Now().UnixMicro()))
 	}
 	s.tokens[key]++
+	if s.is("token goes back once in a while") && s.oneIn(10) {
+		return 1
+	}
 	return s.tokens[key]
 }
 
@@ -233,6 +248,9 @@ func (s *server) entryLocked(key string) *entry {
 }
 
 func (s *server) expireLocked(key string, e *entry, now time.Time) {
+	if s.is("lease of a killed process never ends") && e.client != nil && e.client.wire != nil && e.client.wire.isDead() {
+		return
+	}
 	if e.owner != "" && !now.Before(e.expires) && !s.is("lease never ends") {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
@@ -252,6 +270,9 @@ func (s *server) endLocked(key string, e *entry) {
 	}
 	p := e.queue[0]
 	e.queue = e.queue[1:]
+	if s.is("place in the queue ends with its TTL") && time.Since(p.since) > p.TTL {
+		return
+	}
 	if s.is("release that meets a waiter coming is missed") && time.Since(p.since) < 300*time.Microsecond {
 		return
 	}
@@ -335,6 +356,7 @@ func (s *server) release(key, owner string) bool {
 		return true
 	}
 	if e.owner == owner || e.owner != "" && s.is("release ignores the owner") {
+		e.released = time.Now()
 		s.endLocked(key, e)
 		return true
 	}

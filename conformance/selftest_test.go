@@ -22,10 +22,18 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv("TMPDIR", dir)
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(whole{m}, goleak.Cleanup(func(code int) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
+}
+
+// whole is a run of all tests that ends when killed processes have.
+type whole struct{ *testing.M }
+
+func (w whole) Run() int {
+	defer dying.Wait()
+	return w.M.Run()
 }
 
 // TestReference runs the suite on a store that keeps every rule and has every hook.

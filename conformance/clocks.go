@@ -1,0 +1,158 @@
+package conformance
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+func processesExclude(t *trial) {
+	const (
+		processes  = 2
+		goroutines = 3 // for each process, and as many here
+		rounds     = 20
+		atMost     = 3 * time.Second
+	)
+	var all [processes]Process
+	for i := range all {
+		all[i] = t.process(0)
+	}
+	var (
+		mu    sync.Mutex
+		spans []span
+		end   = time.Now().Add(atMost)
+	)
+	t.together((processes+1)*goroutines, func(i int) {
+		for round := 0; round < rounds && !t.ended() && (round == 0 || time.Now().Before(end)); round++ {
+			s, release := t.contend(i%(processes+1), all[:])
+			time.Sleep(rand.N(500 * time.Microsecond))
+			s.to = time.Now()
+			release()
+			mu.Lock()
+			spans = append(spans, s)
+			mu.Unlock()
+		}
+	})
+	t.checkSpans(spans)
+}
+
+// contend waits for the key, in one of all or else in this process.
+func (t *trial) contend(i int, all []Process) (s span, release func()) {
+	if i < len(all) {
+		r := t.remotely(all[i], t.key, t.long(), true)
+		r.granted(recovery, "contention of processes")
+		return span{owner: r.owner, token: r.answer.Token, from: r.after}, r.release
+	}
+	g, err := t.ask(t.ctx, t.a, t.key, t.long(), true)
+	if err != nil {
+		t.fatalf("Acquire: %v", err)
+	}
+	return span{owner: g.owner, token: g.Token(), from: g.after}, func() { t.release(g) }
+}
+
+// wrong starts a process whose wall clock is off by skew, if there can be one.
+func (t *trial) wrong(skew time.Duration) Process {
+	p, err := t.h.Process(t.ctx, skew)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.skipf("%v", err)
+	}
+	if err != nil {
+		t.fatalf("start another process: %v", err)
+	}
+	t.endsWith(p)
+	before := time.Now()
+	now, err := p.Now(t.ctx)
+	if err != nil {
+		t.fatalf("clock of another process: %v", err)
+	}
+	if off := now.Sub(before); off < skew-time.Minute || off > skew+time.Minute+time.Since(before) {
+		t.fatalf("the harness was asked for a process with a clock off by %v, and gave one off by %v", skew, off)
+	}
+	return p
+}
+
+const wrongBy = time.Hour
+
+func wrongClockEndsNothingEarly(t *trial) {
+	t.together(2, func(i int) {
+		p := t.wrong([]time.Duration{wrongBy, -wrongBy}[i])
+		// A lease of the wrong clock's process, as the others see it.
+		r := t.remoteHold(p, t.newKey(), t.short())
+		if most := backend.Deadline(r.after, t.kept(t.g.Round(r.ttl))).Sub(r.before); r.answer.Left > most {
+			t.fatalf("the deadline of a lease of %v is %v away by a wrong clock", r.ttl, r.answer.Left)
+		}
+		if _, err := t.ask(t.ctx, t.b, r.key, t.short(), false); err == nil && time.Now().Before(r.until()) {
+			t.fatalf("a key held by a process with a wrong clock was granted %v before its deadline", time.Until(r.until()))
+		} else if err == nil {
+			t.tooLate("a lease of another process ended before a second owner was refused")
+		}
+		// Leases of the others, as that process sees them: one that it tries to get, one that it waits for.
+		tried, waited := t.acquire(t.a, t.newKey(), t.short()), t.acquire(t.a, t.newKey(), t.short())
+		refused, waits := t.remotely(p, tried.key, t.short(), false), t.remotely(p, waited.key, t.short(), true)
+		if !refused.answered(soon) {
+			t.tooLate("no answer from another process")
+		}
+		switch err := refused.answer.Err; {
+		case err == nil && tried.live(refused.after):
+			t.fatalf("a process with a wrong clock was granted the key %v before the holder's deadline", time.Until(tried.Deadline()))
+		case err == nil || errors.Is(err, backend.ErrLost):
+			t.tooLate("the holder's lease ended before a second owner was refused")
+		case !errors.Is(err, backend.ErrHeld):
+			t.fatalf("Acquire of a held key by a process with a wrong clock: %v, want ErrHeld", err)
+		}
+		waits.granted(t.g.Round(waited.ttl)+t.handOff(), "after the holder's expiry, in a process with a wrong clock")
+		if early := waited.Deadline().Sub(waits.after); early > 0 {
+			t.fatalf("a waiter with a wrong clock was granted the key %v before the holder's deadline", early)
+		}
+		time.Sleep(time.Until(t.lastRefusal(tried.after, tried.ttl)))
+		t.remoteHold(p, tried.key, t.short())
+		t.release(t.takesOver(r, r.after))
+	})
+}
+
+func wrongClockKeepsOrder(t *trial) {
+	const (
+		rounds = 10
+		atMost = 2 * time.Second
+	)
+	ahead, behind := t.wrong(wrongBy), t.wrong(-wrongBy)
+	stop := make(chan struct{})
+	t.spawn(func() { // what opening a client clears away does not belong to those at work
+		for range rounds {
+			select {
+			case <-stop:
+				return
+			default:
+				t.wrong(wrongBy).Kill()
+			}
+		}
+	})
+	defer close(stop)
+	last := uint64(0)
+	next := func(token uint64, who string) {
+		if token <= last && t.g.Fencing > backend.FencingNone {
+			t.fatalf("token %d was granted to %s after token %d", token, who, last)
+		}
+		last = token
+	}
+	for end := time.Now().Add(atMost); last == 0 || time.Now().Before(end) && !t.ended(); {
+		first := t.remoteHold(ahead, t.key, t.long())
+		next(first.answer.Token, "a process whose clock is ahead")
+		second := t.remoteWait(behind, t.key, t.long(), 1)
+		first.release()
+		second.granted(t.handOff(), "after release, in a process whose clock is behind")
+		next(second.answer.Token, "a process whose clock is behind")
+		w := t.wait(t.b, t.key, t.long())
+		t.arrived(t.key, 1)
+		second.release()
+		third := w.granted(t, t.handOff(), "after release by a process with a wrong clock")
+		next(third.Token(), "a process whose clock is right")
+		t.release(third)
+		if t.g.Fencing == backend.FencingNone {
+			last++
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package conformance
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+func frozenHolderLosesKey(t *trial) {
+	p := t.process(0)
+	waited, tried := t.remoteHold(p, t.key, t.short()), t.remoteHold(p, t.newKey(), t.short())
+	p.Freeze()
+	w := t.wait(t.b, waited.key, t.long())
+	second := t.takesOver(tried, tried.after)
+	first := w.granted(t, t.handOff(), "after the TTL of a frozen holder")
+	for _, g := range []*grant{first, second} {
+		for _, r := range []*remote{waited, tried} {
+			if early := r.until().Sub(g.after); r.key == g.key && early > 0 {
+				t.fatalf("the key of a frozen holder was granted %v before its deadline", early)
+			}
+		}
+	}
+	// These wait at the frozen process: they are the first that it does.
+	stale := make(chan error, 2)
+	t.spawn(func() { stale <- p.Renew(t.ctx, waited.owner, t.short()) })
+	t.spawn(func() { stale <- p.Release(t.ctx, tried.owner) })
+	time.Sleep(tick)
+	p.Thaw()
+	for range 2 {
+		t.isLost(<-stale, "first request of a thawed holder")
+	}
+	waited.isOver("thawed holder")
+	tried.isOver("thawed holder")
+	for _, g := range []*grant{first, second} {
+		t.describes(g, t.long())
+		t.heldBy(g)
+		t.release(g)
+	}
+}
+
+func thawedRenewalRevivesNothing(t *trial) {
+	t.together(3, func(i int) {
+		p := t.process(0)
+		delay := []time.Duration{1, t.remoteTypical(p), 2 * time.Millisecond}[i] // not begun, on its way, perhaps done
+		r := t.remoteHold(p, t.newKey(), t.short())
+		renewed := make(chan error, 1)
+		t.spawn(func() { renewed <- p.Renew(t.ctx, r.owner, t.short()) })
+		time.Sleep(rand.N(delay))
+		p.Freeze()
+		next := t.takesOver(r, time.Now())
+		if len(renewed) > 0 {
+			if err := <-renewed; errors.Is(err, backend.ErrLost) && r.after.After(r.until()) {
+				t.tooLate("a lease of another process ended before it was renewed")
+			} else if err != nil {
+				t.fatalf("Renew of a live lease in another process: %v", err)
+			}
+			p.Thaw()
+		} else {
+			p.Thaw()
+			if err := <-renewed; err == nil {
+				t.fatalf("Renew under way in a frozen process succeeded, although another owner has the key")
+			}
+		}
+		r.isOver("thawed process that had begun to renew")
+		t.describes(next, t.long())
+		t.heldBy(next)
+		t.release(next)
+		t.free(t.b, r.key, "after the release that followed a stale renewal")
+	})
+}
+
+func frozenWaiterDelaysNextBriefly(t *trial) {
+	p := t.process(0)
+	g := t.acquire(t.a, t.key, t.long())
+	frozen := t.remoteWait(p, t.key, t.short(), 1)
+	w := t.wait(t.b, t.key, t.long())
+	t.arrived(t.key, 2)
+	p.Freeze()
+	t.release(g)
+	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
+	p.Thaw()
+	if frozen.answered(t.h.Settle*time.Duration(t.stretch)) && frozen.answer.Err == nil && frozen.answer.Left > 0 {
+		t.fatalf("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
+	}
+	t.heldBy(next)
+	t.release(next)
+	frozen.comesToAnEnd(next)
+}
+
+// comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or has been told that its turn is over.
+func (r *remote) comesToAnEnd(g *grant) {
+	t := r.t
+	if !r.answered(recovery + t.g.MaxLate) {
+		t.fatalf("a thawed waiter is still parked on a free key after %v", recovery+t.g.MaxLate)
+	}
+	switch err := r.answer.Err; {
+	case errors.Is(err, backend.ErrLost): // granted while it was frozen
+	case err != nil:
+		t.fatalf("a thawed waiter: %v, want the lease, or ErrLost for one that is over", err)
+	case r.answer.Token <= g.Token() && t.g.Fencing > backend.FencingNone:
+		t.fatalf("a thawed waiter was granted token %d after token %d", r.answer.Token, g.Token())
+	case r.answer.Left > 0:
+		_ = r.process.Release(t.ctx, r.owner)
+	}
+	t.becomesFree(t.b, r.key, t.g.Round(r.ttl)+t.handOff(), "after a waiter that had been frozen")
+}
+
+func thawedWaiterGetsTurn(t *trial) {
+	p := t.process(0)
+	g := t.acquire(t.a, t.key, t.long())
+	r := t.remoteWait(p, t.key, t.short(), 1)
+	p.Freeze()
+	time.Sleep(t.g.Round(t.short()) + t.g.MaxLate + t.short()/4)
+	p.Thaw()
+	if rand.N(2) == 0 {
+		time.Sleep(t.h.Settle)
+	}
+	t.refused(t.b, g)
+	if r.answered(0) {
+		t.fatalf("an Acquire that waits in a thawed process ended while the key was held: %+v", r.answer)
+	}
+	t.release(g)
+	r.granted(recovery+t.g.MaxLate, "after release, to a waiter that had been frozen")
+	if r.answer.Token <= g.Token() && t.g.Fencing > backend.FencingNone {
+		t.fatalf("a thawed waiter was granted token %d after token %d", r.answer.Token, g.Token())
+	}
+	r.release()
+	t.free(t.b, t.key, "after the release of a waiter that had been frozen")
+}

@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+func killedHolderFreesKey(t *trial) {
+	p := t.process(0)
+	waited, tried := t.remoteHold(p, t.key, t.short()), t.remoteHold(p, t.newKey(), t.short())
+	w := t.wait(t.b, waited.key, t.long())
+	p.Kill()
+	t.release(t.takesOver(tried, tried.after))
+	t.release(w.granted(t, t.handOff(), "after the TTL of a killed holder"))
+	t.free(t.a, waited.key, "after a killed holder")
+	t.free(t.b, tried.key, "after a killed holder")
+}
+
+func killedWaiterDelaysNextBriefly(t *trial) {
+	kills := []func(release, kill func()){
+		func(release, kill func()) { kill(); release() },
+		func(release, kill func()) { release(); kill() },
+		func(release, kill func()) { go kill(); release() },
+	}
+	t.together(len(kills), func(i int) {
+		p, key := t.process(0), t.newKey()
+		g := t.acquire(t.a, key, t.long())
+		t.remoteWait(p, key, t.short(), 1)
+		w := t.wait(t.b, key, t.long())
+		t.arrived(key, 2)
+		kills[i](func() { t.release(g) }, p.Kill)
+		next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it that was killed")
+		t.heldBy(next)
+		t.release(next)
+		t.becomesFree(t.a, key, t.handOff(), "after the last waiter's release")
+	})
+}
+
+// killedInside has processes killed at random moments of a request that begin begins for a key. begin gets what came of the same
+// request before, in the same process, whose connections are open.
+func (t *trial) killedInside(begin func(p Process, key string) (done func() bool)) {
+	const (
+		workers = 3
+		rounds  = 4
+		atMost  = 3 * time.Second
+	)
+	end := time.Now().Add(atMost)
+	t.together(workers, func(int) {
+		for round := 0; round < rounds && (round == 0 || time.Now().Before(end)) && !t.ended(); round++ {
+			p, key := t.process(0), t.newKey()
+			typical := t.remoteTypical(p)
+			done := begin(p, key)
+			for until := time.Now().Add(rand.N(3 * typical / 2)); time.Now().Before(until); {
+				if typical > time.Millisecond {
+					time.Sleep(100 * time.Microsecond) // a shorter one is past before a timer fires
+				}
+			}
+			released := done()
+			p.Kill()
+			if released {
+				t.free(t.a, key, "after a Release that succeeded, in a process that was then killed")
+			}
+			t.becomesFree(t.b, key, t.g.Round(t.short())+t.handOff(), "after a process was killed inside a request")
+		}
+	})
+}
+
+// remoteTypical is how long a request of process p takes, at least: the first one may have to connect.
+func (t *trial) remoteTypical(p Process) time.Duration {
+	least := time.Hour
+	for range 3 {
+		r := t.remoteHold(p, t.newKey(), t.short())
+		least = min(least, r.after.Sub(r.before))
+		r.release()
+	}
+	return min(max(least, 50*time.Microsecond), 20*time.Millisecond)
+}
+
+func killedInsideAcquire(t *trial) {
+	t.killedInside(func(p Process, key string) func() bool {
+		t.remotely(p, key, t.short(), rand.N(2) == 0)
+		return func() bool { return false }
+	})
+}
+
+func killedInsideRelease(t *trial) {
+	t.killedInside(func(p Process, key string) func() bool {
+		r := t.remoteHold(p, key, t.short())
+		released := make(chan error, 1)
+		t.spawn(func() { released <- p.Release(t.ctx, r.owner) })
+		return func() bool {
+			select {
+			case err := <-released:
+				return err == nil
+			default:
+				return false
+			}
+		}
+	})
+}
