@@ -230,6 +230,9 @@ func cancelledWaiterDelaysNextBriefly(t *trial) {
 			t.arrived(key, 2)
 			if round%2 == 0 {
 				first.cancelAndFail(t)
+				if t.within(5*tick, next.done) && next.err == nil && g.live(next.grant.after) {
+					t.fatalf("a waiter was granted the held key when the one before it was cancelled")
+				}
 				t.release(g)
 			} else {
 				t.release(g)

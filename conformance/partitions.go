@@ -57,18 +57,19 @@ func partition(link Link, directions ...Direction) {
 }
 
 func partitionLosesBeforeNext(t *trial) {
+	const noticed = 1500 * time.Millisecond // by then a client may have tried to connect anew
+	ttl := t.g.Round(max(noticed, 2*t.g.MinTTL) * time.Duration(t.stretch))
 	ways := [][]Direction{{ToStore, FromStore}, {ToStore}, {FromStore}}
 	t.together(len(ways), func(i int) {
 		c, link := t.linked()
 		t.usable(c)
-		ttl := 2 * t.short()
 		g := t.acquire(c, t.newKey(), ttl)
 		w := t.wait(t.b, g.key, t.long())
 		t.arrived(g.key, 1)
 		partition(link, ways[i]...)
 		renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
 		// The renewal may have reached the store, which then keeps the key for longer than the holder knows.
-		next := w.granted(t, 2*t.g.Round(ttl)+t.handOff(), "after the expiry of a holder that is cut off")
+		next := w.granted(t, 2*ttl+t.handOff(), "after the expiry of a holder that is cut off")
 		if early := g.Deadline().Sub(next.after); early > 0 && !g.gone() {
 			t.fatalf("the next owner was granted the key %v before the deadline of a holder that is cut off", early)
 		}
@@ -106,9 +107,14 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	link.Heal()
 	t.usable(c)
 	t.heldBy(next)
+	t.within(t.h.Settle, away.done) // it looks at the queue again
+	before := time.Now()
 	t.release(next)
 	if !t.within(bound+recovery, away.done) {
 		t.fatalf("a waiter that was cut off has neither been granted the free key nor failed %v after that ended", bound+recovery)
+	}
+	if g := away.grant; away.err == nil && g.after.After(next.after) && g.after.Before(before) && g.live(g.after) {
+		t.fatalf("a waiter that was cut off was granted the key while the next one holds it")
 	}
 	if errors.Is(away.err, backend.ErrHeld) {
 		t.fatalf("a waiter that was cut off: %v", away.err)
