@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/file"
 )
 
@@ -21,6 +22,7 @@ func TestConformance(t *testing.T) {
 			Evict: func(_ context.Context, key string) error {
 				return os.Remove(filepath.Join(dir, file.FileName(key)))
 			},
+			Process: process.Self(dir),
 		}
 	})
 }

@@ -11,11 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/file"
 )
 
 // TestMain runs the test binary as a child process of a test where the environment says so: see child_test.go.
 func TestMain(m *testing.M) {
+	process.Main(func(ctx context.Context, dir string) (backend.Backend, error) { return file.Open(ctx, dir) })
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(runRole(role))
 	}
