@@ -14,36 +14,47 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 )
 
-func TestConformance(t *testing.T) { conform(t, servers.Etcd(t)) }
-
-func TestConformanceCurrent(t *testing.T) { conform(t, servers.EtcdCurrent(t)) }
-
-func conform(t *testing.T, s *servers.Server) {
+func TestConformance(t *testing.T) {
+	s := servers.Etcd(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		var proxies sync.Map // client → its own
-		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) {
-				p := proxyOfItsOwn(t, s.Addr)
-				b, err := openURL(ctx, "etcd://"+p.Addr)
-				if err != nil {
-					return nil, err
-				}
-				proxies.Store(b, p)
-				return b, nil
-			},
-			Evict:   func(ctx context.Context, key string) error { return evict(ctx, raw(t, s.Addr), key) },
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Cut: func(client backend.Backend) {
-				p, _ := proxies.Load(client)
-				p.(*proxy).cut()
-			},
-		}
+		h := harness(t, s)
+		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
+		return h
 	})
+}
+
+func TestConformanceCurrent(t *testing.T) {
+	s := servers.EtcdCurrent(t)
+	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+}
+
+func harness(t *testing.T, s *servers.Server) conformance.Harness {
+	var proxies sync.Map // client → its own
+	return conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) {
+			p := proxyOfItsOwn(t, s.Addr)
+			b, err := openURL(ctx, "etcd://"+p.Addr)
+			if err != nil {
+				return nil, err
+			}
+			proxies.Store(b, p)
+			return b, nil
+		},
+		Evict:        func(ctx context.Context, key string) error { return evict(ctx, raw(t, s.Addr), key) },
+		Freeze:       s.Freeze,
+		Thaw:         s.Thaw,
+		Restart:      func() { s.Kill(); s.Start() },
+		RestartEmpty: s.RestartEmpty(),
+		Cut: func(client backend.Backend) {
+			p, _ := proxies.Load(client)
+			p.(*proxy).cut()
+		},
+	}
 }
 
 // proxyOfItsOwn starts a proxy whose goroutines the suite does not take for the client's: it finds those by their label.
