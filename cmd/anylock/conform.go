@@ -2,106 +2,177 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"regexp"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
+	otherprocess "github.com/anylock/lock/conformance/process"
 )
 
+// A conformRun is a call of "anylock conform".
+type conformRun struct {
+	*app
+	only     string
+	parallel int
+	many     int
+	faults   bool
+	list     bool
+	timeout  seconds
+	format   *choice
+}
+
 func (a *app) conformCommand() *cobra.Command {
-	var (
-		only     string
-		parallel int
-		timeout  seconds
-	)
-	format := newChoice("text", "json", "junit")
+	c := &conformRun{app: a, format: newChoice("text", "json", "junit")}
 	cmd := &cobra.Command{
 		Use:   "conform",
 		Short: "Prove that a store keeps the rules",
 		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership, renewal, loss, waiting, cancellation,
 tokens, keys. It works on fresh random keys, so that it does not disturb others who use the store; a lock_prefix in the
-URL is not used. Checks that need a guarantee which the store does not give, or a fault that only a test can make, are
-skipped.
+URL is not used. Checks that need a guarantee which the store does not give, or a fault that cannot be made here, are
+skipped; the summary says what was missing.
 
-Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached.`,
+With --faults the clients that are to suffer reach the store through a proxy, which cuts, delays and drops what they send
+and receive, and others run in processes that are frozen and killed. The store itself is left in peace.
+
+Ctrl-C ends the run with what was found until then; a second one ends it at once.
+
+Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 128 + N when signal N came
+before the end and nothing had failed.`,
 		Example: `  anylock conform --backend redis://cache-1:6379
+  anylock conform --backend redis://cache-1:6379 --faults
   anylock conform --run 'FIFO|Cancel' --format junit > report.xml`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if parallel < 0 {
+			o := conformance.Options{Parallel: c.parallel, Timeout: c.timeout.d}
+			switch {
+			case c.parallel < 0:
 				return usagef("--parallel must not be negative")
+			case c.many < 0 || c.many == 1:
+				return usagef("--many must be at least 2")
 			}
-			o := conformance.Options{Parallel: parallel, Timeout: timeout.d}
-			if only != "" {
-				run, err := regexp.Compile(only)
+			if c.only != "" {
+				run, err := regexp.Compile(c.only)
 				if err != nil {
 					return usagef("--run: %w", err)
 				}
 				o.Run = run
 			}
-			return a.conform(cmd.Context(), o, format)
+			if len(selected(o.Run)) == 0 {
+				return usagef("--run matches no check")
+			}
+			if c.list {
+				return c.printList(selected(o.Run))
+			}
+			return c.run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&only, "run", "", "only the checks whose name matches this `REGEXP`")
-	flags.IntVar(&parallel, "parallel", 0, "how many checks run at once (default what the suite thinks best)")
-	flags.Var(&timeout, "timeout", "time for one check (default by the store's guarantees)")
-	flags.Var(format, "format", format.usage())
+	flags.StringVar(&c.only, "run", "", "only the checks whose name matches this `REGEXP`")
+	flags.BoolVar(&c.faults, "faults", false, "put a proxy before the store that makes faults, and freeze and kill processes")
+	flags.BoolVar(&c.list, "list", false, "list the checks, run none")
+	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default by the store)")
+	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default what the suite thinks best)")
+	flags.Var(&c.timeout, "timeout", "time for one check (default by the store's guarantees)")
+	flags.Var(c.format, "format", c.format.usage())
 	return cmd
 }
 
-func (a *app) conform(ctx context.Context, o conformance.Options, format *choice) error {
-	rawURL, err := a.backendURL()
+// selected are the checks whose name matches only, or all.
+func selected(only *regexp.Regexp) (checks []conformance.Check) {
+	for _, c := range conformance.Checks() {
+		if only == nil || only.MatchString(c.Name) {
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
+	rawURL, err := c.backendURL()
 	if err != nil {
 		return err
+	}
+	if c.faults {
+		if err := link.Linkable(rawURL); err != nil {
+			return usagef("--faults is for stores that are reached by host and port: %w", err)
+		}
 	}
 	if rawURL, err = conformURL(rawURL); err != nil {
 		return storeError(err)
 	}
-	a.sayVerbose("backend %s", backend.Redact(rawURL))
+	harness, driver, err := c.harness(rawURL)
+	if err != nil {
+		return err
+	}
+	c.sayVerbose("backend %s", backend.Redact(rawURL))
 	signals := make(chan os.Signal, 1)
 	notify(signals, signalsEnding)
 	defer signal.Stop(signals)
 	ctx, stopWatch := untilSignal(ctx, signals)
+	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
 
-	var name atomic.Value
-	harness := conformance.Harness{Open: func(ctx context.Context) (backend.Backend, error) {
-		b, driver, err := backend.DefaultMux.Open(ctx, rawURL)
-		if err != nil {
-			return nil, &lock.Error{Op: "open", Backend: driver, Err: err}
-		}
-		name.Store(driver)
-		return b, nil
-	}}
-	report := newReport(a.stdout, format)
-	o.Observe = report.observe
+	shown := newProgress(c.stdout, c.stderr, c.getenv("TERM"), len(selected(o.Run)))
+	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
+	o.Began = shown.began
+	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
 	results, err := conformance.Execute(ctx, harness, o)
-	if s := stopWatch(); s != nil {
-		return s.exit()
-	}
-	if err != nil {
+	shown.end()
+	s := stopWatch()
+	if err != nil && (s == nil || results == nil) {
+		if s != nil {
+			return s.exit()
+		}
 		return storeError(err)
 	}
-	if len(results) == 0 {
-		return usagef("--run matches no check")
-	}
-	driver, _ := name.Load().(string)
-	if err := report.finish(driver, results); err != nil {
+	if err := printer.finish(c.stdout, suiteResult{driver, results}); err != nil {
 		return err
 	}
-	for _, r := range results {
-		if r.Status == conformance.Fail {
-			return exitWith(exitChecksFailed)
-		}
+	switch n := count(results); {
+	case n.Failed > 0:
+		return exitWith(exitChecksFailed)
+	case s != nil && n.Interrupted > 0:
+		return s.exit()
 	}
 	return nil
+}
+
+// harness reaches the store that rawURL names, whose driver it names too.
+func (c *conformRun) harness(rawURL string) (h conformance.Harness, driver string, err error) {
+	d, err := backend.DefaultMux.Lookup(rawURL)
+	if err != nil {
+		return h, "", storeError(err)
+	}
+	h = conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) {
+			b, err := openForSuite(ctx, rawURL)
+			if err != nil {
+				return nil, &lock.Error{Op: "open", Backend: d.Name, Err: err}
+			}
+			return b, nil
+		},
+		Many: c.many,
+	}
+	if h.Many == 0 {
+		h.Many = d.Leases
+	}
+	if c.faults {
+		h.Linked, h.Process = link.URL(rawURL), otherprocess.Self(rawURL)
+	}
+	return h, d.Name, nil
+}
+
+// openForSuite opens a store for the suite, here and in the processes that it starts.
+func openForSuite(ctx context.Context, rawURL string) (backend.Backend, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, rawURL)
+	return b, err
 }
 
 // conformURL is rawURL as the suite needs it: without lock_prefix, which is package lock's, and naming a store that the
@@ -119,4 +190,35 @@ func conformURL(rawURL string) (string, error) {
 		return "memory://conform-" + strconv.Itoa(os.Getpid()), nil
 	}
 	return rest, nil
+}
+
+// A checkRecord describes a check in JSON.
+type checkRecord struct {
+	Name  string   `json:"name"`
+	Rule  string   `json:"rule"`
+	Rules []int    `json:"rules,omitempty"`
+	Needs []string `json:"needs,omitempty"`
+}
+
+func (c *conformRun) printList(checks []conformance.Check) error {
+	records := make([]checkRecord, len(checks))
+	for i, check := range checks {
+		records[i] = checkRecord{Name: check.Name, Rule: check.Rule, Rules: check.Rules()}
+		for _, n := range check.Needs {
+			records[i].Needs = append(records[i].Needs, n.Missing)
+		}
+	}
+	switch c.format.word {
+	case "json":
+		return writeJSON(c.stdout, records)
+	case "junit":
+		return usagef("--list prints text or json")
+	}
+	for _, r := range records {
+		fmt.Fprintf(c.stdout, "%s\n     %s\n", r.Name, r.Rule)
+		for _, n := range r.Needs {
+			fmt.Fprintf(c.stdout, "     needs %s\n", n)
+		}
+	}
+	return nil
 }

@@ -1,10 +1,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/memory"
 )
 
 // The command checks every store that it knows, as a user would; the stores' own tests run the whole suite.
@@ -41,4 +52,101 @@ func startRedlock(t *testing.T) string {
 		url += s.Addr
 	}
 	return url
+}
+
+// --faults runs what needs a link and other processes.
+func TestConformFaults(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("anylock", "conform", "--faults", "--backend", servers.RedisURL(t), "--format", "json",
+		"--run", "^(WakeUpCutParksNobody|PartitionHonoursContext|KilledHolderExpires)$")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var got suiteRecord
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Failed > 0 || got.Skipped > 0 || got.Passed < 2 {
+		t.Errorf("%s", out)
+	}
+}
+
+// A store that has a connection for each lease is not asked for more at once than it can have.
+func TestConformManyByDriver(t *testing.T) {
+	for _, test := range []struct {
+		asked  int
+		leases int // of the driver
+		want   int
+	}{{0, 0, 0}, {0, 14, 14}, {7, 14, 7}, {7, 0, 7}} {
+		name := fmt.Sprintf("many%d-%d", test.asked, test.leases)
+		backend.Register(backend.Driver{
+			Name: name, Schemes: []string{name}, Examples: []string{name + ":"}, Leases: test.leases,
+			Open: func(context.Context, string) (backend.Backend, error) { return memory.New(), nil },
+		})
+		h, driver, err := (&conformRun{many: test.asked}).harness(name + ":")
+		if err != nil || driver != name || h.Many != test.want {
+			t.Errorf("%+v: %d, %s, %v", test, h.Many, driver, err)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var results, line bytes.Buffer
+	p := &progress{results: &results, line: &line, width: func() int { return 40 }, total: 3, stop: make(chan struct{})}
+	screen := func() string { return screenOf(line.String() + results.String()) }
+	print := textPrinter{brief: true}.result
+	p.began(conformance.Check{Name: "First"})
+	p.began(conformance.Check{Name: "Second"})
+	p.show(p.text(2 * time.Second))
+	if got, want := screen(), "0 of 3 checks, 2 s: First, Second"; got != want {
+		t.Errorf("screen %q, want %q", got, want)
+	}
+	p.ended(conformance.Result{Name: "First", Status: conformance.Pass}, print)
+	p.began(conformance.Check{Name: "AVeryLongNameOfACheck"})
+	p.show(p.text(3 * time.Second))
+	if got, want := screen(), "1 of 3 checks, 3 s: Second, AVeryLongN…"; got != want || utf8.RuneCountInString(got) != 39 {
+		t.Errorf("screen %q, want %q", got, want)
+	}
+	p.ended(conformance.Result{Name: "Second", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"}, print)
+	if got, want := screen(), "fail Second (0s)\n     rule 1: x\n     found y\n"; got != want {
+		t.Errorf("screen %q, want %q", got, want)
+	}
+	line.WriteString(results.String()) // what comes from now on is below
+	results.Reset()
+	p.show(p.text(4 * time.Second))
+	p.end()
+	if got, want := screen(), "fail Second (0s)\n     rule 1: x\n     found y\n"; got != want {
+		t.Errorf("screen at the end %q, want %q", got, want)
+	}
+	if !strings.Contains(line.String(), "2 of 3 checks, 1 failed, 4 s") {
+		t.Errorf("%q", line.String())
+	}
+}
+
+// screenOf is what a terminal shows that got s.
+func screenOf(s string) string {
+	var done string
+	var row []rune
+	column := 0
+	for _, r := range s {
+		switch r {
+		case '\n':
+			done += strings.TrimRight(string(row), " ") + "\n"
+			row, column = nil, 0
+		case '\r':
+			column = 0
+		case '\b':
+			column--
+		default:
+			if column < len(row) {
+				row[column] = r
+			} else {
+				row = append(row, r)
+			}
+			column++
+		}
+	}
+	return done + strings.TrimRight(string(row), " ")
 }

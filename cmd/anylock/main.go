@@ -10,8 +10,11 @@ package main
 import (
 	"context"
 	"os"
+
+	otherprocess "github.com/anylock/lock/conformance/process"
 )
 
 func main() {
+	otherprocess.Main(openForSuite) // "anylock conform --faults" starts others of this program
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// mainOdd is main with three more stores: one that grants every key to everybody, one that never knows whether it has
-// released, and one that has always lost the lease when it is to be released.
+// mainOdd is main with more stores: one that grants every key to everybody, one that never knows whether it has released, one
+// that has always lost the lease when it is to be released, and one that keeps its promises, but makes few.
 func mainOdd() {
 	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
 	registerOdd("unsure", func() backend.Backend {
 		return &released{memory.New(), errors.New("connection reset\nby peer")}
 	})
+	simply := memory.NewStore()
+	registerOdd("simple", func() backend.Backend { return simple{simply.Client()} })
 	registerOdd("loser", func() backend.Backend { return &released{memory.New(), backend.ErrLost} })
 	main()
 }
@@ -30,6 +32,14 @@ type everybody struct{ backend.Backend }
 
 func (b everybody) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	return memory.New().Acquire(ctx, r)
+}
+
+type simple struct{ *memory.Backend }
+
+func (s simple) Guarantees() backend.Guarantees {
+	g := s.Backend.Guarantees()
+	g.FIFO, g.Wake = false, backend.WakePoll
+	return g
 }
 
 type released struct {

@@ -227,3 +227,27 @@ func TestTerminalForeground(t *testing.T) {
 	c.enter("more\n")
 	c.await("got more")
 }
+
+// The suite shows on a terminal how far it is, and Ctrl-C ends it with what it has found.
+func TestTerminalConform(t *testing.T) {
+	t.Parallel()
+	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c.await(prompt)
+	c.enter("TERM=vt100 anylock conform --run 'Ahead|Stale' --timeout 1m; echo co\"\"de $?\n")
+	c.await(" checks, 0 s")
+	c.await("\rrule ") // the line is gone
+	c.await(" passed, 0 failed, ")
+	c.await("code 0")
+
+	c.enter("TERM=vt100 anylock conform; echo co\"\"de $?\n")
+	c.await(" checks, 0 s: ")
+	c.await(" checks, 1 s: ")
+	c.enter("\x03")
+	c.await(" passed, 0 failed, ")
+	c.await("interrupted: ")
+	c.await("code 130")
+
+	// No terminal, no line: not a character of it is in the file.
+	c.enter("anylock conform --run Stale 2>&1 | grep -c 'checks, '; echo co\"\"de $?\n")
+	c.await("code 1")
+}

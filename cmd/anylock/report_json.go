@@ -1,0 +1,53 @@
+package main
+
+import (
+	"io"
+
+	"github.com/anylock/lock/conformance"
+)
+
+type suiteRecord struct {
+	Backend string `json:"backend"`
+	counts
+	Rules   []ruleRecord   `json:"rules"`
+	Results []resultRecord `json:"results"`
+}
+
+type ruleRecord struct {
+	Rule  int    `json:"rule"` // 0 for what the methods' comments and the guarantees say
+	Title string `json:"title"`
+	counts
+}
+
+type resultRecord struct {
+	Name        string  `json:"name"`
+	Rule        string  `json:"rule"`
+	Rules       []int   `json:"rules,omitempty"`
+	Status      string  `json:"status"`
+	Missing     string  `json:"missing,omitempty"`
+	Interrupted bool    `json:"interrupted,omitempty"`
+	Output      string  `json:"output,omitempty"`
+	Seconds     float64 `json:"seconds"`
+}
+
+type jsonPrinter struct{ atTheEnd }
+
+func (jsonPrinter) finish(w io.Writer, s suiteResult) error {
+	record := suiteRecord{Backend: s.driver, counts: count(s.results), Rules: []ruleRecord{}, Results: []resultRecord{}}
+	for rule, n := range byRule(s.results) {
+		if n.sum() > 0 {
+			record.Rules = append(record.Rules, ruleRecord{rule, ruleTitles[rule], n})
+		}
+	}
+	for _, r := range s.results {
+		record.Results = append(record.Results, newResultRecord(r))
+	}
+	return writeJSON(w, record)
+}
+
+func newResultRecord(r conformance.Result) resultRecord {
+	return resultRecord{
+		Name: r.Name, Rule: r.Rule, Rules: r.Rules(), Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
+		Output: r.Output, Seconds: r.Duration.Seconds(),
+	}
+}

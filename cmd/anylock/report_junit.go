@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// The JUnit format has no authority; these are the elements and attributes that every reader knows.
+type junitSuites struct {
+	XMLName xml.Name   `xml:"testsuites"`
+	Suite   junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Errors   int         `xml:"errors,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitMessage `xml:"failure,omitempty"`
+	Error   *junitMessage `xml:"error,omitempty"`
+	Skipped *junitMessage `xml:"skipped,omitempty"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Text    string `xml:",chardata"`
+}
+
+type junitPrinter struct{ atTheEnd }
+
+func (junitPrinter) finish(w io.Writer, s suiteResult) error {
+	n := count(s.results)
+	suite := junitSuite{
+		Name: "anylock conformance: " + s.driver, Tests: len(s.results),
+		Failures: n.Failed, Errors: n.Interrupted, Skipped: n.Skipped,
+	}
+	total := time.Duration(0)
+	for _, r := range s.results {
+		total += r.Duration
+		c := junitCase{Class: "anylock.conformance." + s.driver, Name: r.Name, Time: junitTime(r.Duration)}
+		switch {
+		case r.Status == conformance.Fail:
+			c.Failure = &junitMessage{Message: r.Rule, Text: r.Output}
+		case r.Interrupted: // an error, so that nobody takes half a run for a whole one
+			c.Error = &junitMessage{Message: "interrupted", Text: r.Output}
+		case r.Status == conformance.Skip:
+			c.Skipped = &junitMessage{Message: r.Output}
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	suite.Time = junitTime(total)
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	if err := e.Encode(junitSuites{Suite: suite}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func junitTime(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
