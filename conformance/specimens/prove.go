@@ -1,6 +1,7 @@
 package specimens
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +17,21 @@ import (
 // host and port, and TestMain calls Main.
 type HarnessMaker func(t *testing.T, open Open) conformance.Harness
 
+// An Option changes what Prove does.
+type Option func(*proof)
+
+// For makes the harness of one specimen, and of the twin for that specimen's checks, otherwise.
+func For(specimen string, harness HarnessMaker) Option {
+	return func(p *proof) { p.special[specimen] = harness }
+}
+
+// A proof is what is run for one collection.
+type proof struct {
+	collection Collection
+	harness    HarnessMaker
+	special    map[string]HarnessMaker // by specimen
+}
+
 // attempts is how often a specimen may be run: a race needs luck, and a slow machine gives none.
 const attempts = 3
 
@@ -26,16 +42,22 @@ const abreast = 6
 // which it must pass. It then holds the result against testdata/specimens.json, which docs/specimens.md is made of; with
 // ANYLOCK_UPDATE=1 it writes that file, with what the checks said. With ANYLOCK_TWINS=1 the twin goes through the whole
 // suite as well.
-func Prove(t *testing.T, c Collection, harness HarnessMaker) {
+func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) {
+	p := &proof{c, harness, make(map[string]HarnessMaker)}
+	for _, o := range options {
+		o(p)
+	}
 	recorder := newRecord(t, c)
 	var group runs
 	for i, s := range c.Specimens {
 		for k, kill := range s.Kills {
-			group.add(s.Name+"/"+kill.Check, func(t *testing.T) { recorder.note(i, k, killed(t, s, kill, harness)) })
+			group.add(s.Name+"/"+kill.Check, func(t *testing.T) { recorder.note(i, k, killed(t, s, kill, p.harnessFor(s.Name))) })
 		}
 	}
-	for _, check := range checksOf(c) {
-		group.add("twin/"+check, func(t *testing.T) { spared(t, check, (&subject{open: c.Twin}).harness(t, harness)) })
+	for _, s := range p.spare() {
+		group.add(path.Join("twin", s.special, s.check), func(t *testing.T) {
+			spared(t, s.check, (&subject{open: c.Twin}).harness(t, p.harnessFor(s.special)))
+		})
 	}
 	group.run(t)
 	if wholeSuite() {
@@ -44,6 +66,33 @@ func Prove(t *testing.T, c Collection, harness HarnessMaker) {
 		})
 	}
 	recorder.compare(t)
+}
+
+func (p *proof) harnessFor(specimen string) HarnessMaker {
+	if h, ok := p.special[specimen]; ok {
+		return h
+	}
+	return p.harness
+}
+
+// A sparing is a check that the twin must pass, with the harness of one specimen if that is special.
+type sparing struct{ special, check string }
+
+// spare lists the checks that the specimens name, each once.
+func (p *proof) spare() []sparing {
+	var all []sparing
+	for _, s := range p.collection.Specimens {
+		for _, k := range s.Kills {
+			one := sparing{check: k.Check}
+			if p.special[s.Name] != nil {
+				one.special = s.Name
+			}
+			if !slices.Contains(all, one) {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
 }
 
 // runs are subtests.
@@ -125,19 +174,6 @@ func execute(t *testing.T, check string, h conformance.Harness) conformance.Resu
 		t.Fatalf("there is no check %s", check)
 	}
 	return results[0]
-}
-
-// checksOf lists the checks that c's specimens name, each once.
-func checksOf(c Collection) []string {
-	var checks []string
-	for _, s := range c.Specimens {
-		for _, k := range s.Kills {
-			if !slices.Contains(checks, k.Check) {
-				checks = append(checks, k.Check)
-			}
-		}
-	}
-	return checks
 }
 
 // A record collects what the checks said.

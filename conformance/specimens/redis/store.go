@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -106,30 +107,33 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return nil, err
 	}
 	r.TTL = guarantees.Round(r.TTL)
-	attempt := func(ctx context.Context) (backend.Lease, error) { return s.attempt(ctx, r) }
+	a := &specimens.Attempt{Abandon: func() { s.abandon(s, r) }}
+	request := func(ctx context.Context) (backend.Lease, error) { return s.request(ctx, r, a) }
 	if !r.Wait {
-		return attempt(ctx)
+		return a.End(request(ctx))
 	}
-	return s.wait(ctx, s, r, attempt)
+	return a.End(s.wait(ctx, s, r, request))
 }
 
-// attempt asks for the key once.
-func (s *store) attempt(ctx context.Context, r backend.Request) (backend.Lease, error) {
+// request asks for the key once. It returns neither a lease nor an error when the owner is spent.
+func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
 	before := time.Now()
-	a, err := s.ask(ctx, s, func(ctx context.Context) (answer, error) { return s.take(ctx, s, r) }, func() { s.abandon(s, r) })
+	got, err := s.ask(ctx, s, func(ctx context.Context) (answer, error) { return s.take(ctx, s, r) }, a.Late)
 	switch {
-	case err == nil && a.owner != r.Owner:
-		return nil, &backend.HeldError{Holder: a.holder()}
-	case err != nil: // it may have been done
-		s.abandon(s, r)
+	case err == nil && got.owner != r.Owner:
+		return nil, &backend.HeldError{Holder: got.holder()}
+	case errors.Is(err, backend.ErrHeld):
+		return nil, err
+	case err != nil:
+		a.Unanswered()
 		return nil, s.failed(ctx, err)
 	}
-	l, err := s.leases.Grant(ctx, r, backend.Grant{Token: a.token, Sent: s.sent(before, time.Now()), TTL: r.TTL})
-	if err != nil {
-		return nil, err
+	l := a.Grant(ctx, s.leases, r, backend.Grant{Token: got.token, Sent: s.sent(before, time.Now()), TTL: r.TTL})
+	if l == nil {
+		return nil, nil
 	}
 	return s.hand(s, l), nil
 }
