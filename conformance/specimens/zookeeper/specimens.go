@@ -1,0 +1,140 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// Collection is what ZooKeeper is used for in a wrong way.
+var Collection = specimens.Collection{
+	Store: "ZooKeeper",
+	Twin:  Open,
+	Specimens: []specimens.Specimen{
+		{
+			Name:  "zookeeper-persistent-nodes",
+			Title: "Persistent nodes",
+			Story: "The nodes of the queue are created with the sequence flag, and without the ephemeral one. " +
+				"Everything works, as long as everybody deletes their own node. " +
+				"That of a process which was killed stays for ever: nobody gets the key again until somebody deletes it by hand.",
+			See:    "ZooKeeper manual, “Recipes”, Locks, step 1",
+			Right:  "Create the node as ephemeral: it ends with the session.",
+			Sin:    []string{"persistent"},
+			Virtue: []string{"right"},
+			Open:   wrong(func(w *steps) { w.flags = persistent }),
+			Kills:  []specimens.Kill{{Check: "KilledHolderFreesKey", Says: "of another process is still refused"}},
+		},
+		{
+			Name:  "zookeeper-vanished-node-is-success",
+			Title: "A vanished own node is taken for success",
+			Story: "A waiter looks at the queue and waits while there is a node before its own. " +
+				"When its session has expired, its own node is not there any more: the loop finds nothing before it, and returns. " +
+				"go-zookeeper opens the next session by itself, so that nothing else seems wrong, and the key has two holders.",
+			See:    "LingByte/ling-base, ZooKeeper lock",
+			Right:  "A waiter whose node has vanished has lost its place.",
+			Sin:    []string{"nobodyBefore"},
+			Virtue: []string{"placeLost"},
+			Open:   wrong(func(w *steps) { w.gone = nobodyBefore }),
+			Kills:  []specimens.Kill{{Check: "PartitionedWaiterLeavesQueue", Says: "was granted the key while the next one holds it"}},
+		},
+		{
+			Name:  "zookeeper-predecessor-gone-is-success",
+			Title: "No second look after the watch",
+			Story: "A waiter watches the node before its own, which is right, and takes the key when that has gone, which is not: " +
+				"it may have been another waiter, who has given up while the holder holds on. " +
+				"One cancelled waiter lets two holders in. The recipe says “goto 2”, a look at the queue.",
+			See:    "ZooKeeper manual, “Recipes”, Locks, step 5",
+			Right:  "Look at the queue again whenever something has changed.",
+			Sin:    []string{"myTurn"},
+			Virtue: []string{"lookAgain"},
+			Open:   wrong(func(w *steps) { w.told = myTurn }),
+			Kills:  []specimens.Kill{{Check: "CancelledWaiterDelaysNextBriefly", Says: "was granted the held key when the one before it was cancelled"}},
+		},
+		{
+			Name:  "zookeeper-create-without-recovery",
+			Title: "Create that is not asked after",
+			Story: "Create fails, as its connection broke or the caller's context ended, and the error is returned. " +
+				"The server had created the node all the same. Its name ends in a number that only the lost answer told, " +
+				"so that nobody knows it to be theirs, and it is kept alive by the session: the queue stands still. " +
+				"go-zookeeper's “protected” create gives up when its own look fails: 8 cuts left 5 such nodes.",
+			See:    "CURATOR-45, CURATOR-498; go-zookeeper, CreateProtectedEphemeralSequential, measured for anylock's notes",
+			Right:  "Begin the name with a mark of the owner, and after an error delete what bears it until nothing does.",
+			Sin:    []string{"giveUp"},
+			Virtue: []string{"cleanUp"},
+			Open:   wrong(func(w *steps) { w.unknown = giveUp }),
+			Kills: []specimens.Kill{
+				{Check: "CancelRacesAttempt", Says: "after a cancelled attempt: the key did not become free"},
+				{Check: "CutInsideAcquire", Says: "after an Acquire that failed"},
+			},
+		},
+		{
+			Name:  "zookeeper-unlock-by-path",
+			Title: "Unlock whoever holds it",
+			Story: "Unlock deletes the first node in the key's folder, or the one lock node with version -1: the holder's, and that is us. " +
+				"It was, before the session expired. Now it is another one's node, and a third one is let in.",
+			See:    "ZooKeeper manual, “Recipes”, Locks; locks on one ephemeral node without a sequence",
+			Right:  "Delete the node that was created for this lease, by its full name. If it is not there, the lease was lost.",
+			Sin:    []string{"removeFirst"},
+			Virtue: []string{"removeOwn"},
+			Open:   wrong(func(w *steps) { w.remove = removeFirst }),
+			Kills: []specimens.Kill{
+				{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
+			},
+		},
+		{
+			Name:  "zookeeper-held-until-told",
+			Title: "Held until the session is said to have expired",
+			Story: "The lock is held until the client library reports that the session has expired. " +
+				"But a client learns of that from a server, when it has reached one again: cut off, it hears nothing. " +
+				"With a session of 4 s, servers had deleted the node after 3.7 s, and the holder was told after 7.7 s.",
+			See:    "ZooKeeper programmer's guide, “Sessions”; Curator tech note 12; measured for anylock's notes",
+			Right:  "Count the deadline by the holder's own clock from before the last write that was answered.",
+			Sin:    []string{"noNews"},
+			Virtue: []string{"check"},
+			Open:   wrong(func(w *steps) { w.confirm = noNews }),
+			Kills:  []specimens.Kill{{Check: "PartitionLosesBeforeNext", Says: "a holder that is cut off"}},
+		},
+	},
+}
+
+// wrong opens the store with some steps done in another way.
+func wrong(change func(*steps)) specimens.Open {
+	return func(ctx context.Context, addrs ...string) (backend.Backend, error) {
+		how := right()
+		change(&how)
+		return open(ctx, how, addrs)
+	}
+}
+
+// persistent nodes stay when their session ends.
+const persistent int32 = zk.FlagSequence
+
+// nobodyBefore has a waiter whose node is not in the queue be the first one.
+func nobodyBefore() error { return nil }
+
+// myTurn has a waiter be next when the one before it has gone.
+func myTurn() error { return nil }
+
+// giveUp leaves what a create may have done.
+func giveUp(*store, backend.Request) {}
+
+// removeFirst deletes the holder's node.
+func removeFirst(ctx context.Context, s *store, t *ticket) error {
+	names, err := s.queue(ctx, t.key)
+	if err != nil || len(names) == 0 {
+		return errors.Join(err, zk.ErrNoNode)
+	}
+	return s.delete(ctx, folder(t.key)+"/"+names[0])
+}
+
+// noNews is good news: the lease is held as long as the session has not been reported to have expired.
+func noNews(_ context.Context, s *store, _ *ticket) error {
+	if s.conn.State() == zk.StateExpired {
+		return backend.ErrLost
+	}
+	return nil
+}
