@@ -66,6 +66,9 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 		if err != nil {
+			// At the revision looked at the place was still there, and so it would be for ever: to a process that was
+			// frozen past its turn, events come as late as this.
+			at.seen = 0
 			if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
 				return nil, backend.ContextError(ctx, err)
 			}
