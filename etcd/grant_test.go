@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -54,4 +56,22 @@ func TestLateGrantMakesAnotherLease(t *testing.T) {
 		t.Errorf("asked for leases %v, got %d", ids, l.id)
 	}
 	b.pool.drop(l)
+}
+
+// The server's word that a lease is gone is final: repeating the renewal only delays whoever has to queue again.
+func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
+	s := servers.Etcd(t)
+	b := opened(t, "etcd://"+s.Addr)
+	l, err := b.pool.grant(t.Context(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.pool.revoke(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), b.options.Timeout/2)
+	defer cancel()
+	if _, err := b.pool.refresh(ctx, l); !errors.Is(err, backend.ErrLost) || ctx.Err() != nil {
+		t.Errorf("renewal of a revoked lease: %v, want ErrLost at once", err)
+	}
 }

@@ -278,6 +278,9 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 
 // renewable reports whether a renewal that failed with err may succeed on a new stream. That one logs in anew, too.
 func renewable(err error) bool {
+	if errors.Is(err, backend.ErrLost) || backend.Definite(err) { // without a code, which passing would take for unknown
+		return false
+	}
 	return errors.Is(err, errNoAnswer) || passing(err) || code(err) == codes.Unauthenticated
 }
 
