@@ -9,38 +9,38 @@ import (
 const chaosActor = 1000
 
 // A linkFault begins a fault of a link, and tells which.
-type linkFault func(link Link, random dice) string
+type linkFault struct {
+	begin func(link Link, random dice) string
+	brief bool // it is over when it has begun
+}
 
 var linkFaults = []linkFault{
-	func(link Link, _ dice) string { link.Cut(); return "cut" },
-	func(link Link, random dice) string {
+	{begin: func(link Link, _ dice) string { link.Cut(); return "is cut" }, brief: true},
+	{begin: func(link Link, _ dice) string { link.Cut(); return "is cut" }, brief: true},
+	{begin: func(link Link, random dice) string {
 		const most = 2000 // bytes: a few messages
 		d, n := anyDirection(random), random.Int64N(most)
 		link.CutAfter(d, n)
-		return fmt.Sprintf("cut after %d bytes %v", n, d)
-	},
-	func(link Link, _ dice) string { link.Refuse(); return "refuses" },
-	func(link Link, random dice) string {
+		return fmt.Sprintf("is cut after %d bytes %v", n, d)
+	}},
+	{begin: func(link Link, _ dice) string { link.Refuse(); return "refuses" }},
+	{begin: func(link Link, random dice) string {
 		d := anyDirection(random)
 		link.Hold(d)
 		return fmt.Sprintf("holds what goes %v", d)
-	},
-	func(link Link, _ dice) string {
-		link.Hold(ToStore)
-		link.Hold(FromStore)
-		return "holds everything"
-	},
-	func(link Link, random dice) string {
+	}},
+	{begin: func(link Link, _ dice) string { link.Hold(ToStore); link.Hold(FromStore); return "holds everything" }},
+	{begin: func(link Link, random dice) string {
 		d := anyDirection(random)
 		link.Drop(d)
 		return fmt.Sprintf("drops what goes %v", d)
-	},
-	func(link Link, random dice) string {
+	}},
+	{begin: func(link Link, random dice) string {
 		const most = 80 * time.Millisecond
 		d, by := anyDirection(random), random.upTo(most)
 		link.Delay(d, by)
 		return fmt.Sprintf("delays by %v what goes %v", by.Round(time.Millisecond), d)
-	},
+	}},
 }
 
 func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
@@ -55,8 +55,10 @@ func (h *history) breakLink(link Link, client int, until time.Time) {
 				return
 			}
 			from := h.now()
-			what := linkFaults[i](link, random)
-			time.Sleep(random.upTo(h.troubled()))
+			what := linkFaults[i].begin(link, random)
+			if !linkFaults[i].brief {
+				time.Sleep(random.upTo(h.troubled()))
+			}
 			link.Heal()
 			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now()})
 		}
@@ -66,11 +68,34 @@ func (h *history) breakLink(link Link, client int, until time.Time) {
 // calm is the time between faults.
 func (h *history) calm(random dice) {
 	const longest = 500 * time.Millisecond
-	time.Sleep(random.upTo(min(h.t.short(), longest)) + tick)
+	time.Sleep(random.upTo(min(h.t.short()/2, longest)) + tick)
 }
 
 // troubled is how long a fault lasts at most: leases run out in it where TTLs are not long.
 func (h *history) troubled() time.Duration {
 	const longest = 1500 * time.Millisecond
 	return min(h.t.short()*7/4, longest)
+}
+
+// upset freezes the store and restarts it in turn, as far as the harness can. Its leases are kept, but where it warns.
+func (h *history) upset(until time.Time) {
+	random := h.random(chaosActor)
+	for n := 0; ; n++ {
+		h.calm(random)
+		if !time.Now().Before(until) || h.t.ended() {
+			return
+		}
+		f := faultRecord{client: wholeStore, outage: true, from: h.now()}
+		if restart := h.t.h.Restart; restart != nil && (n%2 == 0 || h.t.h.Freeze == nil) {
+			f.what, f.forgets = "the store restarts", h.t.g.EarlyLoss != ""
+			restart()
+		} else if h.t.h.Freeze != nil {
+			f.what = "the store is frozen"
+			thaw := h.t.freeze()
+			time.Sleep(random.upTo(h.troubled()))
+			thaw()
+		}
+		f.to = h.now()
+		h.fault(f)
+	}
 }

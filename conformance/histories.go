@@ -21,11 +21,29 @@ var historyChecks = []Check{
 	},
 	{
 		Name:  "HistoryUnderLinkFaults",
-		Rule:  "rules 1 to 5 and 7: so it is when clients' links to the store break, hang, lose and delay what passes",
+		Rule:  "rules 1, 2, 3, 4, 5 and 7: so it is when clients' links to the store break, hang, lose and delay what passes",
 		Needs: []Need{needsLinked},
 		run:   historyUnderLinkFaults,
 	},
+	{
+		Name:  "HistoryUnderProcessFaults",
+		Rule:  "rules 1, 2, 3, 4, 5 and 7: so it is when processes that hold, renew or ask are frozen and killed",
+		Needs: []Need{needsProcess},
+		run:   historyUnderProcessFaults,
+	},
+	{
+		Name:  "HistoryUnderOutages",
+		Rule:  "rules 1, 2, 3, 4, 5 and 7: so it is when the store stops answering, or is killed and started again",
+		Needs: []Need{needsOutages},
+		alone: true,
+		run:   historyUnderOutages,
+	},
 }
+
+var needsOutages = Need{"Harness.Restart", "the harness has neither Freeze and Thaw nor Restart hooks",
+	func(_ backend.Guarantees, h Harness) bool {
+		return h.Restart != nil || h.Freeze != nil && h.Thaw != nil
+	}}
 
 // newWorkKeys returns two fresh keys.
 func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tried: t.newKey()} }
@@ -52,14 +70,30 @@ func historyUnderLinkFaults(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	c, first := t.linked()
 	d, second := t.linked()
-	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, c, d, c, d), []func(until time.Time){
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, c, c, d, d), []func(until time.Time){
 		func(until time.Time) { h.breakLink(first, 2, until) },
-		func(until time.Time) { h.breakLink(second, 3, until) },
+		func(until time.Time) { h.breakLink(second, 4, until) },
 	})
 	h.settle(keys)
 }
 
-// workers are one for each client. Faults are told apart by the first one that has a client.
+func historyUnderProcessFaults(t *trial) {
+	h, keys := t.newHistory(), t.newWorkKeys()
+	const first, second = 10, 20 // workers of processes
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a), []func(until time.Time){
+		func(until time.Time) { h.workedIn(first, keys, until) },
+		func(until time.Time) { h.workedIn(second, keys, until) },
+	})
+	h.settle(keys)
+}
+
+func historyUnderOutages(t *trial) {
+	h, keys := t.newHistory(), t.newWorkKeys()
+	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
+	h.settle(keys)
+}
+
+// workers are one for each client; every other one only tries. Faults are told apart by the first one that has a client.
 func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
 	first := make(map[backend.Backend]int)
 	for i, client := range clients {
@@ -68,7 +102,7 @@ func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend
 		}
 		w := like
 		w.h, w.id, w.client, w.keys, w.random = h, i, first[client], keys, h.random(i)
-		w.actor = clientActor{h.t, client}
+		w.actor, w.tries = clientActor{h.t, client}, i%2 == 1
 		workers = append(workers, &w)
 	}
 	return workers

@@ -11,6 +11,7 @@ import (
 // A leaseRecord is one lease as its holder and the suite know it.
 type leaseRecord struct {
 	worker     int
+	client     int // as in attemptRecord
 	key, owner string
 	token      uint64
 	asked      instant       // before Acquire was called
@@ -46,7 +47,7 @@ const (
 // An attemptRecord is an Acquire that gave no lease.
 type attemptRecord struct {
 	worker     int
-	client     int
+	client     int // that it was made by, as faultRecord tells them apart
 	key, owner string
 	ttl        time.Duration
 	wait       bool

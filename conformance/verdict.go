@@ -46,7 +46,8 @@ func (h *history) tokens() bool {
 // failf ends the check, with what leads to the history.
 func (h *history) failf(format string, args ...any) {
 	h.mu.Lock()
-	steps := h.steps(0, h.now(), "")
+	const before = time.Second
+	steps := h.steps(h.now()-before, h.now(), "")
 	h.mu.Unlock()
 	h.t.fatalf("%s\n%s\nseed: %s=%d", fmt.Sprintf(format, args...), steps, seedVariable, h.seed)
 }
@@ -81,6 +82,14 @@ func (h *history) unexplained(info porcupine.LinearizationInfo) string {
 		h.steps(instant(first.Call)-around, instant(first.Return)+around/4, op.key))
 }
 
+// on names a key, by its end, where there are several.
+func on(only, key string) string {
+	if only != "" {
+		return ""
+	}
+	return ", key …" + key[len(key)-2:]
+}
+
 func stepLine(from, to instant, worker int, what string) string {
 	return fmt.Sprintf("%9.1fms …%9.1fms  worker %d: %s", ms(from), ms(to), worker, what)
 }
@@ -101,12 +110,12 @@ func (h *history) steps(from, to instant, key string) string {
 	}
 	for _, op := range h.record.operations(h.t.g) {
 		if of := op.Input.(leaseOp); key == "" || of.key == key {
-			add(instant(op.Call), instant(op.Return), op.ClientId, of.String())
+			add(instant(op.Call), instant(op.Return), op.ClientId, of.String()+on(key, of.key))
 		}
 	}
 	for _, a := range h.record.attempts {
 		if !a.refused && (key == "" || a.key == key) {
-			add(a.called, a.returned, a.worker, "outcome unknown of an attempt by "+ofOwner(a.owner))
+			add(a.called, a.returned, a.worker, "outcome unknown of an attempt by "+ofOwner(a.owner)+on(key, a.key))
 		}
 	}
 	for _, f := range h.record.faults {

@@ -18,6 +18,7 @@ type worker struct {
 	keys   workKeys
 
 	faulty  bool            // requests may fail, with unknown outcome
+	tries   bool            // it never waits
 	expires bool            // TTLs are short, and leases are left to expire
 	gone    <-chan struct{} // closed when its process was killed; or nil
 }
@@ -29,7 +30,6 @@ type workKeys struct{ waited, tried string }
 // An actor makes requests: by a client of this process, or in another one.
 type actor interface {
 	acquire(ctx context.Context, r backend.Request) (holding, error)
-	waits() bool // whether it can wait until its context ends
 }
 
 // A holding is what a worker needs of a backend.Lease.
@@ -55,6 +55,10 @@ func (w *worker) run(until time.Time) {
 	}
 }
 
+func (w *worker) failf(format string, args ...any) {
+	w.h.failf("worker %d: "+format, append([]any{w.id}, args...)...)
+}
+
 // over reports whether there is nothing to do any more.
 func (w *worker) over() bool {
 	select {
@@ -70,9 +74,17 @@ func (w *worker) pause(most time.Duration) {
 	time.Sleep(w.random.upTo(min(most, longest)) + 1)
 }
 
+// busy is how long a lease is held at a time.
+func (w *worker) busy() time.Duration {
+	if !w.expires {
+		return 2 * tick
+	}
+	return w.h.t.short() / 4
+}
+
 func (w *worker) step() {
 	t := w.h.t
-	wait := w.actor.waits() && w.random.IntN(2) == 0
+	wait := !w.tries && w.random.IntN(2) == 0
 	key, ttl := w.keys.tried, t.long()
 	if wait {
 		key = w.keys.waited
@@ -86,9 +98,9 @@ func (w *worker) step() {
 	}
 	choices := []func(worked){w.release, w.release, w.release, w.renewThenRelease, w.renewThenRelease, w.renewBesideRelease}
 	if w.expires {
-		choices = append(choices, w.expire, w.leave, w.renewThenLeave)
+		choices = append(choices, w.expire, w.leave, w.leave, w.renewThenLeave)
 	}
-	w.pause(t.short() / 4)
+	w.pause(w.busy())
 	choices[w.random.IntN(len(choices))](l)
 }
 
@@ -109,7 +121,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	returned := time.Now()
 	if err == nil {
 		return worked{l, w.h.lease(&leaseRecord{
-			worker: w.id, key: r.Key, owner: r.Owner, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
+			worker: w.id, client: w.client, key: r.Key, owner: r.Owner, token: l.Token(), asked: w.h.at(begun), granted: w.h.at(returned), ttl: r.TTL,
 			deadline: w.h.at(l.Deadline()), end: endLeft,
 		}).watched(w.h, l)}, true
 	}
@@ -117,15 +129,15 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	switch {
 	case w.over():
 	case refused && r.Wait:
-		w.h.failf("an Acquire that waits: %v", err)
+		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came
 	default:
 		t.answered(err, begun)
-		w.h.failf("Acquire: %v", err)
+		w.failf("Acquire: %v", err)
 	}
 	if w.faulty && returned.Sub(begun) > limit+soon {
-		w.h.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
+		w.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
 	}
 	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, ttl: r.TTL, wait: r.Wait,
 		called: w.h.at(begun), returned: w.h.at(returned), refused: refused})
@@ -166,9 +178,9 @@ func (w *worker) release(l worked) {
 	case err == nil || w.faulty || w.over():
 	case !errors.Is(err, backend.ErrLost):
 		w.h.t.answered(err, w.h.begun.Add(called))
-		w.h.failf("Release: %v", err)
+		w.failf("Release: %v", err)
 	case over < w.h.at(l.Deadline()):
-		w.h.failf("Release, %v before the deadline of a lease that nobody ended: %v", w.h.at(l.Deadline())-over, err)
+		w.failf("Release, %v before the deadline of a lease that nobody ended: %v", w.h.at(l.Deadline())-over, err)
 	}
 }
 
@@ -187,7 +199,7 @@ func (w *worker) renew(l worked) bool {
 	})
 	if err != nil && !w.faulty && !errors.Is(err, backend.ErrLost) && !w.over() {
 		w.h.t.answered(err, w.h.begun.Add(called))
-		w.h.failf("Renew: %v", err)
+		w.failf("Renew: %v", err)
 	}
 	return err == nil
 }
@@ -197,7 +209,7 @@ func (w *worker) renewThenRelease(l worked) {
 		if !w.renew(l) {
 			break
 		}
-		w.pause(w.h.t.short() / 4)
+		w.pause(w.busy())
 	}
 	w.release(l)
 }
@@ -238,8 +250,6 @@ type clientActor struct {
 	t      *trial
 	client backend.Backend
 }
-
-func (a clientActor) waits() bool { return true }
 
 func (a clientActor) acquire(ctx context.Context, r backend.Request) (holding, error) {
 	before := time.Now()

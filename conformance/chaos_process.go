@@ -1,0 +1,131 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A victim is a process that works until it is killed.
+type victim struct {
+	Process
+	t    *trial
+	gone chan struct{} // closed when it has been killed
+}
+
+// workedIn has a process work, which is frozen and killed, and followed by another one, until the time given. Workers and faults
+// have the numbers from id on, the choices of faults follow from them.
+func (h *history) workedIn(id int, keys workKeys, until time.Time) {
+	random := h.random(chaosActor + id)
+	for n := 0; time.Now().Before(until) && !h.t.ended(); n++ {
+		v := &victim{Process: h.t.process(0), t: h.t, gone: make(chan struct{})}
+		var workers sync.WaitGroup
+		const each = 2
+		for i := range each {
+			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
+				tries: true, expires: true, gone: v.gone} // one that waits could not be told to stop
+			workers.Add(1)
+			h.t.spawn(func() {
+				defer workers.Done()
+				w.run(until)
+			})
+		}
+		killing := h.hunt(v, id, random, until)
+		workers.Wait()
+		h.killed(id, killing)
+	}
+}
+
+// hunt freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
+func (h *history) hunt(v *victim, id int, random dice, until time.Time) (killing instant) {
+	freezes := 1 + random.IntN(3)
+	for range freezes {
+		h.calm(random)
+		if !time.Now().Before(until) {
+			return never
+		}
+		from := h.now()
+		v.Freeze()
+		time.Sleep(random.upTo(h.troubled()))
+		if random.IntN(4) == 0 {
+			break // killed without waking up
+		}
+		v.Thaw()
+		h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is frozen", id), from: from, to: h.now()})
+	}
+	h.calm(random)
+	killing = h.now()
+	v.Kill()
+	h.fault(faultRecord{client: id, what: fmt.Sprintf("the process of worker %d is killed", id), from: killing, to: h.now()})
+	close(v.gone)
+	return killing
+}
+
+// never is later than everything.
+const never = instant(math.MaxInt64 / 4)
+
+// killed enters the end of a process, whose workers have ended, with the leases that it had.
+func (h *history) killed(client int, at instant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.record.leases {
+		if l.client == client && l.end == endLeft {
+			l.end, l.ending, l.over = endKilled, at, at
+		}
+	}
+}
+
+func (v *victim) acquire(ctx context.Context, r backend.Request) (holding, error) {
+	before := time.Now()
+	answers, err := v.Acquire(r)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case answer := <-answers:
+		if answer.Err != nil {
+			return nil, answer.Err
+		}
+		return &heldElsewhere{victim: v, owner: r.Owner, token: answer.Token, deadline: backend.Deadline(before, r.TTL)}, nil
+	case <-v.gone:
+		return nil, errKilledMeanwhile
+	}
+}
+
+var errKilledMeanwhile = errors.New("the process was killed")
+
+// A heldElsewhere is a lease of another process. Its deadline is the earliest that it may have.
+type heldElsewhere struct {
+	*victim
+	owner string
+	token uint64
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+func (l *heldElsewhere) Token() uint64 { return l.token }
+
+func (l *heldElsewhere) Deadline() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+func (l *heldElsewhere) Renew(ctx context.Context, ttl time.Duration) error {
+	deadline := backend.Deadline(time.Now(), ttl)
+	err := l.Process.Renew(ctx, l.owner, ttl)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil || deadline.Before(l.deadline) {
+		l.deadline = deadline
+	}
+	return err
+}
+
+func (l *heldElsewhere) Release(ctx context.Context) error { return l.Process.Release(ctx, l.owner) }
