@@ -50,6 +50,7 @@ func (b *Backend) clear(n *node) {
 	s, maybe := n.home()
 	for _, s := range []*session{s, maybe} {
 		if s != nil {
+			s.bereave()
 			s.discard(n)
 			s.part(n)
 		}

@@ -29,7 +29,9 @@ type session struct {
 	wire      *wire         // of the connection at the moment
 	ready     chan struct{} // closed while there is a connection
 	connected bool
-	dials     int // since the last connection
+	dials     int  // since the last connection
+	shakes    int  // handshakes since, none of them answered
+	bereft    bool // a lease was lost since
 	abandoned bool
 	err       error              // why it is over
 	nodes     map[*node]struct{} // of leases that live in it
@@ -38,7 +40,8 @@ type session struct {
 	doomed    []*doom // nodes to be removed, whatever it takes
 	reaping   bool
 
-	proving atomic.Bool // a write is under way to learn that the session lives
+	zxid    atomic.Int64 // the latest that a server told
+	proving atomic.Bool  // a write is under way to learn that the session lives
 
 	// Guarded by b.mu.
 	users int
@@ -127,7 +130,7 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	}
 	first := s.id == 0
 	s.id, s.timeout = id, timeout
-	s.dials = 0
+	s.dials, s.shakes, s.bereft = 0, 0, false
 	if !s.connected {
 		s.connected = true
 		close(s.ready)

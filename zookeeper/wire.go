@@ -15,7 +15,8 @@ const (
 	opCreate    = 1
 	opPing      = 11
 	opMulti     = 14
-	opCreate2   = 15 // only in answers
+	opSetWatch  = 101 // the watches there were, on a new connection
+	opCreate2   = 15  // only in answers
 	opContainer = 19
 	opClose     = -11
 	opError     = -1 // only in answers
@@ -40,10 +41,15 @@ var (
 // that was negotiated, when a request was sent whose answer has come, the zxid of a create. It holds the library to one
 // session, and adds what the library lacks: pings of our own, authentication that cannot deadlock, a handshake
 // that does not hang.
+//
+// It keeps zxids to itself, and enters them into requests. The library remembers the latest while it reads it for the watches
+// that it sets again on a new connection: a data race, and with a zxid too new the servers would tell nothing of what
+// happened in between.
 type wire struct {
 	net.Conn
 	s     *session
 	begun time.Time // before the handshake was sent
+	seen  int64     // the session's zxid then
 
 	// Of the reading goroutine.
 	in    *bufio.Reader
@@ -89,6 +95,13 @@ func (w *wire) Write(p []byte) (int, error) {
 	var n *node
 	both := false
 	switch op {
+	case opSetWatch:
+		const zxidAt, end = least, least + 8
+		if len(p) < end {
+			return 0, errFrame
+		}
+		p = append([]byte(nil), p...)
+		be.PutUint64(p[zxidAt:], uint64(w.seen))
 	case opCreate:
 		if n = w.s.creating(framePath(p[least:])); n != nil {
 			defer n.written.set()
@@ -130,8 +143,9 @@ func framePath(body []byte) string {
 // session is refused it: what was queued for the first would run under it.
 func (w *wire) writeHandshake(p []byte) (int, error) {
 	const (
-		idAt  = 4 + 4 + 8 + 4 // behind length, version, last zxid, timeout
-		idEnd = idAt + 8
+		zxidAt = 4 + 4          // behind length, version
+		idAt   = zxidAt + 8 + 4 // and timeout
+		idEnd  = idAt + 8
 	)
 	if len(p) < idEnd {
 		return 0, errFrame
@@ -139,7 +153,13 @@ func (w *wire) writeHandshake(p []byte) (int, error) {
 	if be.Uint64(p[idAt:]) == 0 && w.s.hasID() {
 		return 0, errExpired
 	}
+	if !w.s.mayShake() {
+		w.s.die(errExpired)
+		return 0, errExpired
+	}
 	out := append([]byte(nil), p...)
+	w.seen = w.s.zxid.Load()
+	be.PutUint64(out[zxidAt:], uint64(w.seen))
 	if w.s.b.auth != nil {
 		out = append(out, authFrame(w.s.b.auth)...)
 	}
@@ -258,6 +278,10 @@ func (w *wire) look(p []byte) ([]byte, error) {
 	if ok {
 		w.s.contact.touched(sent)
 	}
+	if seen := int64(zxid); xid >= 0 && seen > w.s.zxid.Load() { // nobody else writes it: connections follow each other
+		w.s.zxid.Store(seen)
+	}
+	be.PutUint64(p[4:], 0)
 	made := code == 0
 	if made && both {
 		var err error

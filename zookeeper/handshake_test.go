@@ -1,0 +1,135 @@
+package zookeeper
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Handshakes whose answers are lost keep a session alive. A client whose leases are lost must not go on with them.
+func TestUnansweredHandshakesKeepNothing(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	l, err := link.New(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close) // after the client
+	b := opened(t, "zookeeper://"+l.Addrs()[0]+"?session_timeout=3s")
+	const ttl = 1500 * time.Millisecond // longer than the client bears a silent server
+	first, second := acquire(t, b, req("first", ttl)), acquire(t, b, req("second", ttl))
+	path := b.dir("first") + "/" + places(t, c, b, "first")[0].name
+	l.Drop(conformance.FromStore)
+	<-first.Lost()
+	<-second.Lost()
+	if _, missed := gone(t, c, path, 20*time.Second); missed.Sub(first.Deadline()) > b.Guarantees().MaxLate {
+		t.Errorf("the node went %v after the deadline, more than MaxLate", missed.Sub(first.Deadline()))
+	}
+	l.Heal()
+	for end := time.Now().Add(soon); ; time.Sleep(tick) {
+		again, err := b.Acquire(t.Context(), req("first", ttl))
+		if err == nil {
+			_ = again.Release(t.Context())
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the client is of no use %v after the link has healed: %v", soon, err)
+		}
+	}
+}
+
+const tick = 10 * time.Millisecond
+
+// A recorder is a Dialer whose connections show what was written first and what sets watches.
+type recorder struct {
+	mu                  sync.Mutex
+	handshakes, watches [][]byte
+}
+
+type recorded struct {
+	net.Conn
+	r     *recorder
+	begun bool
+}
+
+func (r *recorder) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, timeout)
+	return &recorded{Conn: c, r: r}, err
+}
+
+func (c *recorded) Write(p []byte) (int, error) {
+	const opAt = 8
+	c.r.mu.Lock()
+	switch {
+	case !c.begun:
+		c.begun = true
+		c.r.handshakes = append(c.r.handshakes, append([]byte(nil), p...))
+	case be.Uint32(p[opAt:]) == opSetWatch:
+		c.r.watches = append(c.r.watches, append([]byte(nil), p...))
+	}
+	c.r.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// A new connection tells the servers what the session has seen, and sets its watches as of then.
+func TestReconnectTellsWhatWasSeen(t *testing.T) {
+	const handshakeAt, watchesAt = 8, 12
+	s := servers.ZooKeeper(t)
+	r := new(recorder)
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Dial: r.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	held := acquire(t, b, req("k", time.Minute))
+	waited := make(chan error, 1)
+	go func() {
+		w := req("k", time.Minute)
+		w.Wait = true
+		l, err := b.Acquire(t.Context(), w)
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		waited <- err
+	}()
+	for end := time.Now().Add(soon); ; time.Sleep(tick) {
+		h, err := b.Inspect(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Waiters == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the waiter does not queue")
+		}
+	}
+	time.Sleep(10 * tick) // the watch is set
+	cut(b)
+	var handshake, watches uint64
+	for end := time.Now().Add(soon); watches == 0; time.Sleep(tick) {
+		r.mu.Lock()
+		if n := len(r.watches); n > 0 {
+			watches = be.Uint64(r.watches[n-1][watchesAt:])
+			handshake = be.Uint64(r.handshakes[len(r.handshakes)-1][handshakeAt:])
+		}
+		r.mu.Unlock()
+		if time.Now().After(end) {
+			t.Fatal("no watches were set on the new connection")
+		}
+	}
+	if handshake == 0 || watches != handshake {
+		t.Errorf("the handshake tells of zxid %#x, the watches of %#x", handshake, watches)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+}
