@@ -64,6 +64,9 @@ type Lease interface {
 // ErrBusy is the error of Client.Try at a key that is held.
 var ErrBusy = errors.New("the key is held")
 
+// ErrUnsupported is the error of a Client that cannot do what a scenario needs: the store is left out of it.
+var ErrUnsupported = errors.New("the library cannot do that")
+
 // Options say what is measured. Zero values are replaced by defaults, which for two stores take less than half a minute.
 type Options struct {
 	Stores    []Store
@@ -202,6 +205,8 @@ func (b *Report) measure(ctx context.Context, o Options, sc Scenario, s Store) {
 	err = errors.Join(err, t.close())
 	switch {
 	case ctx.Err() != nil: // half a round says nothing
+	case errors.Is(err, ErrUnsupported):
+		r.Skipped = ErrUnsupported.Error()
 	case err != nil:
 		r.Problem = err.Error()
 	default:

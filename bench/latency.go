@@ -27,7 +27,7 @@ func handOff(ctx context.Context, t *trial) error {
 		err   error
 	}
 	var times []time.Duration
-	for i, end := 1, time.Now().Add(t.Duration); time.Now().Before(end) || i < 4; i++ {
+	for i, end := 1, time.Now().Add(t.Duration); time.Now().Before(end) || i < 3; i++ {
 		next := make(chan turn, 1)
 		go func() {
 			l, err := clients[i%2].Acquire(ctx, key)

@@ -119,15 +119,15 @@ func (m Measure) show(v float64, measured bool) string {
 	case "s":
 		return showTime(v)
 	case "/s":
-		return showNumber(v) + "/s"
+		return ShowNumber(v) + "/s"
 	case "%":
-		return showNumber(v) + " %"
+		return ShowNumber(v) + " %"
 	}
-	return showNumber(v)
+	return ShowNumber(v)
 }
 
-// showNumber writes three digits, and thousands with a space between.
-func showNumber(v float64) string {
+// ShowNumber writes three digits, and thousands with a space between.
+func ShowNumber(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1000:
 		text := fmt.Sprintf("%.0f", v)

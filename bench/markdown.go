@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MarkdownTable is the table of a scenario for a page of documentation: medians, and of the main measure the spread over rounds.
+func (b *Report) MarkdownTable(scenario string) string {
+	var t strings.Builder
+	measures := b.measuresOf(scenario)
+	t.WriteString("| store |")
+	for _, m := range measures {
+		t.WriteString(" " + m.Name + " |")
+	}
+	t.WriteString(" |\n|---|" + strings.Repeat("---:|", len(measures)) + "---|\n")
+	for _, s := range b.Stores {
+		r := b.Result(scenario, s.Name)
+		if r == nil {
+			continue
+		}
+		t.WriteString("| " + s.Name + " |")
+		for _, m := range measures {
+			f, ok := r.Figures[m.Name]
+			cell := m.show(f.Median, ok)
+			if ok && m.Name == b.main(scenario) {
+				cell += " (" + f.spread(true) + ")"
+			}
+			t.WriteString(" " + cell + " |")
+		}
+		t.WriteString(" " + strings.ReplaceAll(r.remark(), "|", "\\|") + " |\n")
+	}
+	return t.String()
+}
+
+func (b *Report) main(scenario string) string {
+	for _, s := range b.Scenarios {
+		if s.Name == scenario {
+			return s.Main
+		}
+	}
+	return ""
+}
+
+// chartStyle is what the page's style says, for a chart that stands alone. The ground is left out: it suits light and dark pages.
+const chartStyle = `<style>
+text{fill:#1d2129;font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}.head{font-weight:650;font-size:13px}.sub{fill:#5d6673;font-size:11px}
+.whisker{stroke:#1d2129;stroke-width:1.3;opacity:.55;fill:none}
+.c0{fill:#2f6fde}.c1{fill:#e0782f}.c2{fill:#1f9d75}.c3{fill:#9a56c9}.c4{fill:#c9a227}.c5{fill:#d24f72}.c6{fill:#4aa3b8}.c7{fill:#7b8794}
+@media (prefers-color-scheme:dark){text{fill:#e8eaee}.sub{fill:#9aa4b2}.whisker{stroke:#e8eaee}}
+</style>`
+
+// ChartFile is the chart of a scenario's main measure as an SVG file, empty if no store has it.
+func (b *Report) ChartFile(scenario string) string {
+	m := measureNamed(b.main(scenario))
+	bars := b.bars(scenario, m)
+	if len(bars) == 0 {
+		return ""
+	}
+	svg := string(chart(m, bars))
+	head, rest, _ := strings.Cut(svg, ">")
+	return fmt.Sprintf("%s xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\">%s%s\n", head, 1.5*chartWidth, chartStyle, rest)
+}

@@ -1,0 +1,82 @@
+// Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its own,
+// so that what they need is no need of the library's.
+//
+// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but
+// etcd's and ZooKeeper's, whose revisions can serve as such.
+package peers
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/bench"
+)
+
+// version is that of a module in this program.
+func version(module string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == module {
+				return m.Version
+			}
+		}
+	}
+	return "(unknown version)"
+}
+
+// Open opens the peer that child names, in a process that is to hold a key: its name, a blank, and the address of its server.
+func Open(child string) (bench.Store, error) {
+	name, addr, _ := strings.Cut(child, " ")
+	for _, peer := range All {
+		if s := peer(addr); s.Name == name {
+			return s, nil
+		}
+	}
+	return bench.URL(context.Background(), child)
+}
+
+// All makes each peer, for a server at an address: host and port, or the URL of a Postgres.
+var All = []func(addr string) bench.Store{
+	Bare, Redsync, Redislock, Rueidislock, EtcdMutex, ZKLock, PGLock, BareAdvisory,
+}
+
+// renewing calls renew three times in ttl until it is stopped: what a library that leaves renewal to its user costs, done as
+// their examples do it, with a goroutine and a ticker for each lock.
+func renewing(ttl time.Duration, renew func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		const times = 3
+		tick := time.NewTicker(ttl / times)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				renew(ctx)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// released is a function as a lease.
+type released func(ctx context.Context) error
+
+func (r released) Release(ctx context.Context) error { return r(ctx) }
+
+func about(module, settings string) string {
+	name := module[strings.LastIndexByte(module, '/')+1:]
+	if strings.HasPrefix(name, "v") && len(name) < 4 {
+		name = strings.Split(module, "/")[len(strings.Split(module, "/"))-2]
+	}
+	return fmt.Sprintf("%s %s: %s", name, version(module), settings)
+}

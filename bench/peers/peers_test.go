@@ -1,0 +1,177 @@
+package peers
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/bench"
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/postgres"
+	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/zookeeper"
+)
+
+func TestMain(m *testing.M) {
+	bench.Main(Open)
+	os.Exit(m.Run())
+}
+
+const docs = "../../docs"
+
+// TestMeasure measures every set and writes docs/benchmarks.md, if ANYLOCK_BENCH_PEERS says "all" or names a set.
+func TestMeasure(t *testing.T) {
+	only := os.Getenv("ANYLOCK_BENCH_PEERS")
+	if only == "" {
+		t.Skip("measures for a quarter of an hour: make bench-peers")
+	}
+	for _, s := range Sets {
+		if only != "all" && only != s.Name {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			o := s.Options
+			o.Observe = func(p bench.Progress) { t.Logf("%d of %d: %s on %s", p.Done, p.Total, p.Scenario, p.Store) }
+			b, err := s.Run(t.Context(), t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range b.Results {
+				if r.Problem != "" {
+					t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
+				}
+			}
+			if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Create(reportFile(s.Name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.WriteJSON(f); err != nil {
+				t.Error(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = b.WriteText(os.Stdout)
+		})
+	}
+	if err := WritePage(docs, reports(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func reportFile(set string) string { return filepath.Join(docs, "benchmarks", set+".json") }
+
+// reports reads what was measured last.
+func reports(t *testing.T) map[string]*bench.Report {
+	t.Helper()
+	all := make(map[string]*bench.Report)
+	for _, s := range Sets {
+		f, err := os.Open(reportFile(s.Name))
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := bench.ReadJSON(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[s.Name] = b
+	}
+	return all
+}
+
+// The page is what the reports beside it say.
+func TestPageIsGenerated(t *testing.T) {
+	have, err := os.ReadFile(filepath.Join(docs, "benchmarks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := WritePage(dir, reports(t)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(filepath.Join(dir, "benchmarks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != string(want) {
+		t.Error("docs/benchmarks.md is not what docs/benchmarks/*.json say: run ANYLOCK_BENCH_PEERS=page go test -run TestMeasure")
+	}
+}
+
+// Every set runs, once and shortly, so that none can rot.
+func TestOnce(t *testing.T) {
+	for _, s := range Sets {
+		t.Run(s.Name, func(t *testing.T) {
+			o := s.Options
+			o.Rounds, o.Duration = 1, 50*time.Millisecond
+			if o.Held > 0 {
+				o.Held, o.TTL = 20, time.Second
+			}
+			b, err := s.Run(t.Context(), t, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range b.Results {
+				if r.Problem != "" {
+					t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
+				}
+			}
+			for _, g := range Targets {
+				// A slow peer may get nothing done in that time; ours does.
+				g.Peers = nil
+				if g.Set == s.Name && !g.Score(b).Measured {
+					t.Errorf("%s of %s cannot be measured: %+v", g.Measure.Name, g.Scenario, b.Result(g.Scenario, ours))
+				}
+			}
+			if _, err := json.Marshal(b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestScore(t *testing.T) {
+	report := func(mine, theirs []float64) *bench.Report {
+		b := new(bench.Report)
+		for name, values := range map[string][]float64{ours: mine, "redsync": theirs} {
+			r := &bench.Result{Scenario: "serial", Store: name, Figures: map[string]bench.Figure{"rate": {Median: values[0]}, "p99": {Median: values[0]}}}
+			for _, v := range values {
+				r.Rounds = append(r.Rounds, bench.Sample{"rate": v, "p99": v})
+			}
+			b.Results = append(b.Results, r)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		target       Target
+		mine, theirs []float64
+		median       float64
+		met          bool
+	}{
+		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 2}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3, true},
+		{Target{Measure: bench.Rate, Peers: []string{"redsync"}, Want: 4}, []float64{20, 30, 50}, []float64{10, 10, 10}, 3, false},
+		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{1, 1, 1}, []float64{10, 10, 4}, 0.1, true},
+		{Target{Measure: bench.P99, Peers: []string{"redsync"}, Want: 0.2, Most: true}, []float64{3, 3, 3}, []float64{10, 10, 10}, 0.3, false},
+		{Target{Measure: bench.Rate, Want: 20}, []float64{20}, []float64{1}, 20, true},
+	} {
+		c.target.Scenario = "serial"
+		s := c.target.Score(report(c.mine, c.theirs))
+		if !s.Measured || s.Figure.Median != c.median || s.Met() != c.met {
+			t.Errorf("%v: %+v, met %v", c.target, s.Figure, s.Met())
+		}
+	}
+	if s := (Target{Scenario: "try", Measure: bench.Rate, Want: 1}).Score(new(bench.Report)); s.Measured || s.Met() {
+		t.Error("what was not measured is met")
+	}
+}

@@ -1,0 +1,136 @@
+package peers
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"cirello.io/pglock"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/lib/pq" // the driver that pglock requires
+
+	"github.com/anylock/lock/bench"
+)
+
+const (
+	pgConnections = 32 // of a client, as ours
+	pgTable       = "pglock_bench"
+	pgLease       = time.Second
+)
+
+// BareAdvisory is pg_advisory_lock on a pinned connection: no lease, so that a frozen holder keeps its key for as long as TCP keeps the
+// connection; no token.
+func BareAdvisory(url string) bench.Store {
+	return bench.Store{
+		Name: "advisory", Child: "advisory " + url, MaxLeases: pgConnections,
+		About: about("github.com/jackc/pgx/v5", "bare pg_advisory_lock(hashtextextended(key)) on a pinned connection, no lease, no token"),
+		Open: func(ctx context.Context, _ time.Duration) (bench.Client, error) {
+			cfg, err := pgxpool.ParseConfig(url)
+			if err != nil {
+				return nil, err
+			}
+			cfg.MaxConns = pgConnections
+			pool, err := pgxpool.NewWithConfig(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return advisory{pool}, nil
+		},
+	}
+}
+
+type advisory struct{ pool *pgxpool.Pool }
+
+func (c advisory) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1, 0))", key); err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return unlock(conn, key), nil
+}
+
+func unlock(conn *pgxpool.Conn, key string) bench.Lease {
+	return released(func(ctx context.Context) error {
+		defer conn.Release()
+		_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", key)
+		return err
+	})
+}
+
+func (c advisory) Try(ctx context.Context, key string) (bench.Lease, error) {
+	conn, err := c.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	err = conn.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", key).Scan(&ok)
+	switch {
+	case err != nil:
+		conn.Release()
+		return nil, err
+	case !ok:
+		conn.Release()
+		return nil, bench.ErrBusy
+	}
+	return unlock(conn, key), nil
+}
+
+func (c advisory) Close() error { c.pool.Close(); return nil }
+
+// PGLock waits for a whole lease duration before it asks again. Its lease is therefore the shortest that its heartbeats bear well,
+// whatever TTL the scenario has: with its default of 20 s a contended key would be idle for most of the time.
+func PGLock(url string) bench.Store {
+	return bench.Store{
+		Name: "pglock", Child: "pglock " + url, MaxLeases: pgConnections,
+		About: about("cirello.io/pglock", "a lease of 1 s with three heartbeats, because it asks again once in a lease"),
+		Open: func(context.Context, time.Duration) (bench.Client, error) {
+			db, err := sql.Open("postgres", url)
+			if err != nil {
+				return nil, err
+			}
+			db.SetMaxOpenConns(pgConnections)
+			db.SetMaxIdleConns(pgConnections)
+			c, err := pglock.New(db, pglock.WithLeaseDuration(pgLease), pglock.WithHeartbeatFrequency(pgLease/3), pglock.WithCustomTable(pgTable))
+			if err != nil {
+				return nil, errors.Join(err, db.Close())
+			}
+			if err := c.TryCreateTable(); err != nil {
+				return nil, errors.Join(err, db.Close())
+			}
+			return pgClient{c, db}, nil
+		},
+	}
+}
+
+type pgClient struct {
+	client *pglock.Client
+	db     *sql.DB
+}
+
+func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOption) (bench.Lease, error) {
+	l, err := c.client.AcquireContext(ctx, key, o...)
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), err)
+	case errors.Is(err, pglock.ErrNotAcquired):
+		return nil, bench.ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	return released(func(ctx context.Context) error { return c.client.ReleaseContext(ctx, l) }), nil
+}
+
+func (c pgClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	return c.acquire(ctx, key)
+}
+
+func (c pgClient) Try(ctx context.Context, key string) (bench.Lease, error) {
+	return c.acquire(ctx, key, pglock.FailIfLocked())
+}
+
+func (c pgClient) Close() error { return c.db.Close() }

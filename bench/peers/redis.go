@@ -1,0 +1,217 @@
+package peers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/anylock/lock/bench"
+)
+
+// redisStore is a peer that uses go-redis. Every client has a pool of its own.
+func redisStore(name, settings, addr string, open func(c *redis.Client, ttl time.Duration) redisPeer) bench.Store {
+	counting := redis.NewClient(&redis.Options{Addr: addr})
+	return bench.Store{
+		Name: name, About: settings, Child: name + " " + addr,
+		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
+			// go-redis' own pool is 10 connections for each processor; 64 workers of one client shall not queue for them.
+			const pool = 64
+			c := redis.NewClient(&redis.Options{Addr: addr, PoolSize: pool})
+			return redisClient{open(c, ttl), c}, nil
+		},
+		Requests: func(ctx context.Context) (int64, error) { return bench.RedisCommands(ctx, counting) },
+	}
+}
+
+type redisPeer interface {
+	Acquire(ctx context.Context, key string) (bench.Lease, error)
+	Try(ctx context.Context, key string) (bench.Lease, error)
+}
+
+type redisClient struct {
+	redisPeer
+	client *redis.Client
+}
+
+func (c redisClient) Close() error { return c.client.Close() }
+
+// Bare is SET NX with a compare-and-delete script: the least that a lock needs, and so the floor. It waits by polling every millisecond.
+func Bare(addr string) bench.Store {
+	return redisStore("bare", "go-redis "+version("github.com/redis/go-redis/v9")+": SET NX PX and a script that compares and deletes, no token, no renewal, "+
+		"no order; waits by asking every millisecond", addr, func(c *redis.Client, ttl time.Duration) redisPeer { return bare{c, ttl} })
+}
+
+type bare struct {
+	client *redis.Client
+	ttl    time.Duration
+}
+
+var compareAndDelete = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+func (b bare) Try(ctx context.Context, key string) (bench.Lease, error) {
+	var random [16]byte
+	rand.Read(random[:])
+	owner := hex.EncodeToString(random[:])
+	ok, err := b.client.SetNX(ctx, key, owner, b.ttl).Result()
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, bench.ErrBusy
+	}
+	return released(func(ctx context.Context) error {
+		return compareAndDelete.Run(ctx, b.client, []string{key}, owner).Err()
+	}), nil
+}
+
+func (b bare) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	for {
+		l, err := b.Try(ctx, key)
+		if !errors.Is(err, bench.ErrBusy) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// Redsync keeps its own delays, which are random between 50 and 250 ms: shorter ones are faster for few waiters and flood the server for many.
+func Redsync(addr string) bench.Store {
+	return redisStore("redsync", about("github.com/go-redsync/redsync/v4", "its own random delays of 50 to 250 ms, tries without end"), addr,
+		func(c *redis.Client, ttl time.Duration) redisPeer {
+			return redsyncPeer{redsync.New(goredis.NewPool(c)), ttl}
+		})
+}
+
+type redsyncPeer struct {
+	sync *redsync.Redsync
+	ttl  time.Duration
+}
+
+func (p redsyncPeer) lease(m *redsync.Mutex) bench.Lease {
+	stop := renewing(p.ttl, func(ctx context.Context) { _, _ = m.ExtendContext(ctx) })
+	return released(func(ctx context.Context) error {
+		stop()
+		_, err := m.UnlockContext(ctx)
+		return err
+	})
+}
+
+func (p redsyncPeer) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	m := p.sync.NewMutex(key, redsync.WithExpiry(p.ttl), redsync.WithTries(math.MaxInt32))
+	if err := m.LockContext(ctx); err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	return p.lease(m), nil
+}
+
+func (p redsyncPeer) Try(ctx context.Context, key string) (bench.Lease, error) {
+	m := p.sync.NewMutex(key, redsync.WithExpiry(p.ttl))
+	err := m.TryLockContext(ctx)
+	var taken *redsync.ErrTaken
+	switch {
+	case errors.As(err, &taken):
+		return nil, bench.ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	return p.lease(m), nil
+}
+
+// Redislock asks every 10 ms: its examples' 100 ms leave a contended key idle, and 1 ms floods the server (199 commands a lock with 64 waiters).
+func Redislock(addr string) bench.Store {
+	return redisStore("redislock", about("github.com/bsm/redislock", "asks every 10 ms"), addr,
+		func(c *redis.Client, ttl time.Duration) redisPeer { return redislockPeer{redislock.New(c), ttl} })
+}
+
+type redislockPeer struct {
+	client *redislock.Client
+	ttl    time.Duration
+}
+
+func (p redislockPeer) obtain(ctx context.Context, key string, o *redislock.Options) (bench.Lease, error) {
+	l, err := p.client.Obtain(ctx, key, p.ttl, o)
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), err)
+	case errors.Is(err, redislock.ErrNotObtained):
+		return nil, bench.ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	stop := renewing(p.ttl, func(ctx context.Context) { _ = l.Refresh(ctx, p.ttl, nil) })
+	return released(func(ctx context.Context) error {
+		stop()
+		return l.Release(ctx)
+	}), nil
+}
+
+func (p redislockPeer) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	const long = time.Hour // without a deadline of its own it gives up after the TTL
+	bounded, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	l, err := p.obtain(bounded, key, &redislock.Options{RetryStrategy: redislock.LinearBackoff(10 * time.Millisecond)})
+	return l, err
+}
+
+func (p redislockPeer) Try(ctx context.Context, key string) (bench.Lease, error) {
+	return p.obtain(ctx, key, nil)
+}
+
+// Rueidislock uses one key on the one server (its default is two of three, for several servers), and NOLOOP tracking, which it
+// recommends from Redis 7.0.5 on. It extends a key every half of its validity by itself.
+func Rueidislock(addr string) bench.Store {
+	counting := redis.NewClient(&redis.Options{Addr: addr})
+	return bench.Store{
+		Name: "rueidislock", Child: "rueidislock " + addr,
+		About:    about("github.com/redis/rueidis", "KeyMajority 1 on the one server, NoLoopTracking, as it advises from Redis 7.0.5 on"),
+		Requests: func(ctx context.Context) (int64, error) { return bench.RedisCommands(ctx, counting) },
+		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
+			l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+				ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: 1, NoLoopTracking: true, KeyValidity: ttl,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return rueidisClient{l}, nil
+		},
+	}
+}
+
+type rueidisClient struct{ locker rueidislock.Locker }
+
+func (c rueidisClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	// The context that comes with the lock ends with it, and ends with ctx, which bounds only the waiting here.
+	locked, cancel, err := c.locker.WithContext(ctx, key)
+	if err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	_ = locked
+	return released(func(context.Context) error { cancel(); return nil }), nil
+}
+
+func (c rueidisClient) Try(ctx context.Context, key string) (bench.Lease, error) {
+	_, cancel, err := c.locker.TryWithContext(ctx, key)
+	switch {
+	case errors.Is(err, rueidislock.ErrNotLocked):
+		return nil, bench.ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	return released(func(context.Context) error { cancel(); return nil }), nil
+}
+
+func (c rueidisClient) Close() error { c.locker.Close(); return nil }

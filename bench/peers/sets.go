@@ -1,0 +1,138 @@
+package peers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/bench"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A Set is one run: stores on one server, and what they are measured by.
+type Set struct {
+	Name    string
+	Title   string
+	Options bench.Options // without stores
+
+	stores func(ctx context.Context, t testing.TB) ([]bench.Store, error)
+}
+
+// Names of our own stores in reports.
+const ours = "anylock"
+
+// our store, under the name that it has beside others.
+func our(ctx context.Context, url, settings string) (bench.Store, error) {
+	s, err := bench.URL(ctx, url)
+	s.Name = ours
+	s.About = "package lock, " + settings
+	return s, err
+}
+
+func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+	return func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+		s := servers.Redis(t)
+		o, err := our(ctx, "redis://"+s.Addr, "redis: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+		all := []bench.Store{o}
+		for _, p := range peers {
+			all = append(all, p(s.Addr))
+		}
+		return all, err
+	}
+}
+
+const (
+	second = time.Second
+	rounds = 5
+)
+
+// Sets lists the runs.
+var Sets = []Set{
+	{
+		Name: "redis", Title: "Redis",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hand-off", "try", "recovery", "waiters"},
+			Waiters: []int{10, 100},
+		},
+		stores: redisPeers(Bare, Redsync, Redislock, Rueidislock),
+	},
+	{
+		Name: "redis-64x1", Title: "Redis, one key: 64 clients with one worker each, held for 1 ms",
+		Options: bench.Options{
+			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 64, Workers: 1, Hold: time.Millisecond,
+		},
+		stores: redisPeers(Redsync, Redislock, Rueidislock),
+	},
+	{
+		Name: "redis-8x8", Title: "Redis, one key: 8 clients with 8 workers each, held for 1 ms",
+		Options: bench.Options{
+			Rounds: rounds, Duration: 3 * second, Scenarios: []string{"hot-clients"}, Clients: 8, Workers: 8, Hold: time.Millisecond,
+		},
+		stores: redisPeers(Redsync, Redislock, Rueidislock),
+	},
+	{
+		Name: "redis-held", Title: "Redis: 10 000 leases held, TTL 10 s",
+		Options: bench.Options{
+			Rounds: 2*rounds - 1, Duration: 5 * second, Scenarios: []string{"held"}, Held: 10_000, TTL: 10 * second, // held runs in every other round
+		},
+		stores: redisPeers(Redsync, Rueidislock),
+	},
+	{
+		Name: "etcd", Title: "etcd",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1,
+		},
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+			s := servers.EtcdCurrent(t)
+			o, err := our(ctx, "etcd://"+s.Addr, "etcd: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			return []bench.Store{o, EtcdMutex(s.Addr)}, err
+		},
+	},
+	{
+		Name: "zookeeper", Title: "ZooKeeper",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off"}, Hold: -1,
+		},
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+			s := servers.ZooKeeper(t)
+			o, err := our(ctx, "zookeeper://"+s.Addr, "zookeeper: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			return []bench.Store{o, ZKLock(s.Addr)}, err
+		},
+	},
+	{
+		Name: "postgres", Title: "Postgres",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1, Clients: 4,
+		},
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+			s := servers.Postgres(t, "max_connections=500")
+			o, err := our(ctx, s.PostgresURL(), "postgres: lease, fencing token, first come first served, renewal, at most 16 hand-offs in a row")
+			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, err
+		},
+	},
+	{
+		Name: "embedded", Title: "Without a server",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try", "recovery"}, Hold: -1,
+		},
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+			memory, err := bench.URL(ctx, "memory://peers")
+			if err != nil {
+				return nil, err
+			}
+			file, err := bench.URL(ctx, "file://"+t.TempDir())
+			file.About = "package lock, file: a folder in the temporary directory"
+			return []bench.Store{memory, file}, err
+		},
+	},
+}
+
+// Run starts the set's server and measures.
+func (s Set) Run(ctx context.Context, t testing.TB, o bench.Options) (*bench.Report, error) {
+	stores, err := s.stores(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	o.Stores = stores
+	return bench.Run(ctx, o)
+}

@@ -1,0 +1,131 @@
+package peers
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/anylock/lock/bench"
+)
+
+// A Target is what we want to reach, as a ratio to another store in the same run, or as a figure of our own.
+type Target struct {
+	Set      string
+	Scenario string
+	Measure  bench.Measure
+	Peers    []string // compared with the best of them; none: the figure itself counts
+	Store    string   // ours, unless another is named
+
+	Want float64
+	Most bool // at most Want, instead of at least
+}
+
+// Targets lists what we want to reach.
+var Targets = []Target{
+	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.95},
+	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
+	{Set: "redis", Scenario: "hot-local", Measure: bench.Rate, Peers: redisLibraries, Want: 10},
+	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.P99, Peers: redisLibraries, Want: 0.2, Most: true},
+	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Jain, Want: 0.99},
+	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 0.9},
+	{Set: "redis-64x1", Scenario: "hot-clients", Measure: bench.Requests, Want: 20, Most: true},
+	{Set: "redis-8x8", Scenario: "hot-clients", Measure: bench.Rate, Peers: redisLibraries, Want: 1.15},
+	{Set: "redis-held", Scenario: "held", Measure: bench.CPU, Peers: []string{"redsync", "rueidislock"}, Want: 0.1, Most: true},
+	{Set: "redis-held", Scenario: "held", Measure: bench.Goroutines, Want: 20, Most: true},
+	{Set: "etcd", Scenario: "serial", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 1},
+	{Set: "etcd", Scenario: "try", Measure: bench.P50, Peers: []string{"etcd-mutex"}, Want: 0.6, Most: true},
+	{Set: "etcd", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 8},
+	{Set: "etcd", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"etcd-mutex"}, Want: 10},
+	{Set: "zookeeper", Scenario: "serial", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 2.5},
+	{Set: "zookeeper", Scenario: "hot-clients", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 1.5},
+	{Set: "zookeeper", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"zk-lock"}, Want: 10},
+	{Set: "postgres", Scenario: "serial", Measure: bench.Rate, Peers: []string{"advisory"}, Want: 0.9},
+	{Set: "postgres", Scenario: "hot-local", Measure: bench.Rate, Peers: []string{"advisory", "pglock"}, Want: 10},
+	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "memory", Want: 1_000_000},
+	{Set: "embedded", Scenario: "serial", Measure: bench.Rate, Store: "file", Want: 20_000},
+}
+
+var redisLibraries = []string{"redsync", "redislock", "rueidislock"}
+
+// A Score is how a target was met.
+type Score struct {
+	Target
+	Peer     string // that is the best
+	Figure   bench.Figure
+	Measured bool
+}
+
+// Met reports whether the median reaches the target.
+func (s Score) Met() bool {
+	return s.Measured && (s.Figure.Median >= s.Want) != s.Most || s.Measured && s.Figure.Median == s.Want
+}
+
+// Score compares, round by round.
+func (g Target) Score(b *bench.Report) Score {
+	s := Score{Target: g}
+	if s.Store == "" {
+		s.Store = ours
+	}
+	mine := b.Result(g.Scenario, s.Store)
+	if mine == nil || len(mine.Rounds) == 0 {
+		return s
+	}
+	s.Peer = g.best(b)
+	if len(g.Peers) > 0 && s.Peer == "" {
+		return s
+	}
+	var values []float64
+	for i, round := range mine.Rounds {
+		v, ok := round[g.Measure.Name]
+		if s.Peer != "" {
+			theirs := b.Result(g.Scenario, s.Peer).Rounds
+			if i >= len(theirs) || theirs[i][g.Measure.Name] == 0 {
+				continue
+			}
+			v /= theirs[i][g.Measure.Name]
+		}
+		if ok {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return s
+	}
+	s.Measured = true
+	slices.Sort(values)
+	s.Figure = bench.Figure{Low: values[0], Median: values[len(values)/2], High: values[len(values)-1]}
+	return s
+}
+
+// best names the peer with the best median.
+func (g Target) best(b *bench.Report) (name string) {
+	var best float64
+	for _, p := range g.Peers {
+		f, ok := b.Figure(g.Scenario, p, g.Measure)
+		if ok && f.Median > 0 && (name == "" || (f.Median > best) == g.Measure.More) {
+			name, best = p, f.Median
+		}
+	}
+	return name
+}
+
+// String says what is wanted, in words.
+func (g Target) String() string {
+	sign := "≥"
+	if g.Most {
+		sign = "≤"
+	}
+	if len(g.Peers) == 0 {
+		return fmt.Sprintf("%s %s%s", sign, bench.ShowNumber(g.Want), unitOf(g.Measure))
+	}
+	return fmt.Sprintf("%s %s times", sign, bench.ShowNumber(g.Want))
+}
+
+func unitOf(m bench.Measure) string {
+	switch m.Unit {
+	case "/s":
+		return "/s"
+	case "":
+		return ""
+	}
+	return " " + m.Unit
+}

@@ -1,0 +1,57 @@
+package peers
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/bench"
+)
+
+// ZKLock is the recipe of the client library. Its Lock takes no context and there is no attempt that does not wait. Its parent nodes
+// are never removed.
+func ZKLock(addr string) bench.Store {
+	return bench.Store{
+		Name: "zk-lock", Child: "zk-lock " + addr,
+		About: about("github.com/go-zookeeper/zk", "zk.Lock, one session for each client"),
+		Open: func(_ context.Context, ttl time.Duration) (bench.Client, error) {
+			c, _, err := zk.Connect([]string{addr}, ttl, zk.WithLogInfo(false), zk.WithLogger(silent{}))
+			if err != nil {
+				return nil, err
+			}
+			return zkClient{c}, nil
+		},
+		MinTTL: 2 * time.Second,
+	}
+}
+
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+type zkClient struct{ conn *zk.Conn }
+
+func (c zkClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	l := zk.NewLock(c.conn, "/"+key, zk.WorldACL(zk.PermAll))
+	done := make(chan error, 1)
+	go func() { done <- l.Lock() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		go func() { // whoever does not want it any more gives it to the next
+			if <-done == nil {
+				_ = l.Unlock()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+	return released(func(context.Context) error { return l.Unlock() }), nil
+}
+
+func (zkClient) Try(context.Context, string) (bench.Lease, error) { return nil, bench.ErrUnsupported }
+
+func (c zkClient) Close() error { c.conn.Close(); return nil }
