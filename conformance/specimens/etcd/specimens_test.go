@@ -15,7 +15,10 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	specimens.Main(Collection)
+	goleak.VerifyTestMain(m)
+}
 
 func TestSpecimens(t *testing.T) {
 	s := servers.Etcd(t)

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"hash/crc32"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// Collection is what Postgres is used for in a wrong way.
+var Collection = specimens.Collection{
+	Store: "Postgres",
+	Twin:  Open,
+	Specimens: []specimens.Specimen{
+		{
+			Name:  "postgres-unpinned-pool",
+			Title: "Advisory lock through a pool",
+			Story: "The lock is taken by db.QueryRow and given up by db.Exec, each on whatever connection the pool has at hand. " +
+				"An advisory lock belongs to the session that took it, so that the unlock of another one does nothing but return false, " +
+				"which nobody reads: the key stays locked until the pool drops that connection. " +
+				"And a session may take its locks any number of times: two goroutines that get the same connection are both let in. " +
+				"PgBouncer in transaction mode does the same to those who did keep their connection.",
+			See:    "Postgres manual, “Advisory Locks”; PgBouncer feature map, session-level advisory locks; LingByte/ling-base",
+			Right:  "Keep the connection that locked for as long as the lease lives, and give it to nobody else.",
+			Sin:    []string{"takeUnpinned", "unlockUnpinned"},
+			Virtue: []string{"take", "unlock"},
+			Open: wrong(func(w *steps) {
+				w.take, w.renew, w.unlock, w.lost = takeUnpinned, renewUnpinned, unlockUnpinned, forget
+			}),
+			Kills: []specimens.Kill{
+				{Check: "OwnersOfOneClientExclude", Says: "a second owner was granted the key"},
+				{Check: "RenewRacesRelease", Says: "Release of a live lease: lease lost"},
+			},
+		},
+		{
+			Name:  "postgres-16-bit-hash",
+			Title: "Key hashed to 16 bits",
+			Story: "Advisory locks are known by numbers, so that names are hashed: here to 16 bits, to fit a smallint column or the second half of a pair. " +
+				"Among 300 names two have the same number with a likelihood of one half, and then a job waits for another one that it has nothing to do with, " +
+				"or deadlocks with itself when it needs both.",
+			See:    "golang-migrate, GenerateAdvisoryLockId, and its like with fewer bits",
+			Right:  "Use all 64 bits that the server takes, of a good hash.",
+			Sin:    []string{"number16"},
+			Virtue: []string{"number"},
+			Open:   wrong(func(w *steps) { w.number = number16 }),
+			Kills:  []specimens.Kill{{Check: "KeysDoNotCollide", Says: "held by another owner"}},
+		},
+		{
+			Name:  "postgres-32-bit-hash",
+			Title: "Key hashed to 32 bits",
+			Story: "hashtext(name), or CRC-32, is what most examples lock by. " +
+				"Among 77,000 names two have the same number with a likelihood of one half: a table's rows, customers, files are soon as many. " +
+				"It is never seen in a test, and looks like a deadlock in production.",
+			See:    "golang-migrate, GenerateAdvisoryLockId (CRC-32); many examples with hashtext",
+			Right:  "Use all 64 bits that the server takes, of a good hash.",
+			Sin:    []string{"number32"},
+			Virtue: []string{"number"},
+			Open:   wrong(func(w *steps) { w.number = number32 }),
+			Kills:  []specimens.Kill{{Check: "KeysDoNotCollide", Says: "is the same: held by another owner"}},
+		},
+		{
+			Name:  "postgres-xact-lock-in-autocommit",
+			Title: "Transaction's lock without a transaction",
+			Story: "pg_advisory_xact_lock is recommended because nobody has to unlock it: the end of the transaction does. " +
+				"Called outside of one it is a transaction of its own, which has ended when the answer arrives. " +
+				"Everybody is let in, and nothing ever says so but a warning at unlocking, if somebody unlocks.",
+			See:    "Postgres manual, “Advisory Lock Functions”",
+			Right:  "Lock for the session, or keep the transaction open for as long as the lease lives.",
+			Sin:    []string{"tryTransactionSQL"},
+			Virtue: []string{"trySQL"},
+			Open:   wrong(func(w *steps) { w.take = takeBy(tryTransactionSQL) }),
+			Kills:  []specimens.Kill{{Check: "ClientsShareStore", Says: "two clients were granted the same key"}},
+		},
+		{
+			Name:  "postgres-no-lease",
+			Title: "No lease, only a connection",
+			Story: "The lock lives for as long as its connection, and a dead process closes that: so nobody needs a TTL. " +
+				"But a process that is frozen closes nothing, a host that lost its power or its network neither, and by its defaults " +
+				"the server finds out about the latter after two hours and about the former never. " +
+				"The timer that the client runs against this is frozen along with it.",
+			See:    "Postgres manual, tcp_keepalives_idle; every library read for anylock's notes works so",
+			Right:  "Have the server end an idle session after the TTL: idle_session_timeout, renewed by any statement.",
+			Sin:    []string{"tryForEverSQL", "hangUpAtOnce"},
+			Virtue: []string{"trySQL", "leave"},
+			Open: wrong(func(w *steps) {
+				w.take, w.renew, w.lost = takeBy(tryForEverSQL), renewByAsking, hangUpAtOnce
+			}),
+			Kills: []specimens.Kill{{Check: "FrozenHolderLosesKey", Says: "of another process is still refused"}},
+		},
+		{
+			Name:  "postgres-unlock-with-callers-context",
+			Title: "Unlock with a context that has ended",
+			Story: "defer lock.Release(ctx), with the request's context: when the client has gone away or the time is up, the context has ended. " +
+				"pgx then sends nothing, returns the context's error, and keeps the connection, which is in order: and so is the lock. " +
+				"The key stays locked until that connection is closed, by chance.",
+			See:    "wpmgr #495",
+			Right:  "Unlock with a context of its own, bounded; close the connection if that fails.",
+			Sin:    []string{"unlockWithCallersContext"},
+			Virtue: []string{"unlock"},
+			Open: wrong(func(w *steps) {
+				w.wrap, w.unlock = rememberContext, unlockWithCallersContext
+			}),
+			Kills: []specimens.Kill{{Check: "CancelledReleaseReleases", Says: "context already done: context canceled"}},
+		},
+	},
+}
+
+// wrong opens the store with some steps done in another way.
+func wrong(change func(*steps)) specimens.Open {
+	return func(_ context.Context, addrs ...string) (backend.Backend, error) {
+		how := right()
+		change(&how)
+		return open(how, addrs)
+	}
+}
+
+// takeUnpinned locks on any connection of the pool, and lets the pool have it back.
+func takeUnpinned(ctx context.Context, s *store, r backend.Request, ttl time.Duration) (*hold, error) {
+	h, err := take(ctx, s, r, ttl, trySQL)
+	if err != nil {
+		return nil, err
+	}
+	c := h.conn
+	h.conn = nil
+	s.pool.slots <- struct{}{} // which take has freed
+	s.pool.giveBack(c)
+	return h, nil
+}
+
+// renewUnpinned sets the timer of whatever connection it gets.
+func renewUnpinned(ctx context.Context, s *store, h *hold, ttl time.Duration) error {
+	c, err := s.pool.borrow(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.pool.giveBack(c)
+	_, err = c.Exec(ctx, h.label+`SELECT set_config('idle_session_timeout', $1, false)`, millis(ttl))
+	return err
+}
+
+// unlockUnpinned unlocks on whatever connection it gets.
+func unlockUnpinned(ctx context.Context, s *store, h *hold) (unlocked bool, err error) {
+	c, err := s.pool.borrow(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer s.pool.giveBack(c)
+	err = c.QueryRow(ctx, `SELECT pg_advisory_unlock($1)`, h.id).Scan(&unlocked)
+	return unlocked, err
+}
+
+// forget leaves a lost lease to the pool.
+func forget(*hold, time.Duration) {}
+
+// number16 is what is left of a hash in a smallint.
+func number16(key string) int64 { return number32(key) & 0xffff }
+
+// number32 is CRC-32.
+func number32(key string) int64 { return int64(crc32.ChecksumIEEE([]byte(key))) }
+
+// tryTransactionSQL locks for the transaction, which is this statement.
+const tryTransactionSQL = `SELECT CASE WHEN pg_try_advisory_xact_lock($1)
+	THEN set_config('idle_session_timeout', $2, false) || ' ' || pg_current_xact_id()::text END`
+
+// tryForEverSQL locks for as long as the connection lives.
+const tryForEverSQL = `SELECT CASE WHEN pg_try_advisory_lock($1)
+	THEN $2 || ' ' || pg_current_xact_id()::text END`
+
+// renewByAsking shows that the connection lives.
+func renewByAsking(ctx context.Context, s *store, h *hold, _ time.Duration) error {
+	return renew(ctx, s, h, 0)
+}
+
+// hangUpAtOnce is the client's own timer: it ends the connection when the lease has ended.
+func hangUpAtOnce(h *hold, _ time.Duration) { leave(h, 0) }
+
+// A leaseWithContext remembers the context that Release was called with.
+type leaseWithContext struct {
+	*backend.Life
+}
+
+func rememberContext(_ *store, l *backend.Life) backend.Lease { return leaseWithContext{l} }
+
+func (l leaseWithContext) Release(ctx context.Context) error {
+	h := l.Data.(*hold)
+	h.mu.Lock()
+	h.callers = ctx
+	h.mu.Unlock()
+	return l.Life.Release(ctx)
+}
+
+// unlockWithCallersContext unlocks with the context that Release got.
+func unlockWithCallersContext(ctx context.Context, s *store, h *hold) (unlocked bool, err error) {
+	if h.callers != nil {
+		ctx = h.callers
+	}
+	err = h.conn.QueryRow(ctx, `SELECT pg_advisory_unlock($1)`, h.id).Scan(&unlocked)
+	return unlocked, err
+}

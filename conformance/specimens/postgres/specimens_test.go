@@ -1,0 +1,28 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/specimens"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func TestMain(m *testing.M) {
+	specimens.Main(Collection)
+	goleak.VerifyTestMain(m)
+}
+
+func TestSpecimens(t *testing.T) {
+	s := servers.Postgres(t, "max_connections=900")
+	specimens.Prove(t, Collection, func(t *testing.T, open specimens.Open) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) { return open(ctx, s.Addr) },
+			Many: 100,
+		}
+	})
+}
