@@ -165,10 +165,11 @@ func lateAnswerRevivesNothing(t *trial) {
 	t.losesInTime(g)
 	link.Heal()
 	healed := time.Now()
-	t.isLost(renewal.ends(t, soon, "Renew whose answer came after the deadline"), "Renew whose answer came after the deadline")
+	if err := renewal.ends(t, soon, "Renew whose answer came after the deadline"); err == nil {
+		t.fatalf("Renew whose answer came after the deadline succeeded")
+	}
 	t.isLost(g.Renew(t.ctx, 2*t.short()), "Renew after the deadline")
-	time.Sleep(time.Until(t.lastRefusal(healed, g.ttl)))
-	t.free(t.b, t.key, "after the TTL of a renewal whose answer came after the deadline")
+	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(healed, g.ttl)), "in the TTL of a renewal whose answer came after the deadline")
 }
 
 // losesInTime waits for g's deadline, by which Lost must close.
@@ -225,34 +226,40 @@ func (t *trial) lateToNext(request func(g *grant) error) {
 }
 
 func lateShorterRenewIsCounted(t *trial) {
-	c, link := t.linked()
-	const rounds = 3 // the two may arrive in either order
-	for range rounds {
+	const held = 400 * time.Millisecond // whoever counts an unanswered request for a while only has stopped
+	shorter := t.g.Round(max(2*held, t.g.MinTTL) * time.Duration(t.stretch))
+	t.together(3, func(int) { // the two may arrive in either order
+		c, link := t.linked()
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), t.long())
 		link.Hold(ToStore)
-		ctx, cancel := context.WithTimeout(t.ctx, lateBy/2)
-		shorter := t.call(func() error { return g.Renew(ctx, t.short()) })
-		err := shorter.ends(t, soon, "Renew without an answer")
-		cancel()
-		if errors.Is(err, backend.ErrLost) {
-			t.tooLate("a renewal for %v was given up after more than that", t.short())
+		ctx, cancel := context.WithTimeout(t.ctx, lateBy)
+		defer cancel()
+		begun := time.Now()
+		err := t.call(func() error { return g.Renew(ctx, shorter) }).ends(t, soon, "Renew without an answer")
+		if !t.excused(g, err) {
+			t.endsByDeadline(err, "Renew without an answer")
 		}
-		t.endsByDeadline(err, "Renew without an answer")
+		time.Sleep(time.Until(begun.Add(held)))
 		link.Heal()
-		err = g.Renew(t.ctx, t.long())
-		if t.excused(g, err) {
-			continue
+		switch err = g.Renew(t.ctx, t.long()); {
+		case t.excused(g, err):
+			return
+		case errors.Is(err, backend.ErrLost) && time.Since(begun) > shorter/2:
+			t.tooLate("a lease of %v ended before it was renewed", shorter)
+		case errors.Is(err, backend.ErrLost):
+			t.fatalf("Renew of a live lease after another went unanswered: %v", err)
 		}
-		t.shortenedLate(g)
-	}
+		t.shortenedLate(g, shorter)
+	})
 }
 
-// shortenedLate waits for what an earlier renewal for a short TTL may do to g. Nobody gets the key before the deadline.
-func (t *trial) shortenedLate(g *grant) {
+// shortenedLate waits for what an earlier renewal for less may do to g. Nobody gets the key before the deadline.
+func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 	w := t.wait(t.b, g.key, t.short())
 	defer w.cancel()
-	if !t.within(t.g.Round(t.short())+t.g.MaxLate+lateBy, w.done) {
+	if !t.within(shorter+t.g.MaxLate+lateBy, w.done) {
+		w.cancel()
 		_ = g.Release(t.ctx)
 		return
 	}
@@ -298,30 +305,45 @@ func slowLinkServes(t *trial) {
 	t.usable(c)
 	link.Delay(ToStore, delay)
 	link.Delay(FromStore, delay)
-	// Strict as on any link, but for what takes longer than a machine in good health would need.
-	ask := func(what string, f func() error, want error) {
-		if err := f(); !errors.Is(err, want) {
-			t.fatalf("%s on a slow link: %v, want %v", what, err, want)
+	acquire := func(ttl time.Duration) *grant {
+		g, err := t.ask(t.ctx, c, t.newKey(), ttl, false)
+		if err != nil {
+			t.fatalf("Acquire of a free key on a slow link: %v", err)
 		}
+		return g
 	}
-	var g *grant
-	acquire := func(key string, ttl time.Duration, wait bool) func() error {
-		return func() (err error) { g, err = t.ask(t.ctx, c, key, ttl, wait); return err }
-	}
+	t.together(3, func(i int) {
+		switch i {
+		case 0:
+			t.slowlyHandedOver(c)
+		case 1:
+			t.overlapsNot(acquire(ttl), ttl)
+		case 2:
+			g := acquire(t.long())
+			if err := g.Renew(t.ctx, ttl); err != nil {
+				t.fatalf("Renew on a slow link: %v", err)
+			}
+			t.overlapsNot(g, ttl)
+		}
+	})
+}
+
+// slowlyHandedOver hands a key to a client on a slow link, which gives it back.
+func (t *trial) slowlyHandedOver(c backend.Backend) {
 	held := t.acquire(t.a, t.key, t.long())
-	ask("Acquire of a held key", acquire(t.key, t.long(), false), backend.ErrHeld)
+	if _, err := t.ask(t.ctx, c, t.key, t.long(), false); !errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire of a held key on a slow link: %v, want ErrHeld", err)
+	}
 	w := t.wait(c, t.key, t.long())
 	t.arrived(t.key, 1)
 	t.release(held)
 	next := w.granted(t, t.handOff(), "after release, on a slow link")
 	t.refused(t.b, next)
-	ask("Renew", func() error { return next.Renew(t.ctx, t.long()) }, nil)
-	ask("Release", func() error { return next.Release(t.ctx) }, nil)
+	if err := next.Renew(t.ctx, t.long()); err != nil {
+		t.fatalf("Renew on a slow link: %v", err)
+	}
+	if err := next.Release(t.ctx); err != nil {
+		t.fatalf("Release on a slow link: %v", err)
+	}
 	t.free(t.b, t.key, "after release on a slow link")
-
-	ask("Acquire of a free key", acquire(t.newKey(), ttl, false), nil)
-	t.overlapsNot(g, ttl)
-	ask("Acquire of a free key", acquire(t.newKey(), t.long(), false), nil)
-	ask("Renew for less", func() error { return g.Renew(t.ctx, ttl) }, nil)
-	t.overlapsNot(g, ttl)
 }

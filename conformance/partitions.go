@@ -154,8 +154,7 @@ func partitionedReleaseIsBounded(t *trial) {
 	g := t.acquire(c, t.key, 2*t.short())
 	partition(link, ToStore, FromStore)
 	release := t.call(func() error { return g.Release(t.ctx) })
-	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
-	t.free(t.b, t.key, "after the TTL of a holder that is cut off and releasing")
+	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(g.after, g.ttl)), "in the TTL of a holder that is cut off and releasing")
 	const bound = 15 * time.Second
 	if err := release.ends(t, bound, "Release while cut off"); err == nil {
 		t.fatalf("Release succeeded while cut off")
