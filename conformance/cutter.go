@@ -12,7 +12,8 @@ import (
 const (
 	cutters   = 6               // clients that are cut, side by side
 	cutTime   = 4 * time.Second // what a check takes for other places than the first and the last
-	cutAlways = 8               // so many first and last places are cut at in any case
+	cutAlways = 4               // so many first and last places are cut at in any case
+	cutOthers = 16              // and so many others: a client that takes a second to connect again is not cut at many
 	cutTries  = 3               // at a place: what travels is not always as long
 )
 
@@ -54,6 +55,7 @@ func (t *trial) cutEverywhere(request func(*cutter)) []*cutter {
 			least++
 		}
 	}
+	least += cutOthers
 	var next, cut, hit atomic.Int64
 	end := time.Now().Add(cutTime)
 	t.together(len(all), func(i int) {
