@@ -52,6 +52,22 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
+// A server that is silent is not told as the end of a context that has not ended: callers give up for that.
+func TestSilenceIsNoContextError(t *testing.T) {
+	p := newProxy(t, servers.Etcd(t).Addr)
+	b := opened(t, "etcd://"+p.Addr)
+	warm(t, b, 30*time.Second)
+	l := acquire(t, b, req("k", 6*time.Second))
+	p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
+	defer p.set(func(p *proxy) { p.replies = nil })
+	tried := startAcquire(t.Context(), b, req("other", 30*time.Second))
+	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).err} {
+		if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Errorf("%s without an answer: %v", what, err)
+		}
+	}
+}
+
 // An acquire whose answer is lost is asked for again, and recognises its own key.
 func TestLostReplyIsRepeated(t *testing.T) {
 	s := servers.Etcd(t)

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,24 +39,32 @@ var _ backend.Requests = requests{}
 
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	b, h := q.b, l.Data.(*held)
-	granted := b.guarantees.Round(ttl)
+	granted := q.b.guarantees.Round(ttl)
 	// Where a server hangs, a renewal fails while there is time for another one.
-	ctx, cancel := context.WithTimeout(ctx, max(granted/3, leastLimit))
+	limited, cancel := context.WithTimeout(ctx, max(granted/3, leastLimit))
 	defer cancel()
+	err := q.renew(limited, l, granted)
+	if err != nil && limited.Err() != nil && !backend.Ended(ctx) && !errors.Is(err, backend.ErrLost) {
+		err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
+	}
+	return granted, err
+}
+
+func (q requests) renew(ctx context.Context, l *backend.Life, ttl time.Duration) error {
+	b, h := q.b, l.Data.(*held)
 	h.mu.Lock()
-	main := h.keptBy(granted)
+	main := h.keptBy(ttl)
 	h.mu.Unlock()
 	if main == nil {
-		return granted, b.change(ctx, l, granted)
+		return b.change(ctx, l, ttl)
 	}
 	if _, err := b.pool.refresh(ctx, main); err != nil {
-		return granted, err
+		return err
 	}
 	if b.pool.isStale(main) { // there is a new leader
-		return granted, b.change(ctx, l, granted)
+		return b.change(ctx, l, ttl)
 	}
-	return granted, nil
+	return nil
 }
 
 // keptBy returns the lease whose renewal renews the lock for ttl, nil if it has to change to another one.
@@ -149,7 +158,10 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return backend.ErrLost
 	}
 	if h.unsure || h.echo || len(h.doubtful) > 0 {
-		return q.b.revokeHeld(ctx, h)
+		if err := q.b.revokeHeld(ctx, h); err != nil {
+			return err
+		}
+		return ifEnded(l)
 	}
 	var resp *clientv3.DeleteResponse
 	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
@@ -170,7 +182,19 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	q.b.pool.put(h.main)
 	h.main = nil
+	if resp.Deleted == 0 {
+		return ifEnded(l)
+	}
 	return nil
+}
+
+// ifEnded tells what became of a key that is gone after requests without an answer: before the deadline one of those has
+// done it, later the lease's end may have.
+func ifEnded(l *backend.Life) error {
+	if time.Now().Before(l.Deadline()) {
+		return nil
+	}
+	return backend.ErrLost
 }
 
 // revokeHeld ends every lease that the key may be bound to. The caller holds h.mu.

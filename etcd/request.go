@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -40,6 +41,9 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 		unanswered = true
 		if backend.Ended(ctx) {
 			return true, backend.ContextError(ctx, err)
+		}
+		if timedOut {
+			err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
 		}
 		if !passing(err) || !time.Now().Before(end) {
 			return true, err
