@@ -1,0 +1,166 @@
+// Package memcached keeps the famous wrong ways to lock by Memcached, and the small store that they are made from.
+package memcached
+
+import (
+	"errors"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// Collection is the specimens of Memcached.
+var Collection = specimens.Collection{
+	Store:     "Memcached",
+	Twin:      open(func(*store) {}),
+	Specimens: specimens.Join(owners, expirations),
+}
+
+var owners = []specimens.Specimen{
+	{
+		Name:  "delete-without-ownership",
+		Title: "add, and a plain delete",
+		Story: "add takes the lock, delete gives it back. Memcached's delete asks nobody: a holder that was slow, or whose item " +
+			"the cache has evicted, deletes the next one's lock. Memcached has a reason more for it than others, as it may drop " +
+			"any item at any time. Several libraries do it to this day: onexstack's distlock among them.",
+		See:    "onexstack/distlock, Memcached: a bare Delete",
+		Right:  "gets, compare the owner, and cas with an expiration in the past: the server swaps only what has not changed.",
+		Sin:    []string{"plainDelete"},
+		Virtue: []string{"remove", "swap"},
+		Open:   open(func(s *store) { s.remove = plainDelete }),
+		Kills: []specimens.Kill{
+			{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "get-compare-delete",
+		Title: "get, compare, and delete without cas",
+		Story: "The owner is compared before the item is deleted, by two commands. What the first one has seen may have expired " +
+			"when the second one arrives, and the item may be another one's. The slower the network, or the pauses of the client, " +
+			"the longer the moment between the two.",
+		See:    "Memcached protocol, cas: store this data but only if no one else has updated it since I last fetched it",
+		Right:  "The swap is conditional on the version that the owner was read with.",
+		Sin:    []string{"getCompareDelete"},
+		Virtue: []string{"remove", "swap"},
+		Open:   open(func(s *store) { s.remove = getCompareDelete }),
+		Kills:  []specimens.Kill{{Check: "LateReleaseSparesNext", Says: "a second owner was granted the key"}},
+	},
+	{
+		Name:  "touch-by-anyone",
+		Title: "A renewal by touch",
+		Story: "touch gives an item a new expiration, and that is what a renewal is for. It does not say whose item: a holder " +
+			"that has lost the lock keeps another one's alive, and is told that all is well. gat, which touches and reads, tells " +
+			"the owner too late.",
+		See:    "Memcached protocol, touch and gat",
+		Right:  "gets, compare the owner, and cas with the new expiration.",
+		Sin:    []string{"touch"},
+		Virtue: []string{"prolong", "swap"},
+		Open:   open(func(s *store) { s.prolong = touch }),
+		Kills: []specimens.Kill{
+			{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+		},
+	},
+	{
+		Name:  "get-then-set",
+		Title: "get, and set if there is nothing",
+		Story: "The item is looked for, and set if it is not there: the way a cache is filled. Two clients look at the same " +
+			"moment, see nothing, and both set. The one whose set comes last is in the item; both believe that they hold it.",
+		See:    "Memcached protocol, add: only if the server does not already hold data for this key",
+		Right:  "add: the server looks and stores in one step.",
+		Sin:    []string{"getThenSet"},
+		Virtue: []string{"take"},
+		Open:   open(func(s *store) { s.take = getThenSet }),
+		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
+	},
+}
+
+var expirations = []specimens.Specimen{
+	{
+		Name:  "ttl-sent-as-it-is",
+		Title: "A TTL of one second sent as 1",
+		Story: "An expiration of 1 means: when the server's clock has ticked once more. The clock counts whole seconds, and the " +
+			"next tick may be a moment away. Measured: an item of one second died after 25 ms. Its holder believes in it for a " +
+			"second, as everybody would.",
+		See:    "memcached issue 307",
+		Right:  "Round up, and add what the server's clock may be behind.",
+		Sin:    []string{"asItIs"},
+		Virtue: []string{"expiration"},
+		Open:   open(func(s *store) { s.expiration = asItIs }),
+		Kills:  []specimens.Kill{{Check: "TTLNotEarly", Says: "granted again"}},
+	},
+	{
+		Name:  "ttl-zero",
+		Title: "An expiration of 0",
+		Story: "0 means never. It comes from a default that nobody set, or from a TTL below a second that was cut to whole ones. " +
+			"The lock of a holder that dies stays until the cache evicts it or somebody restarts the server, which takes all " +
+			"other locks along.",
+		See:    "Memcached protocol, exptime: if it's 0, the item never expires",
+		Right:  "Refuse it, or round up to what the server can count.",
+		Sin:    []string{"never"},
+		Virtue: []string{"expiration"},
+		Open:   open(func(s *store) { s.expiration = never }),
+		Kills:  []specimens.Kill{{Check: "TTLNotLate", Says: "still refused to an attempt made"}},
+	},
+	{
+		Name:  "more-than-thirty-days",
+		Title: "A TTL of more than 30 days",
+		Story: "An expiration of more than 30 days is taken for a date, in seconds since 1970. 31 days from now is a morning in " +
+			"February 1970: the server answers STORED, and there is no item. Everybody who asks gets the lock.",
+		See:    "Memcached protocol, exptime: the number of seconds may not exceed 60*60*24*30",
+		Right:  "Send a longer time as the date that it ends at.",
+		Sin:    []string{"secondsOnly"},
+		Virtue: []string{"expiration"},
+		Open:   open(func(s *store) { s.expiration = secondsOnly }),
+		Kills:  []specimens.Kill{{Check: "ExtremesAreAccepted", Says: "granted"}},
+	},
+}
+
+func plainDelete(s *store, key, _ string) error {
+	err := s.client.Delete(name(key))
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		return backend.ErrLost
+	}
+	return err
+}
+
+func getCompareDelete(s *store, key, owner string) error {
+	found, err := holder(s, key)
+	if err == nil && found != owner {
+		return backend.ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	return plainDelete(s, key, owner)
+}
+
+func touch(s *store, key, _ string, ttl time.Duration) error {
+	err := s.client.Touch(name(key), s.expiration(ttl))
+	if errors.Is(err, memcache.ErrCacheMiss) {
+		return backend.ErrLost
+	}
+	return err
+}
+
+func getThenSet(s *store, key, owner string, ttl time.Duration) (string, error) {
+	found, err := holder(s, key)
+	if err != nil || found != "" && found != owner {
+		return found, err
+	}
+	return owner, s.client.Set(&memcache.Item{Key: name(key), Value: []byte(owner), Expiration: s.expiration(ttl)})
+}
+
+func asItIs(ttl time.Duration) int32 {
+	if ttl > mostRelative*time.Second {
+		return expiration(ttl)
+	}
+	return int32(ttl / time.Second)
+}
+
+func never(time.Duration) int32 { return 0 }
+
+func secondsOnly(ttl time.Duration) int32 {
+	return int32((ttl+time.Second-1)/time.Second) + lag
+}
