@@ -42,6 +42,12 @@ var partitionChecks = []Check{
 		run:   partitionHonoursContext,
 	},
 	{
+		Name:  "PartitionedCloseIsBounded",
+		Rule:  "Backend.Close ends leases and waiters at once, and returns in a bounded time, also while the network fails",
+		Needs: []Need{needsLinked},
+		run:   partitionedCloseIsBounded,
+	},
+	{
 		Name:  "WakeUpCutParksNobody",
 		Rule:  "rule 9: no waiter stays parked on a free key, whenever the connections break that wake-ups come by",
 		Needs: []Need{needsLinked},
@@ -206,6 +212,32 @@ func partitionHonoursContext(t *trial) {
 	}
 	t.release(busy)
 	t.becomesFree(t.b, busy.key, recovery, "after the release of a key whose waiter left while cut off")
+}
+
+func partitionedCloseIsBounded(t *trial) {
+	c, link := t.linked()
+	t.usable(c)
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, busy.key, t.short())
+	t.arrived(busy.key, 1)
+	g := t.acquire(c, t.key, t.short())
+	releasing := t.acquire(c, t.newKey(), t.short())
+	partition(link, ToStore, FromStore)
+	release := t.call(func() error { return releasing.Release(t.ctx) })
+	closed := t.call(c.Close)
+	if err := w.fails(t, "Acquire whose client was closed while cut off"); !errors.Is(err, backend.ErrClosed) {
+		t.fatalf("Acquire whose client was closed while cut off: %v, want ErrClosed", err)
+	}
+	if !t.within(soon, g.Lost()) {
+		t.fatalf("Lost is not closed %v after Close", soon)
+	}
+	if err := closed.ends(t, soon, "Close while cut off"); err != nil {
+		t.fatalf("Close while cut off: %v", err)
+	}
+	_ = release.ends(t, soon, "Release of a client that was closed while cut off")
+	t.becomesFree(t.b, g.key, time.Until(t.lastRefusal(g.after, g.ttl)), "in the TTL of a holder that was closed while cut off")
+	t.release(busy)
+	t.becomesFree(t.b, busy.key, t.handOff()+2*t.short(), "after the release of a key whose waiter was closed while cut off")
 }
 
 func wakeUpCutParksNobody(t *trial) {
