@@ -95,6 +95,9 @@ func (w *way) run(stub *toxics.ToxicStub) {
 			w.come(chunk)
 		case <-w.conn.broken:
 			stub.Close()
+			if w.cut != nil {
+				w.reached() // what is staged does not arrive, but nobody waits for it any more
+			}
 			for in != nil && <-in != nil {
 			}
 			return
