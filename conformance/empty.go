@@ -91,7 +91,7 @@ func (t *trial) wakesUp(key string) {
 }
 
 func emptiedStoreIsTold(t *trial) {
-	idle := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
+	idle := t.acquire(t.a, t.newKey(), t.g.Round(2*t.short()))
 	renewed := t.acquire(t.a, t.newKey(), t.long())
 	taken := t.acquire(t.a, t.newKey(), t.long())
 	t.h.RestartEmpty()
@@ -127,7 +127,9 @@ func emptiedStoreIsTold(t *trial) {
 func (t *trial) acquireAfterOutage(b backend.Backend, key string, ttl time.Duration) (g *grant) {
 	var err error
 	if !t.poll(recovery, func() bool {
-		g, err = t.ask(t.ctx, b, key, ttl, false)
+		ctx, cancel := context.WithTimeout(t.ctx, recovery)
+		defer cancel()
+		g, err = t.ask(ctx, b, key, ttl, false)
 		return err == nil
 	}) {
 		t.fatalf("Acquire of a free key, %v after an outage: %v", recovery, err)
@@ -162,14 +164,17 @@ func tokensSurviveEveryRestart(t *trial) {
 	for range 2 {
 		dying := t.acquire(t.a, expiringKey, t.short())
 		expiring.next(dying, "grant")
-		held := t.acquire(t.a, waitedKey, t.g.Round(4*t.short()))
+		held := t.acquire(t.a, waitedKey, t.long())
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
 		t.told(waitedKey, 1)
 		end := t.beBusy(keys, busy)
 		time.Sleep(rand.N(t.h.Settle))
 		t.h.Restart()
-		next := w.granted(t, t.g.Round(held.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
+		if !t.poll(recovery, func() bool { err := held.Release(t.ctx); return err == nil || errors.Is(err, backend.ErrLost) }) {
+			t.fatalf("Release does not succeed within %v after a restart of the store", recovery)
+		}
+		next := w.granted(t, t.handOff()+recovery, "after a restart of the store and release")
 		waited.next(next, "grant to a waiter that outlived a restart")
 		time.Sleep(time.Until(t.lastRefusal(dying.after, dying.ttl)))
 		g := t.acquireAfterOutage(t.b, expiringKey, t.long())

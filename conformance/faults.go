@@ -143,8 +143,10 @@ func frozenStoreHonoursContext(t *trial) {
 func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
 	var err error
 	ok := t.poll(recovery, func() bool {
+		ctx, cancel := context.WithTimeout(t.ctx, recovery)
+		defer cancel()
 		var g *grant
-		if g, err = t.ask(t.ctx, b, key, t.long(), false); err == nil {
+		if g, err = t.ask(ctx, b, key, t.long(), false); err == nil {
 			err = g.Release(t.ctx)
 		}
 		return err == nil
