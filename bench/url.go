@@ -46,17 +46,8 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 	if g.Reach == lock.ReachProcess {
 		s.Child = "" // no other process can reach it
 	}
-	s.MaxLeases = mostLeases(driver.Name)
+	s.MaxLeases = driver.Leases
 	return s, l.Close()
-}
-
-// mostLeases is how many leases one client can hold, for stores that spend a connection on each.
-func mostLeases(driver string) int {
-	const postgresConnections = 32
-	if driver == "postgres" {
-		return postgresConnections
-	}
-	return 0
 }
 
 // version is that of a module in this program.

@@ -59,7 +59,7 @@ Without --backend it is $ANYLOCK_URL, else a directory of this user on this mach
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.backend, "backend", "", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is going on")
-	root.AddCommand(a.runCommand(), a.inspectCommand(), a.conformCommand(), a.backendsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.inspectCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
 	a.addHidden(root)
 	return root
 }

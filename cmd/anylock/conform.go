@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +78,7 @@ before the end and nothing had failed.`,
 	flags.BoolVar(&c.faults, "faults", false, "put a proxy before the store that makes faults, and freeze and kill processes")
 	flags.BoolVar(&c.list, "list", false, "list the checks, run none")
 	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default by the store)")
-	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default what the suite thinks best)")
+	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default by the store)")
 	flags.Var(&c.timeout, "timeout", "time for one check (default by the store's guarantees)")
 	flags.Var(c.format, "format", c.format.usage())
 	return cmd
@@ -105,12 +104,15 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 			return usagef("--faults is for stores that are reached by host and port: %w", err)
 		}
 	}
-	if rawURL, err = conformURL(rawURL); err != nil {
+	if rawURL, err = sharedURL(rawURL, "conform-"); err != nil {
 		return storeError(err)
 	}
-	harness, driver, err := c.harness(rawURL)
+	driver, err := backend.DefaultMux.Lookup(rawURL)
 	if err != nil {
-		return err
+		return storeError(err)
+	}
+	if o.Parallel == 0 && driver.Leases == 0 { // else connections might run short
+		o.Parallel = conformParallel
 	}
 	c.sayVerbose("backend %s", backend.Redact(rawURL))
 	signals := make(chan os.Signal, 1)
@@ -123,7 +125,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
 	o.Began = shown.began
 	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
-	results, err := conformance.Execute(ctx, harness, o)
+	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
 	shown.end()
 	s := stopWatch()
 	if err != nil && (s == nil || results == nil) {
@@ -132,7 +134,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 		}
 		return storeError(err)
 	}
-	if err := printer.finish(c.stdout, suiteResult{driver, results}); err != nil {
+	if err := printer.finish(c.stdout, suiteResult{driver.Name, results}); err != nil {
 		return err
 	}
 	switch n := count(results); {
@@ -144,13 +146,12 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	return nil
 }
 
-// harness reaches the store that rawURL names, whose driver it names too.
-func (c *conformRun) harness(rawURL string) (h conformance.Harness, driver string, err error) {
-	d, err := backend.DefaultMux.Lookup(rawURL)
-	if err != nil {
-		return h, "", storeError(err)
-	}
-	h = conformance.Harness{
+// conformParallel is how many checks run at once: they mostly wait, and here nothing else does but they.
+const conformParallel = 12
+
+// harness reaches the store that rawURL names.
+func (c *conformRun) harness(d backend.Driver, rawURL string) conformance.Harness {
+	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			b, err := openForSuite(ctx, rawURL)
 			if err != nil {
@@ -166,30 +167,13 @@ func (c *conformRun) harness(rawURL string) (h conformance.Harness, driver strin
 	if c.faults {
 		h.Linked, h.Process = link.URL(rawURL), otherprocess.Self(rawURL)
 	}
-	return h, d.Name, nil
+	return h
 }
 
 // openForSuite opens a store for the suite, here and in the processes that it starts.
 func openForSuite(ctx context.Context, rawURL string) (backend.Backend, error) {
 	b, _, err := backend.DefaultMux.Open(ctx, rawURL)
 	return b, err
-}
-
-// conformURL is rawURL as the suite needs it: without lock_prefix, which is package lock's, and naming a store that the
-// suite's clients share.
-func conformURL(rawURL string) (string, error) {
-	rest, _, _, err := backend.TakeParam(rawURL, "lock_prefix")
-	if err != nil {
-		return "", err
-	}
-	u, err := backend.SplitURL(rest)
-	if err != nil {
-		return "", err
-	}
-	if u.Scheme == "memory" && len(u.Hosts) == 0 && u.Path == "" {
-		return "memory://conform-" + strconv.Itoa(os.Getpid()), nil
-	}
-	return rest, nil
 }
 
 // A checkRecord describes a check in JSON.

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/internal/servers"
-	"github.com/anylock/lock/memory"
 )
 
 // The command checks every store that it knows, as a user would; the stores' own tests run the whole suite.
@@ -75,37 +72,30 @@ func TestConformFaults(t *testing.T) {
 
 // A store that has a connection for each lease is not asked for more at once than it can have.
 func TestConformManyByDriver(t *testing.T) {
-	for _, test := range []struct {
-		asked  int
-		leases int // of the driver
-		want   int
-	}{{0, 0, 0}, {0, 14, 14}, {7, 14, 7}, {7, 0, 7}} {
-		name := fmt.Sprintf("many%d-%d", test.asked, test.leases)
-		backend.Register(backend.Driver{
-			Name: name, Schemes: []string{name}, Examples: []string{name + ":"}, Leases: test.leases,
-			Open: func(context.Context, string) (backend.Backend, error) { return memory.New(), nil },
-		})
-		h, driver, err := (&conformRun{many: test.asked}).harness(name + ":")
-		if err != nil || driver != name || h.Many != test.want {
-			t.Errorf("%+v: %d, %s, %v", test, h.Many, driver, err)
+	for _, test := range []struct{ asked, leases, want int }{{0, 0, 0}, {0, 14, 14}, {7, 14, 7}, {7, 0, 7}} {
+		h := (&conformRun{many: test.asked}).harness(backend.Driver{Leases: test.leases}, "memory:")
+		if h.Many != test.want {
+			t.Errorf("%+v: %d", test, h.Many)
 		}
 	}
 }
 
 func TestProgress(t *testing.T) {
 	var results, line bytes.Buffer
-	p := &progress{results: &results, line: &line, width: func() int { return 40 }, total: 3, stop: make(chan struct{})}
+	p := &progress{results: &results, total: 3, liveLine: &liveLine{
+		out: &line, width: func() int { return 40 }, stop: make(chan struct{}),
+	}}
 	screen := func() string { return screenOf(line.String() + results.String()) }
 	print := textPrinter{brief: true}.result
 	p.began(conformance.Check{Name: "First"})
 	p.began(conformance.Check{Name: "Second"})
-	p.show(p.text(2 * time.Second))
+	p.showLocked(p.text(2 * time.Second))
 	if got, want := screen(), "0 of 3 checks, 2 s: First, Second"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}
 	p.ended(conformance.Result{Name: "First", Status: conformance.Pass}, print)
 	p.began(conformance.Check{Name: "AVeryLongNameOfACheck"})
-	p.show(p.text(3 * time.Second))
+	p.showLocked(p.text(3 * time.Second))
 	if got, want := screen(), "1 of 3 checks, 3 s: Second, AVeryLongN…"; got != want || utf8.RuneCountInString(got) != 39 {
 		t.Errorf("screen %q, want %q", got, want)
 	}
@@ -115,7 +105,7 @@ func TestProgress(t *testing.T) {
 	}
 	line.WriteString(results.String()) // what comes from now on is below
 	results.Reset()
-	p.show(p.text(4 * time.Second))
+	p.showLocked(p.text(4 * time.Second))
 	p.end()
 	if got, want := screen(), "fail Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen at the end %q, want %q", got, want)

@@ -11,10 +11,12 @@ import (
 	"context"
 	"os"
 
+	"github.com/anylock/lock/bench"
 	otherprocess "github.com/anylock/lock/conformance/process"
 )
 
 func main() {
+	bench.Main(openForBench)        // "anylock bench" starts holders to kill
 	otherprocess.Main(openForSuite) // "anylock conform --faults" starts others of this program
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 }

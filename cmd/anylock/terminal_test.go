@@ -251,3 +251,17 @@ func TestTerminalConform(t *testing.T) {
 	c.enter("anylock conform --run Stale 2>&1 | grep -c 'checks, '; echo co\"\"de $?\n")
 	c.await("code 1")
 }
+
+// The benchmarks show on a terminal what they measure, and Ctrl-C ends them with what was measured.
+func TestTerminalBench(t *testing.T) {
+	t.Parallel()
+	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c.await(prompt)
+	c.enter("TERM=vt100 anylock bench --rounds 500 --duration 50ms --scenario serial --scenario try --backend memory:; echo co\"\"de $?\n")
+	c.await("round 1 of 500, ")
+	c.await(" s left: ")
+	c.enter("\x03")
+	c.await("serial: One worker")
+	c.await("interrupted: what was measured until then")
+	c.await("code 130")
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/anylock/lock"
@@ -44,6 +46,23 @@ func fileURL(path string) string {
 		path = "/" + path
 	}
 	return (&url.URL{Scheme: "file", Path: path}).String()
+}
+
+// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix, which is package lock's, and naming a store
+// that several clients share. Memory without a name gets one that begins with name.
+func sharedURL(rawURL, name string) (string, error) {
+	rest, _, _, err := backend.TakeParam(rawURL, "lock_prefix")
+	if err != nil {
+		return "", err
+	}
+	u, err := backend.SplitURL(rest)
+	if err != nil {
+		return "", err
+	}
+	if u.Scheme == "memory" && len(u.Hosts) == 0 && u.Path == "" {
+		return "memory://" + name + strconv.Itoa(os.Getpid()), nil
+	}
+	return rest, nil
 }
 
 // open opens the store. Its errors are exits.

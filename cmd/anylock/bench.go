@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/bench"
+)
+
+// A benchRun is one call of anylock bench.
+type benchRun struct {
+	*app
+	options  bench.Options
+	backends []string
+	hold     seconds
+	duration seconds
+	format   *choice
+
+	jsonFile, htmlFile string
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	b := &benchRun{app: a, format: newChoice("text", "json", "gobench")}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure stores side by side",
+		Long: `bench measures locks on one or more stores, in rounds that take turns, so that a noisy machine hurts all alike.
+Without --backend it measures memory and a file in a temporary directory. It works on fresh random keys.
+
+Scenarios:
+` + scenarioList() + `
+Ctrl-C ends it early and prints what was measured until then.
+
+Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a store cannot be reached.`,
+		Example: `  anylock bench
+  anylock bench --backend redis://cache-1:6379 --backend etcd://etcd-1:2379 --html report.html
+  anylock bench --scenario serial --scenario hot-clients --clients 64 --workers 1 --hold 1ms --duration 2s`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be given several times (default memory and file)")
+	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only this scenario; may be given several times")
+	flags.IntVar(&b.options.Clients, "clients", 0, "clients where several contend (default 8)")
+	flags.IntVar(&b.options.Workers, "workers", 0, "workers of a client (default 64 of one client, 8 of each of several)")
+	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms between clients, 0 within one)")
+	flags.Var(&b.duration, "duration", "of one scenario on one store in one round (default 150ms)")
+	flags.IntVar(&b.options.Rounds, "rounds", 0, "how many rounds (default 5)")
+	flags.IntVar(&b.options.Held, "held", 0, "how many leases the scenario held keeps (default 1000)")
+	flags.StringVar(&b.jsonFile, "json", "", "write the report as JSON to this `FILE` too")
+	flags.StringVar(&b.htmlFile, "html", "", "write the report as a page with charts to this `FILE` too")
+	flags.Var(b.format, "format", b.format.usage())
+	return cmd
+}
+
+func scenarioList() string {
+	var list strings.Builder
+	for _, s := range bench.Scenarios(bench.Options{Waiters: []int{10}}) {
+		fmt.Fprintf(&list, "  %-12s %s\n", strings.TrimSuffix(s.Name, "-10"), strings.ReplaceAll(s.Title, " 10 ", " 1 to 1000 "))
+	}
+	return list.String()
+}
+
+func (b *benchRun) run(cmd *cobra.Command) error {
+	if err := b.setOptions(cmd); err != nil {
+		return err
+	}
+	files, err := createFiles(b.jsonFile, b.htmlFile)
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	signals := make(chan os.Signal, 1)
+	notify(signals, signalsEnding)
+	defer signal.Stop(signals)
+	ctx, stopWatch := untilSignal(cmd.Context(), signals)
+	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
+
+	cleanUp, err := b.openStores(ctx)
+	defer cleanUp()
+	if err != nil {
+		return err
+	}
+	report, err := b.measure(ctx)
+	s := stopWatch()
+	if err != nil {
+		return usagef("%w", err)
+	}
+	if err := errors.Join(b.print(report), files.write(report)); err != nil {
+		return err
+	}
+	if s != nil && report.Interrupted {
+		return s.exit()
+	}
+	for _, r := range report.Results {
+		if r.Problem != "" {
+			return exitWith(exitChecksFailed)
+		}
+	}
+	return nil
+}
+
+// setOptions checks what was asked for, before any store is reached.
+func (b *benchRun) setOptions(cmd *cobra.Command) error {
+	for _, name := range []string{"clients", "workers", "rounds", "held"} {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			if n, err := strconv.Atoi(f.Value.String()); err != nil || n < 1 {
+				return usagef("--%s must be at least 1", name)
+			}
+		}
+	}
+	b.options.Hold, b.options.Duration = b.hold.d, b.duration.d
+	if b.hold.isSet && b.hold.d == 0 {
+		b.options.Hold = -1
+	}
+	if b.duration.isSet && b.duration.d == 0 {
+		return usagef("--duration must be more than 0")
+	}
+	o := b.options
+	o.Stores = []bench.Store{{}}
+	if err := o.Validate(); err != nil {
+		return usagef("%w", err)
+	}
+	return nil
+}
+
+// openStores opens the stores that were asked for, or those that need no server. Two of a kind are told apart by their number.
+func (b *benchRun) openStores(ctx context.Context) (cleanUp func(), err error) {
+	cleanUp = func() {}
+	urls := b.backends
+	if len(urls) == 0 {
+		dir, err := os.MkdirTemp("", "anylock-bench-")
+		if err != nil {
+			return cleanUp, err
+		}
+		cleanUp = func() { _ = os.RemoveAll(dir) }
+		urls = []string{"memory:", fileURL(dir)}
+	}
+	named := make(map[string]int)
+	for _, rawURL := range urls {
+		rawURL, err := sharedURL(rawURL, "bench-")
+		if err != nil {
+			return cleanUp, storeError(err)
+		}
+		b.sayVerbose("backend %s", backend.Redact(rawURL))
+		s, err := bench.URL(ctx, rawURL)
+		if err != nil {
+			return cleanUp, storeError(err)
+		}
+		if named[s.Name]++; named[s.Name] > 1 {
+			s.Name += "-" + strconv.Itoa(named[s.Name])
+		}
+		b.options.Stores = append(b.options.Stores, s)
+	}
+	return cleanUp, nil
+}
+
+// openForBench opens a store in the process that is to hold a key.
+func openForBench(rawURL string) (bench.Store, error) { return bench.URL(context.Background(), rawURL) }
+
+func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
+	var now atomic.Value
+	now.Store("")
+	begun := time.Now()
+	line := newLiveLine(b.stderr, b.getenv("TERM"), func() string { return now.Load().(string) })
+	defer line.end()
+	b.options.Observe = func(p bench.Progress) {
+		left := "" // is a guess
+		if p.Done > 0 {
+			rest := time.Since(begun) / time.Duration(p.Done) * time.Duration(p.Total-p.Done)
+			left = fmt.Sprintf(", %d s left", int(rest.Seconds()+0.5))
+		}
+		now.Store(fmt.Sprintf("round %d of %d, %d of %d%s: %s on %s", p.Round, max(b.options.Rounds, p.Round), p.Done, p.Total, left, p.Scenario, p.Store))
+	}
+	return bench.Run(ctx, b.options)
+}
+
+func (b *benchRun) print(report *bench.Report) error {
+	switch b.format.word {
+	case "json":
+		return report.WriteJSON(b.stdout)
+	case "gobench":
+		return report.WriteGoBench(b.stdout)
+	}
+	return report.WriteText(b.stdout)
+}
+
+// reportFiles are where the report goes besides.
+type reportFiles struct {
+	json, html *os.File
+}
+
+// createFiles creates them before anything is measured: a wrong path shows at once.
+func createFiles(jsonFile, htmlFile string) (f reportFiles, err error) {
+	create := func(path string) (*os.File, error) {
+		if path == "" {
+			return nil, nil //nolint:nilnil // none was asked for
+		}
+		file, err := os.Create(path)
+		var wrong *fs.PathError
+		if errors.As(err, &wrong) {
+			return nil, usagef("cannot write %s: %w", show(path), wrong.Err)
+		}
+		return file, err
+	}
+	if f.json, err = create(jsonFile); err != nil {
+		return f, err
+	}
+	f.html, err = create(htmlFile)
+	if err != nil {
+		f.close()
+	}
+	return f, err
+}
+
+func (f reportFiles) write(report *bench.Report) error {
+	write := func(file *os.File, write func(w io.Writer) error) error {
+		if file == nil {
+			return nil
+		}
+		return write(file)
+	}
+	return errors.Join(write(f.json, report.WriteJSON), write(f.html, report.WriteHTML))
+}
+
+func (f reportFiles) close() {
+	for _, file := range []*os.File{f.json, f.html} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
