@@ -44,20 +44,21 @@ func TestConformancePgBouncer(t *testing.T) {
 	bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size=400", "max_client_conn=2000")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s, bouncer.PostgresURL()+"&lock_mode=transaction")
-		h.Restart = nil // of the server alone: PgBouncer tells its clients of a server that is away when it likes
+		h.Restart, h.RestartEmpty = nil, nil // of the server alone: PgBouncer tells its clients of a server that is away when it likes
 		return h
 	})
 }
 
 func harness(t *testing.T, s *servers.Server, url string) conformance.Harness {
 	return conformance.Harness{
-		Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
-		Evict:   func(ctx context.Context, key string) error { return evict(ctx, s, key) },
-		Freeze:  s.Freeze,
-		Thaw:    s.Thaw,
-		Restart: func() { s.Kill(); s.Start() },
-		Cut:     func(client backend.Backend) { client.(*Backend).cut() },
-		Many:    many,
+		Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+		Evict:        func(ctx context.Context, key string) error { return evict(ctx, s, key) },
+		Freeze:       s.Freeze,
+		Thaw:         s.Thaw,
+		Restart:      func() { s.Kill(); s.Start() },
+		RestartEmpty: s.RestartEmpty(),
+		Cut:          func(client backend.Backend) { client.(*Backend).cut() },
+		Many:         many,
 	}
 }
 

@@ -20,13 +20,14 @@ func TestConformance(t *testing.T) {
 	url := "zookeeper://" + s.Addr + "?session_timeout=6s"
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
-			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
-			Linked:  link.URL(url),
-			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
-			Freeze:  s.Freeze,
-			Thaw:    s.Thaw,
-			Restart: func() { s.Kill(); s.Start() },
-			Cut:     cut,
+			Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Linked:       link.URL(url),
+			Evict:        func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
+			Freeze:       s.Freeze,
+			Thaw:         s.Thaw,
+			Restart:      func() { s.Kill(); s.Start() },
+			RestartEmpty: s.RestartEmpty(),
+			Cut:          cut,
 		}
 	})
 }
