@@ -94,10 +94,8 @@ func (w *way) run(stub *toxics.ToxicStub) {
 			}
 			w.come(chunk)
 		case <-w.conn.broken:
+			w.last(stub)
 			stub.Close()
-			if w.cut != nil {
-				w.reached() // what is staged does not arrive, but nobody waits for it any more
-			}
 			for in != nil && <-in != nil {
 			}
 			return
@@ -107,9 +105,23 @@ func (w *way) run(stub *toxics.ToxicStub) {
 	}
 }
 
+// last passes on what has been counted as passed when the connection is broken, unless its receiver has gone or reads nothing.
+func (w *way) last(stub *toxics.ToxicStub) {
+	const enough = 20 * time.Millisecond
+	if w.staged != nil {
+		select {
+		case stub.Output <- w.staged:
+		case <-time.After(enough):
+		}
+	}
+	if w.cut != nil {
+		w.reached()
+	}
+}
+
 // reached makes the cut, whose place has been reached.
 func (w *way) reached() {
-	go w.conn.link.reached(w.cut) // it waits for this goroutine
+	w.conn.link.reached(w.cut)
 	w.cut = nil
 }
 
@@ -138,6 +150,10 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &l.ways[w.direction]
+	// Nothing passes between the last byte before a cut and the cut.
+	if l.ways[conformance.ToStore].last || l.ways[conformance.FromStore].last || w.conn.isBroken {
+		return l.changed, 0
+	}
 	if w.staged != nil || w.eof || len(w.queue) == 0 || f.hold {
 		return l.changed, 0
 	}
@@ -153,9 +169,6 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	}
 	n := len(next.data)
 	if f.cutting {
-		if f.last {
-			return l.changed, 0 // another connection has it
-		}
 		n = int(min(int64(n), f.left))
 		if f.left -= int64(n); f.left == 0 {
 			f.last, w.cut = true, f.happened

@@ -139,14 +139,16 @@ func (l *Link) reached(happened chan struct{}) {
 	l.change(func() {
 		for d := range l.ways {
 			if f := &l.ways[d]; f.cutting && f.happened == happened {
-				f.cutting, happens = false, true
+				f.cutting, f.last, happens = false, false, true
 				broken = l.breakLocked(func(*conn) bool { return true })
 			}
 		}
 	})
 	if happens {
-		await(broken)
-		close(happened)
+		go func() { // which the connections' own goroutines end
+			await(broken)
+			close(happened)
+		}()
 	}
 }
 

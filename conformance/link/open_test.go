@@ -49,16 +49,14 @@ type fake struct {
 	url string
 }
 
-func TestURL(t *testing.T) {
+func init() {
 	backend.Register(backend.Driver{
 		Name: "linked", Schemes: []string{"linked"}, Examples: []string{"linked://h"},
-		Open: func(_ context.Context, rawURL string) (backend.Backend, error) {
-			if rawURL == "" {
-				return nil, errors.New("no")
-			}
-			return fake{url: rawURL}, nil
-		},
+		Open: func(_ context.Context, rawURL string) (backend.Backend, error) { return fake{url: rawURL}, nil },
 	})
+}
+
+func TestURL(t *testing.T) {
 	e := newEcho(t)
 	b, l, err := URL("linked://" + e.addr + "/x")(context.Background())
 	if err != nil {
