@@ -21,7 +21,7 @@ var Collection = specimens.Collection{
 
 var taking = []specimens.Specimen{
 	{
-		Name:  "etcd-unconditional-put",
+		Name:  "unconditional-put",
 		Title: "Put without a condition",
 		Story: "Lock is a Put of the key with a lease, Unlock a Delete: the lease makes it a lock, it seems. " +
 			"But a Put always succeeds. Everybody who asks is let in, and the last one's lease decides when the key goes.",
@@ -33,7 +33,7 @@ var taking = []specimens.Specimen{
 		Kills:  []specimens.Kill{{Check: "ClientsShareStore", Says: "two clients were granted the same key"}},
 	},
 	{
-		Name:  "etcd-get-then-put",
+		Name:  "get-then-put",
 		Title: "Get, and Put if nothing is there",
 		Story: "The same with a look before: if Get finds nothing, Put. " +
 			"Two who look at the same moment both find nothing, and both put. " +
@@ -46,7 +46,7 @@ var taking = []specimens.Specimen{
 		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
 	},
 	{
-		Name:  "etcd-error-means-not-acquired",
+		Name:  "error-means-not-acquired",
 		Title: "An error is taken for a refusal",
 		Story: "The transaction's context ends, or its connection breaks, and Lock returns the error: so the lock was not acquired. " +
 			"The request had arrived all the same. concurrency.Mutex returned an error and left its key behind in 10 of 20 measured cases, " +
@@ -59,7 +59,7 @@ var taking = []specimens.Specimen{
 		Kills:  []specimens.Kill{{Check: "CancelRacesAttempt", Says: "after a cancelled attempt: the key did not become free"}},
 	},
 	{
-		Name:  "etcd-watch-from-now",
+		Name:  "watch-from-now",
 		Title: "Watch that begins some time after the look",
 		Story: "A waiter reads the key, finds it taken, and watches it. " +
 			"The watch begins when it reaches the server: a key that was deleted in between is not deleted again, and the waiter waits on, " +
@@ -75,7 +75,7 @@ var taking = []specimens.Specimen{
 
 var leasing = []specimens.Specimen{
 	{
-		Name:  "etcd-lease-ends-with-context",
+		Name:  "lease-ends-with-context",
 		Title: "Lease bound to the caller's context",
 		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
 			"But such a context often covers no more than the wait: ctx, cancel := WithTimeout(…); defer cancel(); return Lock(ctx). " +
@@ -83,12 +83,12 @@ var leasing = []specimens.Specimen{
 		See:    "ubgo/lock, etcd; concurrency.WithContext",
 		Right:  "The context ends the wait. The lease ends by Release or its TTL.",
 		Sin:    []string{"revokeWithContext"},
-		Virtue: []string{"Open"},
+		Virtue: []string{"leaveAlone"},
 		Open:   wrong(func(w *steps) { w.granted = revokeWithContext }),
 		Kills:  []specimens.Kill{{Check: "CancelledAfterGrant", Says: "a second owner was granted the key"}},
 	},
 	{
-		Name:  "etcd-keepalive-revives",
+		Name:  "keepalive-revives",
 		Title: "Keep-alive that takes the lock again",
 		Story: "A keep-alive that is told “requested lease not found” gets a new lease and puts the key under it, to be robust. " +
 			"The lock was free for that while, and somebody else may have had it, or has it now: the Put takes it from them. " +
@@ -104,7 +104,7 @@ var leasing = []specimens.Specimen{
 		},
 	},
 	{
-		Name:  "etcd-ttl-cut-to-seconds",
+		Name:  "ttl-cut-to-seconds",
 		Title: "TTL cut to whole seconds",
 		Story: "etcd's TTL is in whole seconds, so the duration is divided: int64(ttl.Seconds()). " +
 			"2.9 seconds become 2, and the lock ends almost a third early. Below two seconds nobody notices, as servers grant no less; " +
@@ -120,7 +120,7 @@ var leasing = []specimens.Specimen{
 
 var leaving = []specimens.Specimen{
 	{
-		Name:  "etcd-delete-by-key",
+		Name:  "delete-without-comparing",
 		Title: "Delete without comparing",
 		Story: "Unlock deletes the key. When the lease had expired before, as that of a holder which was paused, " +
 			"the key is another one's by now: the late unlock takes its lock away, and a third one is let in.",

@@ -33,7 +33,7 @@ type steps struct {
 
 func right() steps {
 	return steps{
-		look: ask, seconds: roundUp, take: takeIfFree, granted: func(context.Context, *store, *hold) {},
+		look: ask, seconds: roundUp, take: takeIfFree, granted: leaveAlone,
 		await: watch, renew: keepAlive, remove: removeOwn, abandon: cleanUp,
 	}
 }
@@ -184,6 +184,9 @@ func (s *store) try(ctx context.Context, r backend.Request) (*backend.Life, look
 	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: token, Sent: sent, TTL: h.ttl, Data: h})
 	return life, look{}, err
 }
+
+// leaveAlone lets the lease live on whatever becomes of the context: that was for the wait.
+func leaveAlone(context.Context, *store, *hold) {}
 
 // ask reads a name.
 func ask(ctx context.Context, s *store, name string) (look, error) {

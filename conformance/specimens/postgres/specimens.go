@@ -15,7 +15,7 @@ var Collection = specimens.Collection{
 	Twin:  Open,
 	Specimens: []specimens.Specimen{
 		{
-			Name:  "postgres-unpinned-pool",
+			Name:  "unpinned-pool",
 			Title: "Advisory lock through a pool",
 			Story: "The lock is taken by db.QueryRow and given up by db.Exec, each on whatever connection the pool has at hand. " +
 				"An advisory lock belongs to the session that took it, so that the unlock of another one does nothing but return false, " +
@@ -35,7 +35,7 @@ var Collection = specimens.Collection{
 			},
 		},
 		{
-			Name:  "postgres-16-bit-hash",
+			Name:  "16-bit-hash",
 			Title: "Key hashed to 16 bits",
 			Story: "Advisory locks are known by numbers, so that names are hashed: here to 16 bits, to fit a smallint column or the second half of a pair. " +
 				"Among 300 names two have the same number with a likelihood of one half, and then a job waits for another one that it has nothing to do with, " +
@@ -48,7 +48,7 @@ var Collection = specimens.Collection{
 			Kills:  []specimens.Kill{{Check: "KeysDoNotCollide", Says: "held by another owner"}},
 		},
 		{
-			Name:  "postgres-32-bit-hash",
+			Name:  "32-bit-hash",
 			Title: "Key hashed to 32 bits",
 			Story: "hashtext(name), or CRC-32, is what most examples lock by. " +
 				"Among 77,000 names two have the same number with a likelihood of one half: a table's rows, customers, files are soon as many. " +
@@ -61,7 +61,7 @@ var Collection = specimens.Collection{
 			Kills:  []specimens.Kill{{Check: "KeysDoNotCollide", Says: "is the same: held by another owner"}},
 		},
 		{
-			Name:  "postgres-xact-lock-in-autocommit",
+			Name:  "xact-lock-in-autocommit",
 			Title: "Transaction's lock without a transaction",
 			Story: "pg_advisory_xact_lock is recommended because nobody has to unlock it: the end of the transaction does. " +
 				"Called outside of one it is a transaction of its own, which has ended when the answer arrives. " +
@@ -74,7 +74,7 @@ var Collection = specimens.Collection{
 			Kills:  []specimens.Kill{{Check: "ClientsShareStore", Says: "two clients were granted the same key"}},
 		},
 		{
-			Name:  "postgres-no-lease",
+			Name:  "no-lease",
 			Title: "No lease, only a connection",
 			Story: "The lock lives for as long as its connection, and a dead process closes that: so nobody needs a TTL. " +
 				"But a process that is frozen closes nothing, a host that lost its power or its network neither, and by its defaults " +
@@ -90,7 +90,7 @@ var Collection = specimens.Collection{
 			Kills: []specimens.Kill{{Check: "FrozenHolderLosesKey", Says: "of another process is still refused"}},
 		},
 		{
-			Name:  "postgres-unlock-with-callers-context",
+			Name:  "unlock-with-callers-context",
 			Title: "Unlock with a context that has ended",
 			Story: "defer lock.Release(ctx), with the request's context: when the client has gone away or the time is up, the context has ended. " +
 				"pgx then sends nothing, returns the context's error, and keeps the connection, which is in order: and so is the lock. " +
@@ -124,29 +124,28 @@ func takeUnpinned(ctx context.Context, s *store, r backend.Request, ttl time.Dur
 	}
 	c := h.conn
 	h.conn = nil
-	s.pool.slots <- struct{}{} // which take has freed
-	s.pool.giveBack(c)
+	s.pool.PutIn(c)
 	return h, nil
 }
 
 // renewUnpinned sets the timer of whatever connection it gets.
 func renewUnpinned(ctx context.Context, s *store, h *hold, ttl time.Duration) error {
-	c, err := s.pool.borrow(ctx)
+	c, err := s.pool.Borrow(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.pool.giveBack(c)
+	defer s.pool.GiveBack(c)
 	_, err = c.Exec(ctx, h.label+`SELECT set_config('idle_session_timeout', $1, false)`, millis(ttl))
 	return err
 }
 
 // unlockUnpinned unlocks on whatever connection it gets.
 func unlockUnpinned(ctx context.Context, s *store, h *hold) (unlocked bool, err error) {
-	c, err := s.pool.borrow(ctx)
+	c, err := s.pool.Borrow(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer s.pool.giveBack(c)
+	defer s.pool.GiveBack(c)
 	err = c.QueryRow(ctx, `SELECT pg_advisory_unlock($1)`, h.id).Scan(&unlocked)
 	return unlocked, err
 }

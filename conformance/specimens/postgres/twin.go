@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
 // Open opens the right store: an advisory lock on a connection of its own, which the server closes when it has been idle for
@@ -38,7 +39,7 @@ func right() steps {
 
 type store struct {
 	steps
-	pool   *pool
+	pool   *pgpool.Pool
 	leases *backend.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
@@ -75,7 +76,7 @@ var promises = backend.Guarantees{
 }
 
 func open(how steps, addrs []string) (backend.Backend, error) {
-	p, err := newPool(addrs[0], poolSize)
+	p, err := pgpool.New(addrs[0], poolSize)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (s *store) Guarantees() backend.Guarantees { return promises }
 func (s *store) Close() error {
 	s.cancel()
 	if s.leases.Close() {
-		s.pool.close()
+		s.pool.Close()
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func takeBy(sql string) func(context.Context, *store, backend.Request, time.Dura
 // take tries once. A session that got the lock leaves the pool; one whose answer is unknown is closed, and what it may hold
 // goes with it.
 func take(ctx context.Context, s *store, r backend.Request, ttl time.Duration, sql string) (*hold, error) {
-	c, err := s.pool.borrow(ctx)
+	c, err := s.pool.Borrow(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -182,12 +183,12 @@ func take(ctx context.Context, s *store, r backend.Request, ttl time.Duration, s
 	var got *string
 	err = c.QueryRow(ctx, h.label+sql, h.id, millis(ttl)).Scan(&got)
 	if err == nil && got == nil {
-		s.pool.giveBack(c)
+		s.pool.GiveBack(c)
 		return nil, backend.ErrHeld
 	}
-	s.pool.takeOut()
+	s.pool.TakeOut()
 	if err != nil {
-		hangUp(c)
+		pgpool.HangUp(c)
 		return nil, err
 	}
 	h.token = tokenOf(*got)
@@ -249,7 +250,7 @@ func unlock(ctx context.Context, _ *store, h *hold) (unlocked bool, err error) {
 	}
 	err = h.conn.QueryRow(ctx, `SELECT pg_advisory_unlock($1)`, h.id).Scan(&unlocked)
 	ended := h.conn.IsClosed() && ctx.Err() == nil
-	hangUp(h.conn)
+	pgpool.HangUp(h.conn)
 	if ended {
 		return false, nil // by the server
 	}
@@ -262,7 +263,7 @@ func leave(h *hold, ttl time.Duration) {
 	time.AfterFunc(ttl, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		hangUp(h.conn)
+		pgpool.HangUp(h.conn)
 	})
 }
 
@@ -278,11 +279,11 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 	if err := s.ready(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	c, err := s.pool.borrow(ctx)
+	c, err := s.pool.Borrow(ctx)
 	if err != nil {
 		return backend.Holder{}, err
 	}
-	defer s.pool.giveBack(c)
+	defer s.pool.GiveBack(c)
 	var query string
 	err = c.QueryRow(ctx, inspectSQL, s.number(key)).Scan(&query)
 	switch {

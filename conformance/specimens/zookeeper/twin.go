@@ -33,9 +33,12 @@ type steps struct {
 	remove  func(ctx context.Context, s *store, t *ticket) error
 }
 
+// ephemeral nodes end with their session.
+const ephemeral int32 = zk.FlagEphemeralSequential
+
 func right() steps {
 	return steps{
-		flags: zk.FlagEphemeralSequential, unknown: cleanUp, gone: placeLost, told: lookAgain, confirm: check, remove: removeOwn,
+		flags: ephemeral, unknown: cleanUp, gone: placeLost, told: lookAgain, confirm: check, remove: removeOwn,
 	}
 }
 

@@ -1,4 +1,5 @@
-package postgres
+// Package pgpool lends connections to Postgres.
+package pgpool
 
 import (
 	"context"
@@ -9,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A pool lends connections that nobody keeps, as pgxpool and database/sql do.
-type pool struct {
+// A Pool lends connections that nobody keeps, as pgxpool and database/sql do.
+type Pool struct {
 	config *pgx.ConnConfig
 	slots  chan struct{} // one for each connection that is lent
 	mu     sync.Mutex
@@ -18,17 +19,18 @@ type pool struct {
 	closed bool
 }
 
-func newPool(addr string, size int) (*pool, error) {
+// New returns a pool that lends up to size connections to the server at addr.
+func New(addr string, size int) (*Pool, error) {
 	config, err := pgx.ParseConfig("postgres://postgres@" + addr + "/postgres?sslmode=disable")
 	if err != nil {
 		return nil, err
 	}
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec // one round trip for statements that differ in their labels
-	return &pool{config: config, slots: make(chan struct{}, size)}, nil
+	return &Pool{config: config, slots: make(chan struct{}, size)}, nil
 }
 
-// borrow returns a connection, which must be given back or taken out.
-func (p *pool) borrow(ctx context.Context) (*pgx.Conn, error) {
+// Borrow returns a connection, which must be given back or taken out.
+func (p *Pool) Borrow(ctx context.Context) (*pgx.Conn, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -44,7 +46,7 @@ func (p *pool) borrow(ctx context.Context) (*pgx.Conn, error) {
 	return c, err
 }
 
-func (p *pool) pop() *pgx.Conn {
+func (p *Pool) pop() *pgx.Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) > 0 {
@@ -58,32 +60,40 @@ func (p *pool) pop() *pgx.Conn {
 	return nil
 }
 
-func (p *pool) giveBack(c *pgx.Conn) {
+// GiveBack ends a loan.
+func (p *Pool) GiveBack(c *pgx.Conn) {
 	<-p.slots
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		hangUp(c)
+		HangUp(c)
 		return
 	}
 	p.idle = append(p.idle, c)
 }
 
-// takeOut lets the borrower keep the connection for good.
-func (p *pool) takeOut() { <-p.slots }
+// TakeOut lets the borrower keep the connection for good.
+func (p *Pool) TakeOut() { <-p.slots }
 
-func (p *pool) close() {
+// PutIn gives the pool a connection that was taken out.
+func (p *Pool) PutIn(c *pgx.Conn) {
+	p.slots <- struct{}{}
+	p.GiveBack(c)
+}
+
+// Close closes the connections that are not lent now, and the others when they are given back.
+func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, c := range p.idle {
-		hangUp(c)
+		HangUp(c)
 	}
 	p.idle = nil
 }
 
-// hangUp closes a connection without waiting for the server.
-func hangUp(c *pgx.Conn) {
+// HangUp closes a connection without waiting for the server.
+func HangUp(c *pgx.Conn) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = c.Close(ended)

@@ -1,0 +1,164 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// Collection is what tables are used for in a wrong way.
+var Collection = specimens.Collection{
+	Store: "A table",
+	Twin:  Open,
+	Specimens: []specimens.Specimen{
+		{
+			Name:  "select-then-insert",
+			Title: "Select, and insert if nothing is there",
+			Story: "A transaction selects the key's row, and inserts one if it finds none: it is a transaction, so it is safe. " +
+				"But at the usual isolation two transactions that begin together both find nothing, and both insert. " +
+				"Nothing stops them, as the table has no unique key; with one, the loser would get an error, which is then taken for an outage.",
+			See:    "Postgres manual, “Transaction Isolation”, Read Committed",
+			Right:  "A unique key, and one INSERT … ON CONFLICT DO UPDATE … WHERE it has expired.",
+			Sin:    []string{"takeInTwoSteps"},
+			Virtue: []string{"take", "takeSQL"},
+			Open:   wrong(func(w *steps) { w.schema, w.take, w.read = schemaWithoutKey, takeInTwoSteps, readFirst }),
+			Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
+		},
+		{
+			Name:  "expiry-by-clients-clock",
+			Title: "Expiry by the clients' clocks",
+			Story: "The row holds a time of expiry that the holder's host has computed, and other hosts compare it with their own time. " +
+				"Clocks differ: by seconds without NTP, by an hour where somebody has set local time for UTC. " +
+				"A host that is ahead takes keys from holders at work, and the leases of one that is ahead do not end.",
+			See:    "the lock tables of many job queues; ShedLock without usingDbTime",
+			Right:  "Compute and compare with the server's clock_timestamp().",
+			Sin:    []string{"takeByOwnClock"},
+			Virtue: []string{"take", "takeSQL"},
+			Open:   wrong(func(w *steps) { w.take, w.renew = takeByOwnClock, renewByOwnClock }),
+			Kills:  []specimens.Kill{{Check: "WrongClockEndsNothingEarly", Says: "wrong clock was granted"}},
+		},
+		{
+			Name:  "delete-row-by-key",
+			Title: "DELETE by the key alone",
+			Story: "Unlock deletes the key's row. If the lease had expired before, and another owner has the row, it is theirs that goes: " +
+				"a third one is let in beside them. The number of rows that were deleted was 1, so that nothing seems wrong.",
+			See:    "the lock tables of many job queues",
+			Right:  "WHERE key = $1 AND owner = $2, and a look at how many rows there were.",
+			Sin:    []string{"removeByKey"},
+			Virtue: []string{"remove", "removeSQL"},
+			Open:   wrong(func(w *steps) { w.remove = removeByKey }),
+			Kills: []specimens.Kill{
+				{Check: "EvictedReleaseSparesNewHolder", Says: "Release of a lease that the store had dropped: <nil>, want ErrLost"},
+			},
+		},
+		{
+			Name:  "heartbeat-by-key",
+			Title: "Heartbeat by the key alone",
+			Story: "A thread updates the row's time every few seconds for as long as the job runs. " +
+				"When the process was paused for longer than the TTL, another owner has the row, and the heartbeat keeps that alive: " +
+				"the first one works on beside it, and when the second one dies its key stays taken for as long as the first one lives.",
+			See:    "the lock tables of many job queues",
+			Right:  "Prolong only what is still this owner's and has not expired. Otherwise the lease is lost.",
+			Sin:    []string{"renewByKey"},
+			Virtue: []string{"renew", "renewSQL"},
+			Open:   wrong(func(w *steps) { w.renew = renewByKey }),
+			Kills: []specimens.Kill{
+				{Check: "EvictedRenewSparesNewHolder", Says: "Renew of a lease that the store had dropped: <nil>, want ErrLost"},
+			},
+		},
+		{
+			Name:  "token-goes-with-the-row",
+			Title: "Fencing token that is deleted with the row",
+			Story: "Each grant counts the row's number up, for a fencing token. Unlock deletes the row, to keep the table small, " +
+				"and the next holder's number begins at 1 again. " +
+				"What guards itself by the highest token that it has seen refuses everybody from then on, or lets a late holder in.",
+			See:    "M. Kleppmann, “How to do distributed locking”, on fencing tokens",
+			Right:  "Keep the row, or count in a sequence.",
+			Sin:    []string{"removeRow"},
+			Virtue: []string{"remove", "removeSQL"},
+			Open:   wrong(func(w *steps) { w.remove = removeRow }),
+			Kills:  []specimens.Kill{{Check: "TokensIncrease", Says: "token 1 after 1"}},
+		},
+	},
+}
+
+// wrong opens the store with some steps done in another way.
+func wrong(change func(*steps)) specimens.Open {
+	return func(ctx context.Context, addrs ...string) (backend.Backend, error) {
+		how := right()
+		change(&how)
+		return open(ctx, how, addrs)
+	}
+}
+
+// schemaWithoutKey makes the same table, and forgets what makes its keys unique. It has a name of its own, beside the others.
+const schemaWithoutKey = `CREATE TABLE IF NOT EXISTS plain_locks (
+	key bytea NOT NULL, owner bytea NOT NULL, token bigint GENERATED ALWAYS AS IDENTITY, expires timestamptz NOT NULL)`
+
+// takeInTwoSteps looks, and inserts.
+func takeInTwoSteps(ctx context.Context, c *pgx.Conn, r backend.Request, ttl time.Duration) (row, error) {
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return row{}, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if found, err := readFirst(ctx, c, r.Key); err != nil || found.owner != "" {
+		return found, err
+	}
+	got := row{owner: r.Owner, left: ttl}
+	err = tx.QueryRow(ctx, `INSERT INTO plain_locks (key, owner, expires)
+		VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms') RETURNING token`,
+		[]byte(r.Key), []byte(r.Owner), ttl.Milliseconds()).Scan(&got.token)
+	return got, errors.Join(err, tx.Commit(ctx))
+}
+
+func readFirst(ctx context.Context, c *pgx.Conn, key string) (row, error) {
+	return scan(c.QueryRow(ctx, `SELECT owner, token, (extract(epoch FROM expires - clock_timestamp()) * 1000)::bigint
+		FROM plain_locks WHERE key = $1 AND expires > clock_timestamp() LIMIT 1`, []byte(key)))
+}
+
+// takeByOwnClock takes what has expired by this host's clock, until a time of it.
+func takeByOwnClock(ctx context.Context, c *pgx.Conn, r backend.Request, ttl time.Duration) (row, error) {
+	now := time.Now()
+	got := row{owner: r.Owner, left: ttl}
+	err := c.QueryRow(ctx, `INSERT INTO locks AS l VALUES ($1, $2, 1, $3)
+		ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, token = l.token + 1, expires = excluded.expires
+		WHERE l.expires <= $4 OR l.owner = excluded.owner
+		RETURNING token`, []byte(r.Key), []byte(r.Owner), now.Add(ttl), now).Scan(&got.token)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row{owner: "somebody"}, nil
+	}
+	return got, err
+}
+
+func renewByOwnClock(ctx context.Context, c *pgx.Conn, key, owner string, ttl time.Duration) (found bool, err error) {
+	now := time.Now()
+	tag, err := c.Exec(ctx, `UPDATE locks SET expires = $3 WHERE key = $1 AND owner = $2 AND expires > $4`,
+		[]byte(key), []byte(owner), now.Add(ttl), now)
+	return tag.RowsAffected() > 0, err
+}
+
+// removeByKey deletes the row, whoever has it.
+func removeByKey(ctx context.Context, c *pgx.Conn, key, _ string) (found bool, err error) {
+	tag, err := c.Exec(ctx, `DELETE FROM locks WHERE key = $1`, []byte(key))
+	return tag.RowsAffected() > 0, err
+}
+
+// renewByKey prolongs the row, whoever has it.
+func renewByKey(ctx context.Context, c *pgx.Conn, key, _ string, ttl time.Duration) (found bool, err error) {
+	tag, err := c.Exec(ctx, `UPDATE locks SET expires = clock_timestamp() + $2 * interval '1 ms' WHERE key = $1`,
+		[]byte(key), ttl.Milliseconds())
+	return tag.RowsAffected() > 0, err
+}
+
+// removeRow deletes the row of its owner, and the token with it.
+func removeRow(ctx context.Context, c *pgx.Conn, key, owner string) (found bool, err error) {
+	tag, err := c.Exec(ctx, `DELETE FROM locks WHERE key = $1 AND owner = $2 AND expires > clock_timestamp()`,
+		[]byte(key), []byte(owner))
+	return tag.RowsAffected() > 0, err
+}
