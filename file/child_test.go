@@ -10,8 +10,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,11 +29,15 @@ const (
 	roleVariable = "ANYLOCK_TEST_ROLE"
 	dirVariable  = "ANYLOCK_TEST_DIR"
 	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal there, once
+	loseVariable = "ANYLOCK_TEST_LOSE" // files that are removed when the child has just made one, once
 )
 
 func runRole(role string) int {
 	if at := os.Getenv(stopVariable); at != "" {
 		armStop(at)
+	}
+	if files := os.Getenv(loseVariable); files != "" {
+		loseOnce(files)
 	}
 	b, err := file.Open(context.Background(), os.Getenv(dirVariable))
 	if err != nil {
@@ -66,6 +72,23 @@ func armStop(at string) {
 			defer runtime.UnlockOSThread()
 			unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 		}
+	})
+}
+
+// loseOnce has files removed that this process has just made, as by another one that takes them for old.
+func loseOnce(pattern string) {
+	var lose sync.Once
+	file.StopAt(func(point string) {
+		if point != "made" {
+			return
+		}
+		lose.Do(func() {
+			made, _ := filepath.Glob(pattern)
+			for _, path := range made {
+				os.Remove(path)
+			}
+			fmt.Println("lost", len(made))
+		})
 	})
 }
 

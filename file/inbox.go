@@ -73,7 +73,9 @@ func (b *inbox) path(id uint64) string {
 	return b.store.path(inboxName(raw))
 }
 
-func (b *inbox) makeLocked() error {
+func (b *inbox) makeLocked() error { return whileGone(b.makeOnceLocked) }
+
+func (b *inbox) makeOnceLocked() error {
 	id := rand.Uint64() | 1
 	path := b.path(id)
 	err := makeFIFO(path, b.store.mode)
@@ -85,6 +87,7 @@ func (b *inbox) makeLocked() error {
 	if err != nil {
 		return err
 	}
+	point("made")
 	fd, err := openAt(path, listenFIFO, 0)
 	if err != nil {
 		os.Remove(path)

@@ -78,6 +78,41 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
+// A waiter's new inbox may be taken for an old one, by a process whose wall clock is ahead: it makes another.
+func TestInboxIsRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := open(t, dir)
+	held := mustTry(t, b, "k", time.Minute)
+	c := start(t, dir, "shell", loseVariable+"="+filepath.Join(dir, ".inbox.*"))
+	if got := c.do("wait k 60000"); got != "lost 1" {
+		t.Fatalf("the child says %q; its inbox was not removed", got)
+	}
+	eventually(t, "the waiter is queued", func() bool { return waiters(t, b, "k") == 1 })
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.answer(); !strings.HasPrefix(got, "ok") {
+		t.Errorf("a waiter whose inbox was removed as soon as it was made: %s", got)
+	}
+}
+
+// Where a directory is shared, files are made under another name first, which may be taken for a dead process's.
+func TestTemporaryFileIsRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, dir, "shell", loseVariable+"="+filepath.Join(dir, ".temp.*"))
+	if got := c.do("try k 60000"); got != "lost 1" {
+		t.Fatalf("the child says %q; no file was removed", got)
+	}
+	if got := c.answer(); !strings.HasPrefix(got, "ok") {
+		t.Errorf("an attempt whose file was removed as soon as it was made: %s", got)
+	}
+}
+
 // Waiters of several processes are granted in the order of their arrival; the killed and the frozen are passed over.
 func TestQueueOverProcesses(t *testing.T) {
 	t.Parallel()

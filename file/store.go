@@ -156,14 +156,29 @@ func (s *store) create(path string) error {
 		}
 		return closeNew(fd, err)
 	}
-	// The umask must not keep others out, not even for a moment.
-	temp, fd, err := s.temp()
-	if err != nil {
-		return err
+	return whileGone(func() error {
+		// The umask must not keep others out, not even for a moment.
+		temp, fd, err := s.temp()
+		if err != nil {
+			return err
+		}
+		defer os.Remove(temp)
+		closeFD(fd)
+		point("made")
+		return ignoreExists(os.Link(temp, path))
+	})
+}
+
+// whileGone calls f, again if it does not find what it has just made: a process that searches for what the dead have left
+// takes new files for old ones if its wall clock is ahead, or has just been set.
+func whileGone(f func() error) (err error) {
+	const attempts = 3 // one search removes a file at most
+	for range attempts {
+		if err = f(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
-	defer os.Remove(temp)
-	closeFD(fd)
-	return ignoreExists(os.Link(temp, path))
+	return err
 }
 
 // temp makes an empty file of a name of its own.
