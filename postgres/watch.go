@@ -62,7 +62,7 @@ func (s *session) watch() {
 	default:
 		return // it is in use, and watched soon after
 	}
-	ctx, cancel := context.WithCancel(s.b.base)
+	ctx, cancel := context.WithCancel(s.b.closing)
 	defer cancel()
 	s.watching.Lock()
 	free := s.unwatch == nil && s.wanted == 0 && !s.isBroken()
