@@ -66,6 +66,15 @@ fuzz: ## Fuzz every fuzz test for FUZZTIME
 bench: ## Run every benchmark
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(PKG)
 
+.PHONY: bench-once
+bench-once: ## Run every benchmark once, to see that it runs
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout $(TIMEOUT) $(PKG)
+
+.PHONY: bench-peers
+bench-peers: ## Measure other libraries beside ours for a quarter of an hour, and write docs/benchmarks.md
+	scripts/install-servers redis etcd zookeeper postgres
+	cd bench/peers && ANYLOCK_BENCH_PEERS=all $(GO) test -run '^TestMeasure$$' -count=1 -timeout 2h -v .
+
 .PHONY: cover
 cover: ## Show how much of the code the tests reach
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out $(PKG)
@@ -77,4 +86,14 @@ build: ## Build the command into bin/anylock
 
 .PHONY: docs
 docs: ## Write the generated parts of README.md and docs/
+	$(GO) run ./internal/killtable
 	$(GO) run ./internal/readme
+
+.PHONY: evidence
+evidence: ## Record what the suite says of specimens and mutants, which "make docs" shows
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run 'MutantsRecord|Specimens' \
+		./conformance ./conformance/specimens/...
+
+.PHONY: twins
+twins: ## Run the whole suite on the specimens' twins
+	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_TWINS=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens $(ARGS) ./conformance/specimens/...

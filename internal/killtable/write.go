@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/anylock/lock/conformance/specimens"
+)
+
+// documents returns the files of docs/, by name.
+func (f *findings) documents() map[string]string {
+	return map[string]string{"kill-table.md": f.killTable(), "specimens.md": f.gallery()}
+}
+
+const generated = "<!-- Written by \"make docs\"; what it tells was recorded by \"make evidence\". Do not edit. -->\n"
+
+func (f *findings) killTable() string {
+	var b strings.Builder
+	count := 0
+	for _, c := range f.collections {
+		count += len(c.Specimens)
+	}
+	b.WriteString(generated + "# What the suite finds\n\n")
+	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. Each of the %d checks of package conformance is shown here to "+
+		"fail for a bug that it is there for: %d [specimens](specimens.md), which are famous wrong ways to lock, each a small store "+
+		"on a real server; and %d mutants, each the suite's own reference store with one bug. Tests prove every line, in every run: "+
+		"the named check fails for the specimen and passes for its twin, the same store without the sin; it fails for the mutant "+
+		"and passes for the reference store. For every check there is a mutant.", len(f.rules), count, len(f.mutants))))
+	b.WriteString("\n## Specimens\n\n| store | wrong way | found by | what that proves |\n|---|---|---|---|\n")
+	for _, c := range f.collections {
+		for _, s := range c.Specimens {
+			for _, k := range s.Kills {
+				row(&b, c.Store, fmt.Sprintf("[%s](specimens.md#%s)", s.Title, anchor(c, s)), k.Check, f.rules[k.Check])
+			}
+		}
+	}
+	b.WriteString("\n## Mutants\n\n| bug | found by | what that proves |\n|---|---|---|\n")
+	for _, m := range f.mutants {
+		row(&b, m.Bug, m.Check, f.rules[m.Check])
+	}
+	return b.String()
+}
+
+func row(b *strings.Builder, cells ...string) {
+	for _, c := range cells {
+		b.WriteString("| " + strings.ReplaceAll(c, "|", "\\|") + " ")
+	}
+	b.WriteString("|\n")
+}
+
+func (f *findings) gallery() string {
+	var b strings.Builder
+	b.WriteString(generated + "# Wrong ways to lock\n\n")
+	b.WriteString(wrap("These are specimens: ways to lock that are in tutorials, in libraries and in production, and that work on a " +
+		"quiet afternoon. Each is built here as a small store on the real server, in " +
+		"[conformance/specimens](../conformance/specimens), and differs from a correct one, its twin, in the step that is shown. " +
+		"Below each stands what the conformance suite said of it when it was last recorded. The twin passes the same checks. " +
+		"[The kill table](kill-table.md) has all of it in short."))
+	b.WriteString("\n")
+	for _, c := range f.collections {
+		fmt.Fprintf(&b, "- %s:\n", c.Store)
+		for _, s := range c.Specimens {
+			fmt.Fprintf(&b, "  - [%s](#%s)\n", s.Title, anchor(c, s))
+		}
+	}
+	for _, c := range f.collections {
+		fmt.Fprintf(&b, "\n## %s\n", c.Store)
+		for _, s := range c.Specimens {
+			f.section(&b, c, s)
+		}
+	}
+	return b.String()
+}
+
+// section shows one specimen.
+func (f *findings) section(b *strings.Builder, c collection, s specimens.Specimen) {
+	fmt.Fprintf(b, "\n<a id=\"%s\"></a>\n\n### %s\n\n", anchor(c, s), s.Title)
+	b.WriteString(wrap(s.Story))
+	b.WriteString("\n" + wrap("See: "+s.See+"."))
+	b.WriteString("\nThe step that is wrong:\n\n")
+	code(b, c, s.Sin)
+	for _, k := range s.Kills {
+		b.WriteString("\n" + wrap(fmt.Sprintf("`%s` finds it (%s):", k.Check, f.rules[k.Check])))
+		fmt.Fprintf(b, "\n```text\n%s\n```\n", k.Evidence)
+	}
+	b.WriteString("\n" + wrap("The right way: "+s.Right) + "\n")
+	code(b, c, s.Virtue)
+}
+
+func code(b *strings.Builder, c collection, names []string) {
+	b.WriteString("```go\n")
+	for i, name := range names {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(c.source[name] + "\n")
+	}
+	b.WriteString("```\n")
+}
+
+// anchor is what links to a specimen's section.
+func anchor(c collection, s specimens.Specimen) string {
+	return strings.ReplaceAll(strings.ToLower(c.Store), " ", "-") + "-" + s.Name
+}
+
+// wrap breaks a paragraph into lines.
+func wrap(text string) string {
+	const width = 120
+	var b strings.Builder
+	length := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case length+1+len(word) > width:
+			b.WriteString("\n")
+			length = 0
+		default:
+			b.WriteString(" ")
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	return b.String() + "\n"
+}
