@@ -19,7 +19,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/memory":    {own: []string{"/backend", "/internal/alarm"}},
 	"/file":      {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
 	"/redis":     {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"/memcached": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/bradfitz/gomemcache/"}},
+	"/memcached": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/zookeeper": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/go-zookeeper/zk"}},
 	"/postgres":  {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{

@@ -2,12 +2,14 @@ package memcached
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in one memcached. It implements [backend.Backend] and [backend.BatchRenewer].
@@ -17,12 +19,13 @@ type Backend struct {
 	naming     naming
 	guarantees backend.Guarantees
 	leases     *backend.Leases
-	calls      calls
+	calls      calls.Calls
 	seen       atomic.Uint64    // the greatest token
 	now        func() time.Time // the wall clock
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
+	once    sync.Once // of Close
 }
 
 var (
@@ -45,10 +48,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	call := ctx
 	if r.Wait {
 		wait, cancel := context.WithCancelCause(ctx)
@@ -76,10 +79,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, err
 	}
-	if !b.calls.begin() {
+	if !b.calls.Begin() {
 		return backend.Holder{}, backend.ErrClosed
 	}
-	defer b.calls.end()
+	defer b.calls.End()
 	r, _, err := ask(ctx, b, step{}, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
 	if err != nil || r == nil {
 		return backend.Holder{}, err
@@ -95,12 +98,12 @@ const closeGrace = time.Second
 
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {
-	if !b.calls.seal() {
-		return nil
-	}
-	b.close()
-	b.calls.drain(closeGrace)
-	b.leases.Close()
-	b.transport.close()
+	b.once.Do(func() {
+		b.calls.Seal()
+		b.close()
+		b.calls.Drain(closeGrace)
+		b.leases.Close()
+		b.transport.close()
+	})
 	return nil
 }
