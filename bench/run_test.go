@@ -274,3 +274,28 @@ func ExampleRun() {
 	fmt.Println(rate.Median > 1000)
 	// Output: true
 }
+
+// A crowd can be asked for by its size, and all of them by their name.
+func TestCrowds(t *testing.T) {
+	t.Parallel()
+	o := quick(newToy().store("x"))
+	o.Rounds = 1
+	for _, c := range []struct{ ask, want string }{
+		{"waiters", "waiters-1 waiters-20"}, {"waiters-7", "waiters-7"}, {"waiters-7 serial waiters", "serial waiters-1 waiters-7 waiters-20"},
+	} {
+		o.Scenarios = strings.Fields(c.ask)
+		var names []string
+		for _, r := range measured(t, o).Results {
+			names = append(names, r.Scenario)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%q runs %q, want %q", c.ask, got, c.want)
+		}
+	}
+	for _, bad := range []string{"waiters-0", "waiters-x", "waiters-", "serial-1"} {
+		o.Scenarios = []string{bad}
+		if err := o.Validate(); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

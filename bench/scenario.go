@@ -3,6 +3,7 @@ package bench
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,7 +23,7 @@ func Scenarios(o Options) []Scenario { return selected(nil, o.withDefaults()) }
 
 const crowd = "waiters"
 
-// selected returns the scenarios of these names; all if there are none. The name waiters stands for all crowds.
+// selected returns the scenarios of these names; all if there are none.
 func selected(names []string, o Options) []Scenario {
 	all := []Scenario{
 		{Name: "serial", Title: "One worker, its own key: acquire, release, again", Main: Rate, run: serial},
@@ -34,19 +35,33 @@ func selected(names []string, o Options) []Scenario {
 		{Name: "recovery", Title: "From the kill of a holder's process until the next owner has the key", Main: P50, slow: true, unfit: noChild, run: recovery},
 		{Name: "held", Title: "Many leases held and renewed", Main: CPU, slow: true, run: held},
 	}
-	for _, n := range o.Waiters {
+	crowds := o.Waiters
+	if len(names) > 0 {
+		all = slices.DeleteFunc(all, func(s Scenario) bool { return !slices.Contains(names, s.Name) })
+		crowds = crowdsNamed(names, o.Waiters)
+	}
+	for _, n := range crowds {
 		all = append(all, Scenario{
 			Name:  crowd + "-" + strconv.Itoa(n),
 			Title: "A key is released to " + strconv.Itoa(n) + " waiting: how fast they get their turn", Main: Rate, run: waiters(n),
 		})
 	}
-	if len(names) == 0 {
-		return all
+	return all
+}
+
+// crowdsNamed are the sizes of crowds that names ask for: all, by the name waiters, or one, as in waiters-250.
+func crowdsNamed(names []string, all []int) (sizes []int) {
+	for _, name := range names {
+		if name == crowd {
+			sizes = append(sizes, all...)
+		}
+		text, ok := strings.CutPrefix(name, crowd+"-")
+		if n, err := strconv.Atoi(text); ok && err == nil && n > 0 {
+			sizes = append(sizes, n)
+		}
 	}
-	return slices.DeleteFunc(all, func(s Scenario) bool {
-		isCrowd := len(s.Name) > len(crowd) && s.Name[:len(crowd)] == crowd
-		return !slices.Contains(names, s.Name) && (!isCrowd || !slices.Contains(names, crowd))
-	})
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
 }
 
 func scenarioNames() []string {
