@@ -75,6 +75,20 @@ var taking = []specimens.Specimen{
 
 var leasing = []specimens.Specimen{
 	{
+		Name:  "session-is-the-owner",
+		Title: "The session is the owner",
+		Story: "All locks of a process hang on one session's lease, and the name in the queue is that lease's number. " +
+			"So the lock belongs to the session: whoever asks for it with the same one is told that they have it already. " +
+			"concurrency.NewMutex(session, name) does so. Two requests served by one process are both let in, " +
+			"and the first to unlock takes the lock from the other.",
+		See:    "etcd client/v3/concurrency, Mutex; measured for anylock's notes",
+		Right:  "Each acquisition is an owner of its own.",
+		Sin:    []string{"lookBySession", "takeBySession"},
+		Virtue: []string{"ask", "takeIfFree"},
+		Open:   wrong(func(w *steps) { w.look, w.take = lookBySession, takeBySession }),
+		Kills:  []specimens.Kill{{Check: "OwnersOfOneClientExclude", Says: "a second owner was granted the key"}},
+	},
+	{
 		Name:  "lease-ends-with-context",
 		Title: "Lease bound to the caller's context",
 		Story: "The session is made with the context given to Lock, as every API takes one, and closed when that ends. " +
@@ -153,6 +167,29 @@ func takeAnyway(ctx context.Context, s *store, h *hold) (look, error) {
 	}
 	h.revision = resp.Header.Revision
 	return look{}, nil
+}
+
+// lookBySession finds a name free that the session has.
+func lookBySession(ctx context.Context, s *store, name string) (look, error) {
+	seen, err := ask(ctx, s, name)
+	if seen.kv != nil && seen.kv.Lease == s.session.Load() {
+		seen.kv = nil
+	}
+	return seen, err
+}
+
+// takeBySession puts the name under the session's lease. If it is there under that already, it is taken.
+func takeBySession(ctx context.Context, s *store, h *hold) (look, error) {
+	if !s.session.CompareAndSwap(0, int64(h.lease)) {
+		s.revoke(ctx, h.lease)
+		h.lease = clientv3.LeaseID(s.session.Load())
+	}
+	seen, err := takeIfFree(ctx, s, h)
+	if seen.kv != nil && seen.kv.Lease == int64(h.lease) {
+		h.revision = seen.kv.CreateRevision
+		return look{}, nil
+	}
+	return seen, err
 }
 
 // shrug leaves behind what a request without an answer may have done.

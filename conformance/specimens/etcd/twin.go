@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -44,6 +45,8 @@ type store struct {
 	leases *backend.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
+
+	session atomic.Int64 // a lease for all locks, for a specimen that has one
 }
 
 // A hold is a name that was put under a lease.
