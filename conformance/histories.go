@@ -50,7 +50,7 @@ func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tri
 
 // span is how long histories last.
 func (t *trial) span() time.Duration {
-	const least, most = 3 * time.Second, 8 * time.Second
+	const least, most = 3 * time.Second, 6 * time.Second
 	return min(max(12*t.short(), least), most)
 }
 
@@ -134,7 +134,7 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 
 // settle waits until the keys are free, by when they must be so, and has all that happened judged.
 func (h *history) settle(keys workKeys) {
-	const least = 6
+	const least = 4
 	if n := h.grants(); n < least {
 		h.t.tooLate("only %d leases were granted", n)
 	}

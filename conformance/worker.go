@@ -17,6 +17,7 @@ type worker struct {
 	random dice
 	keys   workKeys
 
+	until   time.Time       // when it ends
 	faulty  bool            // requests may fail, with unknown outcome
 	tries   bool            // it never waits
 	expires bool            // TTLs are short, and leases are left to expire
@@ -49,6 +50,7 @@ type worked struct {
 // run works until the time given.
 func (w *worker) run(until time.Time) {
 	const most = 60 // of steps: porcupine has to look at them all
+	w.until = until
 	for n := 0; n < most && time.Now().Before(until) && !w.over(); n++ {
 		w.step()
 		w.pause(w.h.t.short() / 12)
@@ -97,11 +99,21 @@ func (w *worker) step() {
 		return
 	}
 	choices := []func(worked){w.release, w.release, w.release, w.renewThenRelease, w.renewThenRelease, w.renewBesideRelease}
-	if w.expires {
-		choices = append(choices, w.expire, w.leave, w.leave, w.renewThenLeave)
+	if w.expires && w.mayLast(ttl) {
+		choices = append(choices, w.expire, w.expire, w.expire, w.leave, w.leave, w.renewThenLeave)
 	}
 	w.pause(w.busy())
 	choices[w.random.IntN(len(choices))](l)
+}
+
+// mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less often where
+// TTLs are long.
+func (w *worker) mayLast(ttl time.Duration) bool {
+	const brief = 500 * time.Millisecond
+	if time.Until(w.until) < ttl {
+		return false
+	}
+	return w.random.upTo(max(ttl, brief)) < brief
 }
 
 // acquire makes the request and enters how it ended.
