@@ -150,8 +150,15 @@ func excerpt(output, says string) string {
 	if first < 0 { // it goes over several lines
 		return output
 	}
-	lines = lines[min(first, len(lines)-most):]
-	return strings.Join(lines[:most], "\n") + "\n…"
+	from := min(first, len(lines)-most)
+	shown := slices.Clone(lines[from : from+most])
+	if from > 0 {
+		shown = slices.Insert(shown, 0, "…")
+	}
+	if from+most < len(lines) {
+		shown = append(shown, "…")
+	}
+	return strings.Join(shown, "\n")
 }
 
 // spared runs the check on the twin, which must pass.
