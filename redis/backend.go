@@ -17,6 +17,7 @@ type Backend struct {
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
+	repeats    bool // the client may make a request again by itself
 	inline     bool // the client keeps to the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
@@ -42,8 +43,10 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		closing:    make(chan struct{}),
 		// A cluster's server does not know who hears, so all of them are told.
 		deputies: 2,
+		repeats:  true,
 	}
 	if c, ok := client.(*redis.Client); ok {
+		b.repeats = c.Options().MaxRetries > 0
 		b.deputies = 16
 		b.inline = c.Options().ContextTimeoutEnabled
 	}

@@ -45,7 +45,9 @@
 //     frees it.
 //   - A client that repeats requests by itself (MaxRetries, the default of a caller's client, and redirects in a
 //     Cluster) may leave a copy of an acquire behind in a broken connection's buffers. If the server runs it after the
-//     release, the key is held by nobody until its TTL runs out. Clients opened by URL do not repeat, and clean up.
+//     release, the key is held by nobody until its TTL runs out. Its releases cost a key more, which lives for four times
+//     the request timeout, so that one that is repeated is not taken for a loss. Clients opened by URL do not repeat, and
+//     clean up.
 //   - Client libraries talk: go-redis writes its reconnects to standard error unless redis.SetLogger says otherwise.
 //
 // In a Cluster the messages are ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH: sharded

@@ -51,6 +51,50 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// A client that repeats requests by itself is not told that its lease was lost because it has released it. Only for such a
+// client the server keeps a note of a release.
+func TestLostReplyOfRelease(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	admin := raw(t, s.Addr)
+	theirs := redis.NewClient(&redis.Options{Addr: p.Addr}) // repeats
+	defer theirs.Close()
+	b, err := New(theirs, &Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx := context.Background()
+	for range 10 {
+		r := req("k", time.Minute)
+		release(t, acquire(t, b, req("warm", time.Minute)))
+		l := acquire(t, b, r)
+		lost := p.loseReply()
+		release(t, l)
+		<-lost
+		select {
+		case <-l.Lost():
+			t.Fatal("a released lease was reported lost")
+		default:
+		}
+		if left := admin.PTTL(ctx, b.naming.note(r.Key, r.Owner)).Val(); left <= 0 || left > 4*time.Second {
+			t.Fatalf("the note of a release is kept for %v", left)
+		}
+	}
+	gone := acquire(t, b, req("k", time.Minute))
+	if err := evict(ctx, s.Addr, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Release(ctx); !errors.Is(err, backend.ErrLost) {
+		t.Fatalf("release of an evicted lease: %v, want ErrLost", err)
+	}
+	r := req("ours", time.Minute)
+	release(t, acquire(t, opened(t, "redis://"+s.Addr), r))
+	if n := admin.Exists(ctx, b.naming.note(r.Key, r.Owner)).Val(); n != 0 {
+		t.Fatal("the server notes the release of a client that does not repeat")
+	}
+}
+
 // A context that ends between the server's grant and its reply leaves no key, whoever made the client.
 func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	s := servers.Redis(t)
