@@ -3,7 +3,6 @@ package conformance
 import (
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -20,37 +19,33 @@ func processesExclude(t *trial) {
 	for i := range all {
 		all[i] = t.process(0)
 	}
-	var (
-		mu    sync.Mutex
-		spans []span
-		end   = time.Now().Add(atMost)
-	)
+	h := t.newHistory()
+	end := time.Now().Add(atMost)
 	t.together((processes+1)*goroutines, func(i int) {
 		for round := 0; round < rounds && !t.ended() && (round == 0 || time.Now().Before(end)); round++ {
-			s, release := t.contend(i%(processes+1), all[:])
+			l, release := t.contend(h, i, all[:])
 			time.Sleep(rand.N(500 * time.Microsecond))
-			s.to = time.Now()
+			called := h.now()
 			release()
-			mu.Lock()
-			spans = append(spans, s)
-			mu.Unlock()
+			h.released(l, called)
 		}
 	})
-	t.checkSpans(spans)
+	h.judge()
 }
 
-// contend waits for the key, in one of all or else in this process.
-func (t *trial) contend(i int, all []Process) (s span, release func()) {
-	if i < len(all) {
-		r := t.remotely(all[i], t.key, t.long(), true)
+// contend waits for the key as one of many workers, of which some are in other processes.
+func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecord, release func()) {
+	if i := worker % (len(others) + 1); i < len(others) {
+		called := h.now()
+		r := t.remotely(others[i], t.key, t.long(), true)
 		r.granted(recovery, "contention of processes")
-		return span{owner: r.owner, token: r.answer.Token, from: r.after}, r.release
+		return h.grantedElsewhere(worker, t.key, r.owner, r.answer.Token, t.long(), called), r.release
 	}
 	g, err := t.ask(t.ctx, t.a, t.key, t.long(), true)
 	if err != nil {
 		t.fatalf("Acquire: %v", err)
 	}
-	return span{owner: g.owner, token: g.Token(), from: g.after}, func() { t.release(g) }
+	return h.granted(worker, g), func() { t.release(g) }
 }
 
 // wrong starts a process whose wall clock is off by skew, if there can be one.
@@ -119,8 +114,9 @@ func wrongClockKeepsOrder(t *trial) {
 		atMost = 2 * time.Second
 	)
 	ahead, behind := t.wrong(wrongBy), t.wrong(-wrongBy)
-	stop := make(chan struct{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	t.spawn(func() { // what opening a client clears away does not belong to those at work
+		defer close(stopped)
 		for range rounds {
 			select {
 			case <-stop:
@@ -130,7 +126,10 @@ func wrongClockKeepsOrder(t *trial) {
 			}
 		}
 	})
-	defer close(stop)
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
 	last := uint64(0)
 	next := func(token uint64, who string) {
 		if token <= last && t.g.Fencing > backend.FencingNone {
