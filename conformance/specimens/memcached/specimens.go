@@ -106,7 +106,7 @@ var expirations = []specimens.Specimen{
 	{
 		Name:  "more-than-thirty-days",
 		Title: "A TTL of more than 30 days",
-		Story: "An expiration of more than 30 days is taken for a date, in seconds since 1970. 31 days from now is a morning in " +
+		Story: "An expiration of more than 30 days is taken for a date, in seconds since 1970. 31 days from now is the first of " +
 			"February 1970: the server answers STORED, and there is no item. Everybody who asks gets the lock.",
 		See:    "Memcached protocol, exptime: the number of seconds may not exceed 60*60*24*30",
 		Right:  "Send a longer time as the date that it ends at.",

@@ -20,7 +20,7 @@ var ownership = []specimens.Specimen{
 		Story: "The lock is taken well, by SET with NX and PX, and given back by DEL. A holder that was slow, in a garbage " +
 			"collection or behind a slow network, gives back what has expired in the meantime and is another one's by now: the " +
 			"DEL frees the key under its new holder, a third one comes in, and the second one frees the third one's lock. One " +
-			"slow request is enough for a chain of them.",
+			"slow request is enough for a chain of them. onexstack's distlock releases this way.",
 		See:    "Redis manual, SET page: remove the key only if its value is the random one that you stored",
 		Right:  "The value is unique to one acquisition, and a script in the server removes the key only if it has that value.",
 		Sin:    []string{"plainDel"},
@@ -49,9 +49,10 @@ var ownership = []specimens.Specimen{
 		Title: "The same owner for every lock of a process",
 		Story: "The value of the key is the host and the process, or a constant that a configuration sets, and the script lets " +
 			"in whoever has it already, so that a repeated request does no harm. So it lets in every goroutine of the process at " +
-			"once: re-entry by accident. Whoever leaves first takes the key away from all. Go-zero's RedisLock does this for " +
-			"goroutines that share one, and redsync for a constant GenValueFunc, where a loser's clean-up deletes the winner's key.",
-		See:    "redsync issue 126; go-zero core/stores/redis/redislock.go",
+			"once: re-entry by accident. Whoever leaves first takes the key away from all. onexstack's distlock does this with the " +
+			"host's name, go-zero's RedisLock for goroutines that share one, and redsync for a constant GenValueFunc, where a " +
+			"loser's clean-up deletes the winner's key.",
+		See:    "redsync issue 126; go-zero core/stores/redis/redislock.go; onexstack/distlock",
 		Right:  "An owner is one acquisition: a fresh random number for each.",
 		Sin:    []string{"process", "takeAsProcess", "removeAsProcess"},
 		Virtue: []string{"take", "remove"},

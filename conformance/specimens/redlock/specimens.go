@@ -45,7 +45,7 @@ var votes = []specimens.Specimen{
 		Sin:    []string{"reachable"},
 		Virtue: []string{"majority"},
 		Open:   open(func(s *store) { s.enough = reachable }),
-		Kills:  []specimens.Kill{{Check: "ClientsShareStore", Says: "two clients were granted the same key"}},
+		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
 	},
 	{
 		Name:  "revived-keys-count",
