@@ -89,21 +89,19 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	return nil
 }
 
-// noteKept is how long the server notes a release: longer than the client may repeat one, or not at all if it never does.
-func (b *Backend) noteKept() time.Duration {
-	if b.repeats {
-		return 4 * b.options.Timeout
-	}
-	return 0
-}
-
 // release removes what is kept of owner, and reports whether there was anything.
 func (b *Backend) release(ctx context.Context, key, owner string) (removed bool, err error) {
 	n := b.naming.names(key)
+	keys := []string{n.lock, n.queue}
+	var keep time.Duration // longer than the client may repeat a release, if it does
+	if b.repeats {
+		keys = append(keys, b.naming.note(key, owner))
+		keep = 4 * b.options.Timeout
+	}
 	v, unanswered, err := b.eval(ctx, request{
 		script: releaseScript,
-		keys:   []string{n.lock, n.queue, b.naming.note(key, owner)},
-		args:   []any{owner, b.inbox.id, b.naming.channels(), b.deputies, b.noteKept().Milliseconds()},
+		keys:   keys,
+		args:   []any{owner, b.inbox.id, b.naming.channels(), b.deputies, keep.Milliseconds()},
 	})
 	if err != nil {
 		return false, err

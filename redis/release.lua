@@ -3,7 +3,7 @@
 -- A client that repeats requests by itself asks again when an answer was lost, and must not take its own release for a loss:
 -- for it a note of the release is kept for a while.
 --
--- KEYS: lock, queue, note. ARGV: owner, inbox, channel prefix, most deputies, ms to keep the note or 0 for none.
+-- KEYS: lock, queue, note. ARGV: owner, inbox, channel prefix, most deputies, ms to keep the note; 0, and no key, for none.
 -- Returns 2 if a lease was released, 1 if a reservation or place was given up, 0 if there was nothing of this owner.
 
 local lock, queue, note = KEYS[1], KEYS[2], KEYS[3]

@@ -30,7 +30,7 @@ var inspectLua string
 var (
 	acquireScript = script{prelude + acquireLua, "d319153c353f1050f2bcbbf4edd2cf9a7c1d4507"}
 	renewScript   = script{prelude + renewLua, "d50e6fdfb5edb26366fa5ca0be2e31bd3d8eaf74"}
-	releaseScript = script{prelude + releaseLua, "09ce42669a3ada118241d5126a53fff67c2c804e"}
+	releaseScript = script{prelude + releaseLua, "99104311101e5fb16598b0541898edea14697f08"}
 	inspectScript = script{prelude + inspectLua, "3fd0ae2db09f2273669c943dfcf5c584e14c8552"}
 )
 
