@@ -71,6 +71,35 @@ func thawedRenewalRevivesNothing(t *trial) {
 	})
 }
 
+func frozenInsideAcquire(t *trial) {
+	t.together(3, func(i int) {
+		p := t.process(0)
+		delay := []time.Duration{1, 1, 2}[i] * t.remoteTypical(p) // on its way, or perhaps done
+		if i == 0 {
+			delay = 1 // perhaps not begun
+		}
+		r := t.remotely(p, t.newKey(), t.short(), false)
+		time.Sleep(rand.N(delay))
+		p.Freeze()
+		next := t.takesOver(r, time.Now())
+		before := r.answered(0)
+		p.Thaw()
+		if !r.answered(recovery) {
+			t.fatalf("an attempt that was frozen has not returned %v after its process was thawed", recovery)
+		}
+		if r.answer.Err == nil {
+			if !before && r.answer.Left > 0 {
+				t.fatalf("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
+			}
+			r.isOver("thawed process that had begun an attempt")
+		}
+		t.describes(next, t.long())
+		t.heldBy(next)
+		t.release(next)
+		t.becomesFree(t.b, r.key, t.g.Round(r.ttl)+t.handOff(), "after an attempt that was frozen")
+	})
+}
+
 func frozenWaiterDelaysNextBriefly(t *trial) {
 	p := t.process(0)
 	g := t.acquire(t.a, t.key, t.long())

@@ -36,8 +36,8 @@ func killedWaiterDelaysNextBriefly(t *trial) {
 	})
 }
 
-// killedInside has processes killed at random moments of a request that begin begins for a key. begin gets what came of the same
-// request before, in the same process, whose connections are open.
+// killedInside has processes killed at random moments of a request that begin begins for a key. done is called just before,
+// and tells whether the request was a release that has succeeded.
 func (t *trial) killedInside(begin func(p Process, key string) (done func() bool)) {
 	const (
 		workers = 3
@@ -78,8 +78,16 @@ func (t *trial) remoteTypical(p Process) time.Duration {
 
 func killedInsideAcquire(t *trial) {
 	t.killedInside(func(p Process, key string) func() bool {
-		t.remotely(p, key, t.short(), rand.N(2) == 0)
-		return func() bool { return false }
+		if rand.N(2) == 0 {
+			t.remotely(p, key, t.short(), rand.N(2) == 0)
+			return func() bool { return false }
+		}
+		g := t.acquire(t.a, key, t.long())
+		t.remotely(p, key, t.short(), true)
+		return func() bool {
+			t.release(g) // and the turn may be on its way to the process
+			return false
+		}
 	})
 }
 

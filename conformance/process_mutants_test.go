@@ -9,6 +9,7 @@ var processMutants = []mutant{
 	{"Release after expiry is nil", "FrozenHolderLosesKey"},
 	{"renewal that was frozen is believed", "ThawedRenewalRevivesNothing"},
 	{"stale Renew is sent without owner", "ThawedRenewalRevivesNothing"},
+	{"no exclusion", "FrozenInsideAcquire"},
 	{"deadline counts from the answer", "FrozenWaiterDelaysNextBriefly"},
 	{"expiry wakes nobody", "FrozenWaiterDelaysNextBriefly"},
 	{"waiter whose turn came too late waits for ever", "FrozenWaiterDelaysNextBriefly"},

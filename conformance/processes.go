@@ -22,6 +22,12 @@ var processChecks = []Check{
 		run:   thawedRenewalRevivesNothing,
 	},
 	{
+		Name:  "FrozenInsideAcquire",
+		Rule:  "rules 1 to 3: an attempt under way when its process is frozen gives no lease in the time of the next owner's",
+		Needs: []Need{needsProcess},
+		run:   frozenInsideAcquire,
+	},
+	{
 		Name:  "FrozenWaiterDelaysNextBriefly",
 		Rule:  "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold what has passed it by",
 		Needs: []Need{needsProcess},
