@@ -41,9 +41,14 @@ const schema = `
 	CREATE TABLE IF NOT EXISTS tokens (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL);
 	INSERT OR IGNORE INTO tokens VALUES (1, 0);`
 
+// A reader is the file as it is, or as a transaction has it for itself.
+type reader interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // holder finds who holds key now. A free key is the zero Holder.
-func (s *Store) holder(ctx context.Context, tx *sql.Tx, key string, now int64) (h backend.Holder, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT owner, token, expires - ? FROM locks WHERE key = ? AND boot = ? AND expires > ?`,
+func (s *Store) holder(ctx context.Context, in reader, key string, now int64) (h backend.Holder, err error) {
+	err = in.QueryRowContext(ctx, `SELECT owner, token, expires - ? FROM locks WHERE key = ? AND boot = ? AND expires > ?`,
 		now, []byte(key), s.boot, now).Scan(&h.Owner, &h.Token, &h.TTL)
 	if errors.Is(err, sql.ErrNoRows) {
 		return backend.Holder{}, nil
@@ -200,7 +205,10 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	}
 	ttl := guarantees.Round(r.TTL)
 	sent := time.Now() // before the request: the deadline counts from here
-	h, err := s.take(ctx, r, ttl)
+	h, err := s.holder(ctx, s.db, r.Key, monotonic())
+	if err == nil && (!h.Held() || h.Owner == r.Owner) { // a waiter that only looks keeps nobody from writing
+		h, err = s.take(ctx, r, ttl)
+	}
 	switch {
 	case err != nil:
 		return nil, s.failed(ctx, err)
@@ -238,11 +246,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err 
 	if err := errors.Join(backend.ValidateKey(key), s.ready(ctx)); err != nil {
 		return backend.Holder{}, err
 	}
-	err = s.change(ctx, func(tx *sql.Tx, now int64) error {
-		h, err = s.holder(ctx, tx, key, now)
-		return err
-	})
-	if err != nil {
+	if h, err = s.holder(ctx, s.db, key, monotonic()); err != nil {
 		return backend.Holder{}, s.failed(ctx, err)
 	}
 	return h, nil
