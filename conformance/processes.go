@@ -23,7 +23,7 @@ var processChecks = []Check{
 	},
 	{
 		Name:  "FrozenInsideAcquire",
-		Rule:  "rules 1 to 3: an attempt under way when its process is frozen gives no lease in the time of the next owner's",
+		Rule:  "rules 1, 2 and 3: an attempt under way when its process is frozen gives no lease in the time of the next owner's",
 		Needs: []Need{needsProcess},
 		run:   frozenInsideAcquire,
 	},
