@@ -66,8 +66,22 @@ var clients = []specimens.Specimen{
 		Right:  "A request that finds its own owner in the key has got it: the answer is the same however often it is asked.",
 		Sin:    []string{"takeOnce", "takeOnceScript"},
 		Virtue: []string{"takeScript"},
-		Open:   open(func(s *store) { s.take = takeOnce }),
+		Open:   open(func(s *store) { s.take = takeOnce; repeating(s) }),
 		Kills:  []specimens.Kill{{Check: "LostAcquireReplyLeavesNothing", Says: "held by"}},
+	},
+	{
+		Name:  "release-repeated-unasked",
+		Title: "A release that the client library repeats",
+		Story: "The script that compares and removes has run, and its answer is lost with the connection. go-redis sends it once " +
+			"more, and this time there is nothing to remove: the caller hears that the lock was lost before it was released. It " +
+			"was not, and whoever takes the loss seriously, and rolls back, does so for nothing. This specimen was no idea of " +
+			"ours: it was the twin, until it went through the suite.",
+		See:    "go-redis, Options.MaxRetries: 3 by default",
+		Right:  "No repetition by the library. Who repeats a release by itself knows that \"nothing there\" then means released.",
+		Sin:    []string{"repeating"},
+		Virtue: []string{"options"},
+		Open:   open(repeating),
+		Kills:  []specimens.Kill{{Check: "LostReleaseReplyIsNoLoss", Says: "lease lost"}},
 	},
 	{
 		Name:  "no-clean-up",

@@ -83,8 +83,17 @@ func open(sin func(s *store)) specimens.Open {
 func options(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
-		MaxRetries: 1, PoolSize: 64, DisableIdentity: true,
+		MaxRetries: -1, // a request that is repeated unasked must know its own traces
+		PoolSize:   64, DisableIdentity: true,
 	}
+}
+
+// repeating has the client library repeat requests whose connection broke, as it does by default.
+func repeating(s *store) {
+	o := options(s.client.Options().Addr)
+	o.MaxRetries = 3
+	_ = s.client.Close()
+	s.client = redis.NewClient(o)
 }
 
 var guarantees = backend.Guarantees{
