@@ -26,15 +26,15 @@ func TestWaiterLeavesFrozenMember(t *testing.T) {
 		begun := time.Now()
 		releaseAfterAll(t, holder)
 		o := granted(t, first, outage)
-		t.Logf("member %d frozen: granted after %v", i, o.at.Sub(begun))
+		t.Logf("member %d frozen: granted after %v", i, o.At.Sub(begun))
 		select {
 		case <-second:
 			t.Error("the second waiter came first")
 		default:
 		}
-		releaseAfterAll(t, o.lease)
+		releaseAfterAll(t, o.Lease)
 		o = granted(t, second, outage)
-		releaseAfterAll(t, o.lease)
+		releaseAfterAll(t, o.Lease)
 		s.Thaw()
 		c.Leader()
 	}

@@ -109,15 +109,6 @@ func addrs(c *servers.EtcdMembers) []string {
 	return list
 }
 
-// openURL opens a store as package lock does.
-func openURL(ctx context.Context, url string) (*Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	return b.(*Backend), nil
-}
-
 // evict ends the lease of key's holder, as "etcdctl lease revoke" does. TestDeletedKeyIsLost is about a key that is
 // deleted while its lease lives on.
 func evict(ctx context.Context, c *clientv3.Client, key string) error {

@@ -42,8 +42,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 			until(t, soon, "the request is carried out", func() bool { return countKeys(t, c) == 1 })
 			o := <-done
 			cancel()
-			if o.lease != nil || !errors.Is(o.err, context.DeadlineExceeded) {
-				t.Fatalf("acquire without an answer: %v, %v", o.lease, o.err)
+			if o.Lease != nil || !errors.Is(o.Err, context.DeadlineExceeded) {
+				t.Fatalf("acquire without an answer: %v, %v", o.Lease, o.Err)
 			}
 			p.set(func(p *proxy) { p.replies = nil })
 			p.cut()
@@ -61,7 +61,7 @@ func TestSilenceIsNoContextError(t *testing.T) {
 	p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
 	defer p.set(func(p *proxy) { p.replies = nil })
 	tried := startAcquire(t.Context(), b, req("other", 30*time.Second))
-	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).err} {
+	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).Err} {
 		if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			t.Errorf("%s without an answer: %v", what, err)
 		}
@@ -111,10 +111,10 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 		})
 		release(t, holder)
 		o := granted(t, done, soon)
-		if o.lease.Token() <= uint64(before.CreateRevision) {
-			t.Errorf("token %d is that of the lost place", o.lease.Token())
+		if o.Lease.Token() <= uint64(before.CreateRevision) {
+			t.Errorf("token %d is that of the lost place", o.Lease.Token())
 		}
-		holder = o.lease
+		holder = o.Lease
 	}
 	release(t, holder)
 }
@@ -137,12 +137,12 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 	default:
 		t.Error("another client has the key and Lost is not closed")
 	}
-	if early := l.Deadline().Sub(o.at); early > 0 {
+	if early := l.Deadline().Sub(o.At); early > 0 {
 		t.Errorf("another client has the key %v before the deadline", early)
 	}
 	p.set(func(p *proxy) { p.silent = false })
 	p.cut()
-	release(t, o.lease)
+	release(t, o.Lease)
 }
 
 // E5. A waiter keeps its place and wakes, although the revisions that it waits from have been compacted.
@@ -172,17 +172,17 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 	begun := time.Now()
 	release(t, holder)
 	o := granted(t, done, soon)
-	if o.lease.Token() != uint64(place) {
-		t.Errorf("token %d, the place was %d", o.lease.Token(), place)
+	if o.Lease.Token() != uint64(place) {
+		t.Errorf("token %d, the place was %d", o.Lease.Token(), place)
 	}
-	t.Logf("granted %v after release", o.at.Sub(begun))
+	t.Logf("granted %v after release", o.At.Sub(begun))
 	select {
 	case <-next:
 		t.Error("the waiter behind came first")
 	default:
 	}
-	release(t, o.lease)
-	release(t, granted(t, next, soon).lease)
+	release(t, o.Lease)
+	release(t, granted(t, next, soon).Lease)
 }
 
 // E8. Keys and namespaces that begin alike share nothing.

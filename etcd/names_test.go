@@ -29,11 +29,11 @@ func TestNamesAreUsedAgain(t *testing.T) {
 			return err == nil && h.Waiters == 2
 		})
 		cancel()
-		if o := <-cancelled; !errors.Is(o.err, context.Canceled) {
-			t.Fatalf("cancelled: %v", o.err)
+		if o := <-cancelled; !errors.Is(o.Err, context.Canceled) {
+			t.Fatalf("cancelled: %v", o.Err)
 		}
 		release(t, l)
-		release(t, granted(t, served, soon).lease)
+		release(t, granted(t, served, soon).Lease)
 		until(t, soon, "nobody is left", func() bool {
 			h, err := other.Inspect(t.Context(), "k")
 			return err == nil && !h.Held()
@@ -69,6 +69,6 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 		t.Error("the contender behind came first")
 	default:
 	}
-	release(t, o.lease)
-	release(t, granted(t, behind, soon).lease)
+	release(t, o.Lease)
+	release(t, granted(t, behind, soon).Lease)
 }

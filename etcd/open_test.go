@@ -28,7 +28,7 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 	for name, bad := range map[string]string{
 		"without TLS":           "etcd://" + s.Addr,
 		"authority not trusted": "etcds://" + s.Addr,
@@ -59,7 +59,7 @@ func TestAuth(t *testing.T) {
 		t.Errorf("inspect: %+v, %v", h, err)
 	}
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 
 	for name, bad := range map[string]string{
 		"wrong password": at("worker", "wrong-"+password, "/locks"), "no user": "etcd://" + s.Addr,
@@ -81,7 +81,7 @@ func TestTokenRunsOut(t *testing.T) {
 	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
 	l := acquire(t, b, waiting("k", 20*time.Second))
-	release(t, granted(t, queueUp(t, b, waiting("other", 20*time.Second), 0), soon).lease)
+	release(t, granted(t, queueUp(t, b, waiting("other", 20*time.Second), 0), soon).Lease)
 	done := queueUp(t, b, waiting("k", 20*time.Second), 1)
 	for range 2 {
 		time.Sleep(3 * time.Second) // the time that is measured: a token lives for a second after its last use
@@ -92,11 +92,11 @@ func TestTokenRunsOut(t *testing.T) {
 		begun := time.Now()
 		release(t, l)
 		o := granted(t, done, 3*recheck) // by a look at the latest
-		t.Logf("handed on in %v", o.at.Sub(begun))
-		l, done = o.lease, next
+		t.Logf("handed on in %v", o.At.Sub(begun))
+		l, done = o.Lease, next
 	}
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 }
 
 // A wrong address shows on opening, in a bounded time.

@@ -1,0 +1,141 @@
+// Package storetest is what the tests of every store do with a Backend. Each one stops the test when something goes wrong.
+package storetest
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Soon bounds what must happen at once, on a machine that may be busy.
+const Soon = 5 * time.Second
+
+// OpenURL opens a store of type B as package lock does.
+func OpenURL[B backend.Backend](ctx context.Context, url string) (B, error) {
+	b, _, err := backend.DefaultMux.Open(ctx, url)
+	if err != nil {
+		var none B
+		return none, err
+	}
+	return b.(B), nil
+}
+
+// Opened is OpenURL for a test, which closes the store at its end.
+func Opened[B backend.Backend](t testing.TB, url string) B {
+	t.Helper()
+	b, err := OpenURL[B](context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// Try is a request of a new owner that does not wait.
+func Try(key string, ttl time.Duration) backend.Request {
+	return backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl}
+}
+
+// Wait is a request of a new owner that waits.
+func Wait(key string, ttl time.Duration) backend.Request {
+	r := Try(key, ttl)
+	r.Wait = true
+	return r
+}
+
+// Acquire returns the lease, which must be granted.
+func Acquire(t testing.TB, b backend.Backend, r backend.Request) backend.Lease {
+	t.Helper()
+	const patience = 30 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	l, err := b.Acquire(ctx, r)
+	if err != nil {
+		t.Fatalf("acquire: %v", err)
+	}
+	return l
+}
+
+// Release gives the lease up, which must succeed.
+func Release(t testing.TB, l backend.Lease) {
+	t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		t.Fatalf("release: %v", err)
+	}
+}
+
+// Until polls cond until it holds.
+func Until(t testing.TB, within time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// An Outcome is how an Acquire ended, and when.
+type Outcome struct {
+	Lease backend.Lease
+	Err   error
+	At    time.Time
+}
+
+// Start starts an Acquire.
+func Start(ctx context.Context, b backend.Backend, r backend.Request) <-chan Outcome {
+	done := make(chan Outcome, 1)
+	go func() {
+		l, err := b.Acquire(ctx, r)
+		done <- Outcome{l, err, time.Now()}
+	}()
+	return done
+}
+
+// QueueUp starts an Acquire that waits, and returns when it is the n-th in the queue.
+func QueueUp(t testing.TB, b backend.Backend, r backend.Request, n int) <-chan Outcome {
+	t.Helper()
+	done := Start(context.Background(), b, r)
+	Queued(t, b, r.Key, n)
+	return done
+}
+
+// Queued returns when n are in the queue for key.
+func Queued(t testing.TB, b backend.Backend, key string, n int) {
+	t.Helper()
+	Until(t, Soon, "waiter "+strconv.Itoa(n)+" is queued", func() bool {
+		h, err := b.Inspect(context.Background(), key)
+		return err == nil && h.Waiters >= n
+	})
+}
+
+// Granted waits for the end of an Acquire, which must be a grant.
+func Granted(t testing.TB, done <-chan Outcome, within time.Duration) Outcome {
+	t.Helper()
+	select {
+	case o := <-done:
+		if o.Err != nil {
+			t.Fatalf("waiting acquire: %v", o.Err)
+		}
+		return o
+	case <-time.After(within):
+		t.Fatalf("a waiter was not granted within %v", within)
+		panic("unreachable")
+	}
+}
+
+// Lost waits for the loss of a lease.
+func Lost(t testing.TB, l backend.Lease, within time.Duration) {
+	t.Helper()
+	select {
+	case <-l.Lost():
+	case <-time.After(within):
+		t.Fatalf("Lost is not closed within %v", within)
+	}
+}
