@@ -66,6 +66,10 @@ func Self(arg string) conformance.ProcessFunc {
 				c.Kill()
 				return nil, fmt.Errorf("in the process: %w", err)
 			}
+			if err := c.checkClock(ctx, skew); err != nil {
+				c.Kill()
+				return nil, err
+			}
 			return c, nil
 		}
 	}
@@ -131,6 +135,22 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 		c.tellEnd()
 	}()
 	return c, nil
+}
+
+// checkClock looks whether the process's clock is as wrong as it should be: how it asks for the time is the runtime's affair.
+func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
+	if skew == 0 {
+		return nil
+	}
+	before := time.Now()
+	now, err := c.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if off := now.Sub(before); (off - skew).Abs() > time.Since(before)+2*time.Second {
+		return fmt.Errorf("%w: the clock of a process is off by %v and not by %v", backend.ErrUnsupported, off, skew)
+	}
+	return nil
 }
 
 // take hands an answer to whom it is for.
