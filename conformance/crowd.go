@@ -49,24 +49,34 @@ func contentionParksNobody(t *trial) {
 	const (
 		workers = 2 // each on a key of its own
 		rounds  = 20
-		least   = 4
+		more    = 5 * rounds // where they take no longer than atLeast
+		atLeast = 2 * time.Second
 		atMost  = 10 * time.Second // slow stores make fewer rounds
+		least   = 4
 		most    = 10
 	)
 	typical := t.typical()
 	each := min(most, t.h.Many/workers-1) // of either client
-	end := time.Now().Add(atMost)
+	begun := time.Now()
+	var all atomic.Int64
 	t.together(workers, func(int) {
 		key := t.newKey()
-		for round := range rounds {
-			if t.ended() || round >= least && time.Now().After(end) {
+		for round := range more {
+			took := time.Since(begun)
+			if t.ended() || round >= least && took > atMost || round >= rounds && took > atLeast {
 				return
 			}
+			n := 2 * each
+			if round%2 == 1 { // a queue that runs empty meets who comes
+				n = 2 + rand.N(min(n, 4))
+			}
 			c := &contention{trial: t, key: key}
-			c.round(2*each, typical)
+			c.round(n, typical)
 			t.becomesFree([]backend.Backend{t.a, t.b}[round%2], key, time.Second+t.g.MaxLate, "after a round of contention")
+			all.Add(1)
 		}
 	})
+	t.notef("%d rounds of up to %d waiters", all.Load(), 2*each)
 }
 
 // A contention is one round for a key.
