@@ -9,6 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	otherprocess "github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -19,7 +20,7 @@ func TestConformance(t *testing.T) {
 	s := servers.Postgres(t, "max_connections=900")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s, s.PostgresURL())
-		h.Linked = link.URL(s.PostgresURL())
+		h.Linked, h.Process = link.URL(s.PostgresURL()), otherprocess.Self(s.PostgresURL())
 		return h
 	})
 }

@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/backend"
+	otherprocess "github.com/anylock/lock/conformance/process"
 )
 
 // childEnv makes the test program a client of its own: it opens the URL, acquires the key, says so, and does no more.
 const childEnv = "ANYLOCK_POSTGRES_CHILD"
 
 func TestMain(m *testing.M) {
+	otherprocess.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
 	if what := os.Getenv(childEnv); what != "" {
 		child(strings.Fields(what))
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -27,6 +28,7 @@ func TestConformance(t *testing.T) {
 			RestartEmpty: s.RestartEmpty(),
 			Cut:          func(backend.Backend) { cut(t, s.Addr) },
 			Linked:       link.URL("redis://" + s.Addr),
+			Process:      process.Self("redis://" + s.Addr),
 		}
 	})
 }

@@ -6,10 +6,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/process"
 )
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
 	goleak.VerifyTestMain(m)
 }
 
