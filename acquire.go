@@ -49,9 +49,11 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	if err != nil {
 		return nil, err
 	}
-	terms, err := l.defaults.with(opts)
-	if err != nil {
-		return nil, err
+	terms := l.defaults
+	if len(opts) > 0 {
+		if terms, err = terms.with(opts); err != nil {
+			return nil, err
+		}
 	}
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err

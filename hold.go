@@ -24,7 +24,7 @@ type hold struct {
 	granted  time.Time
 	handoffs int           // how often it was handed on; only the one inside the gate touches it
 	stop     func() bool   // ends the watch for its loss
-	gone     chan struct{} // closed when the hold has ended, one way or the other
+	gone     chan struct{} // closed when the hold has ended, one way or the other; nil where nobody waits for that
 
 	mu     sync.Mutex
 	tenure *tenure // who holds it, nil on its way from hand to hand
@@ -41,7 +41,6 @@ type hold struct {
 func (l *Locker) newHold(lease backend.Lease, owner string, ttl time.Duration) *hold {
 	h := &hold{
 		locker: l, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, left: true,
-		gone: make(chan struct{}),
 	}
 	h.renewal.Item = h
 	if n, ok := lease.(backend.LossNotifier); ok {
@@ -49,6 +48,7 @@ func (l *Locker) newHold(lease backend.Lease, owner string, ttl time.Duration) *
 		return h
 	}
 	h.stop = func() bool { return true }
+	h.gone = make(chan struct{})
 	go func() { // a stranger's lease that cannot call back
 		select {
 		case <-lease.Lost():
@@ -82,7 +82,9 @@ func (l *Locker) end(h *hold) {
 	h.tenure = nil
 	h.mu.Unlock()
 	h.stop()
-	close(h.gone)
+	if h.gone != nil {
+		close(h.gone)
+	}
 	l.renewals.remove(h)
 }
 
@@ -97,7 +99,7 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, terms settings) *L
 	now := time.Now()
 	t := &tenure{
 		locker: l, gate: g, hold: h, count: 1, since: now, minHold: terms.minHold,
-		token: h.lease.Token()<<handoffBits | uint64(h.handoffs), lost: make(chan struct{}),
+		token: h.lease.Token()<<handoffBits | uint64(h.handoffs),
 	}
 	if h.lease.Token() == 0 {
 		t.token = 0 // the store has none to give

@@ -19,10 +19,10 @@ type tenure struct {
 	token   uint64
 	since   time.Time
 	minHold time.Duration
-	lost    chan struct{}
 
 	mu      sync.Mutex
-	count   int // handles not released
+	lost    chan struct{} // nil until it is asked for
+	count   int           // handles not released
 	over    bool
 	why     error     // ErrLost or ErrClosed if it was lost
 	end     time.Time // the deadline when it ended
@@ -60,7 +60,9 @@ func (t *tenure) lose() {
 	}
 	t.over, t.why = true, t.locker.endedErr()
 	t.end = t.hold.lease.Deadline()
-	close(t.lost)
+	if t.lost != nil {
+		close(t.lost)
+	}
 	cancels := t.cancels
 	t.cancels = nil
 	t.mu.Unlock()
@@ -74,6 +76,19 @@ func (t *tenure) lose() {
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
 			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
 	}
+}
+
+// lostChan is closed when the tenure is lost.
+func (t *tenure) lostChan() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lost == nil {
+		t.lost = make(chan struct{})
+		if t.why != nil {
+			close(t.lost)
+		}
+	}
+	return t.lost
 }
 
 // lostErr is why a lost tenure's contexts end.
@@ -90,7 +105,8 @@ type Lease struct {
 	released  bool          // this handle no longer counts
 	done      bool          // its last Release got a definite answer
 	err       error         // that answer
-	releasing chan struct{} // not nil while a Release is under way, closed at its end
+	releasing bool          // a Release is under way
+	finished  chan struct{} // closed at its end; nil until somebody waits for that
 }
 
 // errReleased is the cause of a Context that ended by Release.
@@ -117,7 +133,7 @@ func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
 // Lost is closed when the lease ends without being released, at its deadline at the latest; never after the last Release.
 // The key is then free for others, in this process too, whether this holder releases or not.
-func (l *Lease) Lost() <-chan struct{} { return l.tenure.lost }
+func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
 // Err is nil while the lease is exclusive, judged by the clock at this moment, so that it tells the truth right after a
 // long pause too. Otherwise it is ErrLost, also after Release.
@@ -246,8 +262,11 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (l *Lease) release(ctx context.Context) error {
 	l.mu.Lock()
-	for l.releasing != nil {
-		other := l.releasing
+	for l.releasing {
+		if l.finished == nil {
+			l.finished = make(chan struct{})
+		}
+		other := l.finished
 		l.mu.Unlock()
 		<-other // bounded by the store's timeout
 		l.mu.Lock()
@@ -258,8 +277,7 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	again := l.released // an earlier call had an unknown outcome
 	l.released = true
-	finished := make(chan struct{})
-	l.releasing = finished
+	l.releasing = true
 	l.mu.Unlock()
 
 	var err error
@@ -272,8 +290,11 @@ func (l *Lease) release(ctx context.Context) error {
 	defer l.mu.Unlock()
 	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
 	l.err = err
-	l.releasing = nil
-	close(finished)
+	l.releasing = false
+	if l.finished != nil {
+		close(l.finished)
+		l.finished = nil
+	}
 	return err
 }
 

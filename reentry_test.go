@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
@@ -83,6 +84,7 @@ func TestReentrantLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-inner.Context().Done()
+		synctest.Wait() // contexts end one after the other
 		wantErr(t, context.Cause(inner.Context()), lock.ErrLost)
 		wantErr(t, context.Cause(outer.Context()), lock.ErrLost)
 		wantErr(t, inner.Release(t.Context()), lock.ErrLost)

@@ -49,15 +49,21 @@ type Life struct {
 	deadline time.Time
 	place    alarm.Entry[*Life]
 	renewing chan struct{} // not nil while a renewal is under way, closed at its end
-	ending   chan struct{} // not nil while a release is under way, closed at its end
+	ending   bool          // a release is under way
+	ended    chan struct{} // closed at its end; nil until somebody waits for that
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
 	kept     time.Time     // until when the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
 	givenUp  bool          // Release was called after the loss
-	onLost   []*callback
+	onLost   *callback     // the newest first
+	first    callback      // the usual one, which needs no memory of its own
 }
 
-type callback struct{ f func() }
+// A callback is one of a list.
+type callback struct {
+	f    func()
+	next *callback
+}
 
 // Key is the key that is leased.
 func (l *Life) Key() string { return l.key }
@@ -87,15 +93,23 @@ func (l *Life) OnLost(f func()) (stop func() bool) {
 		f()
 		return func() bool { return false }
 	}
-	c := &callback{f}
-	l.onLost = append(l.onLost, c)
+	c := &l.first
+	if c.f != nil {
+		c = new(callback)
+	}
+	c.f = f
+	last := &l.onLost
+	for *last != nil {
+		last = &(*last).next
+	}
+	*last = c
 	s.mu.Unlock()
 	return func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for i, o := range l.onLost {
-			if o == c {
-				l.onLost = append(l.onLost[:i], l.onLost[i+1:]...)
+		for at := &l.onLost; *at != nil; at = &(*at).next {
+			if *at == c {
+				*at = c.next
 				return true
 			}
 		}
@@ -128,7 +142,7 @@ func (l *Life) loseLocked(to state) (call func()) {
 	calls := l.onLost
 	l.onLost = nil
 	return func() {
-		for _, c := range calls {
+		for c := calls; c != nil; c = c.next {
 			c.f()
 		}
 	}

@@ -12,11 +12,9 @@ func (l *Life) Release(ctx context.Context) error {
 	if over {
 		return err
 	}
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.leases.timeout)
-	stop := context.AfterFunc(l.leases.base, cancel) // the end of Close's grace
-	err = l.leases.requests.ReleaseLease(rctx, l)
-	stop()
-	cancel()
+	bounded := newBounded(ctx, l.leases.base, l.leases.timeout) // base ends with Close's grace
+	err = l.leases.requests.ReleaseLease(bounded, l)
+	bounded.cancel()
 	return l.endRelease(err, repeated)
 }
 
@@ -25,8 +23,11 @@ func (l *Life) Release(ctx context.Context) error {
 func (l *Life) beginRelease() (repeated, over bool, err error) {
 	s := l.leases
 	s.mu.Lock()
-	for l.ending != nil {
-		other := l.ending
+	for l.ending {
+		if l.ended == nil {
+			l.ended = make(chan struct{})
+		}
+		other := l.ended
 		s.mu.Unlock()
 		<-other // bounded: one release request
 		s.mu.Lock()
@@ -44,7 +45,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		repeated = l.state == releasing
 		l.state = releasing
 		s.removeLocked(l)
-		l.ending = make(chan struct{})
+		l.ending = true
 		s.cleanups.Add(1) // Close waits for it
 		s.mu.Unlock()
 		return repeated, false, nil
@@ -68,8 +69,11 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	s := l.leases
 	call := func() {}
 	s.mu.Lock()
-	close(l.ending)
-	l.ending = nil
+	l.ending = false
+	if l.ended != nil {
+		close(l.ended)
+		l.ended = nil
+	}
 	s.cleanups.Done()
 	switch {
 	case err == nil, errors.Is(err, ErrLost) && repeated: // the attempt that went unanswered did it

@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A bounded context is that of one release: it has its caller's values but not its end, and ends after a timeout, or with base. What
+// makes it end is set up when somebody first waits for that, which a store that answers at once never does.
+type bounded struct {
+	parent   context.Context // for its values
+	base     context.Context
+	deadline time.Time
+
+	mu    sync.Mutex
+	inner context.Context // nil until it is needed
+	end   func()
+}
+
+func newBounded(parent, base context.Context, timeout time.Duration) *bounded {
+	return &bounded{parent: parent, base: base, deadline: time.Now().Add(timeout)}
+}
+
+// waited is the context that really ends.
+func (c *bounded) waited() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner == nil {
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(c.parent), c.deadline)
+		stop := context.AfterFunc(c.base, cancel)
+		c.inner, c.end = ctx, func() { stop(); cancel() }
+	}
+	return c.inner
+}
+
+// cancel frees what was set up. The context is not used afterwards.
+func (c *bounded) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end != nil {
+		c.end()
+	}
+}
+
+// Deadline implements context.Context.
+func (c *bounded) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done implements context.Context.
+func (c *bounded) Done() <-chan struct{} { return c.waited().Done() }
+
+// Err implements context.Context.
+func (c *bounded) Err() error { return c.waited().Err() }
+
+// Value implements context.Context. It is asked by what derives a context too, which then finds the one that ends.
+func (c *bounded) Value(key any) any { return c.waited().Value(key) }

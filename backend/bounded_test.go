@@ -1,0 +1,51 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestBounded(t *testing.T) {
+	type key struct{}
+	start := func(parent context.Context) (*bounded, context.CancelFunc) {
+		base, end := context.WithCancel(context.Background())
+		return newBounded(parent, base, time.Second), end
+	}
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
+		c, end := start(parent)
+		defer end()
+		cancel()
+		if d, ok := c.Deadline(); !ok || time.Until(d) != time.Second {
+			t.Errorf("deadline %v, %v", d, ok)
+		}
+		if c.Err() != nil || c.Value(key{}) != "v" {
+			t.Errorf("after its caller's end: error %v, value %v", c.Err(), c.Value(key{}))
+		}
+		child, cancelChild := context.WithCancel(c)
+		defer cancelChild()
+		begun := time.Now()
+		<-child.Done()
+		if took := time.Since(begun); took != time.Second || !errors.Is(c.Err(), context.DeadlineExceeded) {
+			t.Errorf("ended after %v: %v", took, c.Err())
+		}
+		c.cancel()
+
+		c, end = start(context.Background())
+		child, cancelChild = context.WithCancel(c)
+		defer cancelChild()
+		end()
+		synctest.Wait()
+		if !errors.Is(child.Err(), context.Canceled) {
+			t.Errorf("after the end of its base: %v", child.Err())
+		}
+		c.cancel()
+
+		c, end = start(context.Background())
+		defer end()
+		c.cancel() // nothing was set up
+	})
+}
