@@ -11,6 +11,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -28,6 +29,7 @@ func TestConformance(t *testing.T) {
 			RestartEmpty: s.RestartEmpty(),
 			Cut:          func(backend.Backend) { p.cut() },
 			Linked:       link.URL("memcached://" + s.Addr),
+			Process:      process.Self("memcached://" + s.Addr),
 		}
 	})
 }

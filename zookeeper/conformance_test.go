@@ -10,6 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -22,6 +23,7 @@ func TestConformance(t *testing.T) {
 		return conformance.Harness{
 			Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Linked:       link.URL(url),
+			Process:      process.Self(url),
 			Evict:        func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
 			Freeze:       s.Freeze,
 			Thaw:         s.Thaw,

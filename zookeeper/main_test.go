@@ -1,9 +1,16 @@
 package zookeeper
 
 import (
+	"context"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/process"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
+	goleak.VerifyTestMain(m)
+}
