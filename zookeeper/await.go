@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -88,6 +89,28 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		return none, sent, err
 	}
 	return none, sent, fmt.Errorf("%w (%v)", errNoAnswer, q.limit.Round(time.Millisecond))
+}
+
+// awaitAgain is await for a request that may be made twice, as it changes nothing: when a connection breaks under it, it is made
+// on the next one.
+func awaitAgain[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
+	const pause = 5 * time.Millisecond // the library is about to notice
+	for end := time.Now().Add(q.limit); ; q.limit = time.Until(end) {
+		v, sent, err = await(ctx, s, q)
+		if !isBroken(err) || time.Until(end) < pause {
+			return v, sent, err
+		}
+		if err := s.sleep(ctx, pause); err != nil {
+			return v, sent, err
+		}
+	}
+}
+
+// isBroken reports whether err tells that a connection ended before the answer: as the library says it, or as the network
+// did to whoever wrote to it.
+func isBroken(err error) bool {
+	var n net.Error
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.As(err, &n) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // A notSent is the error of a request that was never made.

@@ -133,3 +133,22 @@ func TestReconnectTellsWhatWasSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A connection that breaks costs nobody an error: reads, and renewals, are made again on the next one.
+func TestBrokenConnectionIsReplaced(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	b := opened(t, "zookeeper://"+s.Addr)
+	held := acquire(t, b, req("held", time.Minute))
+	for range 60 {
+		cut(b)
+		release(t, acquire(t, b, req("k", time.Minute)))
+		cut(b)
+		if err := held.Renew(t.Context(), time.Minute); err != nil {
+			t.Fatalf("Renew: %v", err)
+		}
+		cut(b)
+		if _, err := b.Inspect(t.Context(), "held"); err != nil {
+			t.Fatalf("Inspect: %v", err)
+		}
+	}
+}

@@ -17,7 +17,7 @@ type listing struct {
 
 // children lists dir. A missing dir is zk.ErrNoNode.
 func (s *session) children(ctx context.Context, dir string) (listing, error) {
-	l, _, err := await(ctx, s, request[listing]{
+	l, _, err := awaitAgain(ctx, s, request[listing]{
 		limit: s.b.options.Timeout,
 		do: func(c *zk.Conn) (listing, error) {
 			names, stat, err := c.Children(dir)
@@ -48,7 +48,7 @@ func (s *session) check(ctx context.Context, paths ...string) error {
 
 // checkAll is check with an error for each path, where the servers tell.
 func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.MultiResponse, err error) {
-	each, sent, err := await(ctx, s, request[[]zk.MultiResponse]{
+	each, sent, err := awaitAgain(ctx, s, request[[]zk.MultiResponse]{
 		limit: s.b.options.Timeout,
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			ops := make([]any, len(paths))
@@ -80,7 +80,7 @@ type content struct {
 }
 
 func (s *session) get(ctx context.Context, path string) (content, error) {
-	v, _, err := await(ctx, s, request[content]{
+	v, _, err := awaitAgain(ctx, s, request[content]{
 		limit: s.b.options.Timeout,
 		do: func(c *zk.Conn) (content, error) {
 			data, stat, err := c.Get(path)
@@ -122,7 +122,7 @@ func (s *session) make(ctx context.Context, path string) error {
 
 // exists asks for a node's data about itself. A missing node is zk.ErrNoNode.
 func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
-	st, _, err := await(ctx, s, request[*zk.Stat]{
+	st, _, err := awaitAgain(ctx, s, request[*zk.Stat]{
 		limit: s.b.options.Timeout,
 		do: func(c *zk.Conn) (*zk.Stat, error) {
 			ok, st, err := c.Exists(path)
