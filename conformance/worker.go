@@ -109,7 +109,7 @@ func (w *worker) step() {
 // mayLast reports whether a lease may be left to expire: not when the others would have no time for more, and less often where
 // TTLs are long.
 func (w *worker) mayLast(ttl time.Duration) bool {
-	const brief = 500 * time.Millisecond
+	const brief = time.Second
 	if time.Until(w.until) < ttl {
 		return false
 	}
