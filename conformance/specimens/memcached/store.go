@@ -2,7 +2,6 @@ package memcached
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -16,7 +15,7 @@ import (
 type store struct {
 	client *memcache.Client
 	leases *backend.Leases
-	calls  sync.WaitGroup // requests under way
+	calls  specimens.Calls
 	steps
 }
 
@@ -137,7 +136,7 @@ func (s *store) ask(ctx context.Context, request func() (string, error), late fu
 		error
 	}
 	answered := make(chan result)
-	s.calls.Go(func() {
+	begun := s.calls.Go(func() {
 		text, err := request()
 		select {
 		case answered <- result{text, err}:
@@ -145,6 +144,9 @@ func (s *store) ask(ctx context.Context, request func() (string, error), late fu
 			late()
 		}
 	})
+	if !begun {
+		return "", backend.ErrClosed
+	}
 	select {
 	case r := <-answered:
 		return r.string, r.error
@@ -176,6 +178,7 @@ func (s *store) Close() error {
 	if !s.leases.Close() {
 		return nil
 	}
+	s.calls.Close()
 	s.calls.Wait() // bounded by their timeout
 	return s.client.Close()
 }

@@ -83,7 +83,7 @@ func takeByTime(ctx context.Context, s *store, r backend.Request) (answer, error
 		if a := readTimestamp(value); a.left > 0 {
 			return a, nil
 		}
-		old, err := s.client.GetSet(ctx, name, mine).Result()
+		old, err := s.client.Do(ctx, "GETSET", name, mine).Text()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return answer{}, err
 		}

@@ -65,7 +65,7 @@ func ask(ctx context.Context, s *store, request request, late func()) (answer, e
 		err error
 	}
 	answered := make(chan result)
-	s.calls.Go(func() {
+	begun := s.calls.Go(func() {
 		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		a, err := request(own)
@@ -75,6 +75,9 @@ func ask(ctx context.Context, s *store, request request, late func()) (answer, e
 			late()
 		}
 	})
+	if !begun {
+		return answer{}, backend.ErrClosed
+	}
 	select {
 	case r := <-answered:
 		return r.answer, r.err

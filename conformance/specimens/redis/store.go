@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,7 @@ import (
 type store struct {
 	client *redis.Client
 	leases *backend.Leases
-	calls  sync.WaitGroup // requests under way
+	calls  specimens.Calls
 	steps
 }
 
@@ -214,6 +213,7 @@ func (s *store) Close() error {
 	if !s.leases.Close() {
 		return nil
 	}
+	s.calls.Close()
 	err := s.client.Close() // ends what is under way
 	s.calls.Wait()
 	return err

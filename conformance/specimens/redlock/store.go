@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,7 @@ import (
 type store struct {
 	nodes  []*redis.Client
 	leases *backend.Leases
-	calls  sync.WaitGroup // requests under way
+	calls  specimens.Calls
 	steps
 }
 
@@ -197,6 +196,7 @@ func (s *store) Close() error {
 	if !s.leases.Close() {
 		return nil
 	}
+	s.calls.Close()
 	var errs []error
 	for _, n := range s.nodes {
 		errs = append(errs, n.Close()) // ends what is under way

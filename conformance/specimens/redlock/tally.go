@@ -30,12 +30,15 @@ func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask func(ctx co
 	t := &tally{votes: make([]vote, len(nodes)), errs: make([]error, len(nodes))}
 	for i, node := range nodes {
 		t.errs[i] = errUnasked
-		s.calls.Go(func() {
+		begun := s.calls.Go(func() {
 			own, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
 			defer cancel()
 			v, err := ask(own, node)
 			replies <- reply{i, v, err}
 		})
+		if !begun {
+			replies <- reply{i, vote{}, backend.ErrClosed}
+		}
 	}
 	for range nodes {
 		select {
