@@ -56,7 +56,7 @@ func TestKilledHolder(t *testing.T) {
 		p.says("held")
 		p.kill()
 		b := opened(t, s.PostgresURL()+params)
-		release(t, granted(t, startAcquire(context.Background(), b, waiting(mode, time.Minute)), soon).lease)
+		release(t, granted(t, startAcquire(context.Background(), b, waiting(mode, time.Minute)), soon).Lease)
 	}
 }
 
@@ -87,12 +87,12 @@ func TestDeadWaiter(t *testing.T) {
 			begun := time.Now()
 			release(t, held)
 			o := granted(t, next, ttl+maxLate+soon)
-			if took := o.at.Sub(begun); took > ttl+maxLate+time.Second {
+			if took := o.At.Sub(begun); took > ttl+maxLate+time.Second {
 				t.Errorf("the next waiter had to wait %v", took)
 			} else {
 				t.Logf("the next waiter had to wait %v", took)
 			}
-			release(t, o.lease)
+			release(t, o.Lease)
 		})
 	}
 }

@@ -28,11 +28,11 @@ func TestCancelRacesGrant(t *testing.T) {
 		go cancel()
 		time.Sleep(rand.N(200 * time.Microsecond))
 		release(t, l)
-		if o := <-done; o.err == nil {
+		if o := <-done; o.Err == nil {
 			won++
-			release(t, o.lease)
-		} else if !errors.Is(o.err, context.Canceled) {
-			t.Fatal(o.err)
+			release(t, o.Lease)
+		} else if !errors.Is(o.Err, context.Canceled) {
+			t.Fatal(o.Err)
 		}
 	}
 	t.Logf("%d of 60 waits were granted", won)
@@ -182,11 +182,11 @@ func TestConnectionsUsedUp(t *testing.T) {
 		for _, done := range waits {
 			wg.Go(func() {
 				o := <-done
-				if o.err != nil {
-					t.Errorf("%s: a waiter: %v", mode, o.err)
+				if o.Err != nil {
+					t.Errorf("%s: a waiter: %v", mode, o.Err)
 					return
 				}
-				if err := o.lease.Release(context.Background()); err != nil {
+				if err := o.Lease.Release(context.Background()); err != nil {
 					t.Error(err)
 				}
 			})

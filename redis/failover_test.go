@@ -31,12 +31,12 @@ func TestRestartWithoutPersistence(t *testing.T) {
 	for _, done := range queue {
 		got.Go(func() {
 			o := <-done
-			if o.err != nil {
-				t.Error(o.err)
+			if o.Err != nil {
+				t.Error(o.Err)
 				return
 			}
-			tokens <- o.lease.Token()
-			_ = o.lease.Release(context.Background())
+			tokens <- o.Lease.Token()
+			_ = o.Lease.Release(context.Background())
 		})
 	}
 	got.Wait()
@@ -95,7 +95,7 @@ func TestTokensSurviveLoss(t *testing.T) {
 		t.Errorf("a counter lost before an arrival in the queue lives for %v", ttl)
 	}
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 }
 
 // Waiters outlive a failover of Sentinel, tokens increase across it, and with WAIT the lease itself survives.
@@ -130,11 +130,11 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	for range queue {
 		o := granted(t, served, 30*time.Second)
-		if o.lease.Token() <= last {
-			t.Errorf("token %d after %d", o.lease.Token(), last)
+		if o.Lease.Token() <= last {
+			t.Errorf("token %d after %d", o.Lease.Token(), last)
 		}
-		last = o.lease.Token()
-		release(t, o.lease)
+		last = o.Lease.Token()
+		release(t, o.Lease)
 	}
 	t.Logf("all waiters were served %v after the master's death", time.Since(begun))
 }
@@ -203,10 +203,10 @@ func TestClusterMovesSlot(t *testing.T) {
 	token := l.Token()
 	release(t, l) // MOVED
 	o := granted(t, done, soon)
-	if o.lease.Token() <= token {
-		t.Errorf("token %d after %d", o.lease.Token(), token)
+	if o.Lease.Token() <= token {
+		t.Errorf("token %d after %d", o.Lease.Token(), token)
 	}
-	release(t, o.lease)
+	release(t, o.Lease)
 }
 
 // With too few replicas nothing is granted, and nothing stays.

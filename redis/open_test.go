@@ -110,7 +110,7 @@ func TestNew(t *testing.T) {
 	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are apart
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 	for range 2 {
 		if err := errors.Join(b.Close(), other.Close()); err != nil {
 			t.Error(err)

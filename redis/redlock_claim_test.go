@@ -245,6 +245,6 @@ func TestRedlockSlowStart(t *testing.T) {
 		}
 	})
 	defer thaw.Stop()
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 	f.free("k")
 }

@@ -134,7 +134,7 @@ func TestRedlockWaitsWithoutANode(t *testing.T) {
 		done := startAcquire(context.Background(), b, waiting("k", 30*time.Second))
 		time.Sleep(50 * time.Millisecond)
 		release(t, l)
-		release(t, granted(t, done, soon).lease)
+		release(t, granted(t, done, soon).Lease)
 		n.Start()
 		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 })
 	}

@@ -162,7 +162,7 @@ func TestIdleWaiterIsSilent(t *testing.T) {
 		t.Errorf("an idle waiter sent %v within %v", diff, waitCap/2)
 	}
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 }
 
 // After SCRIPT FLUSH each script costs one more request, once.

@@ -42,12 +42,12 @@ func TestDeadWaitersCostOneReservation(t *testing.T) {
 		begun := time.Now()
 		release(t, l)
 		o := granted(t, done, waitCap)
-		took := o.at.Sub(begun)
+		took := o.At.Sub(begun)
 		t.Logf("%d dead waiters: %v", gone, took)
 		if limit := time.Duration(gone)*(reservation+timerJitter) + 200*time.Millisecond; took > limit {
 			t.Errorf("with %d dead waiters before it a waiter was granted after %v, want within %v", gone, took, limit)
 		}
-		release(t, o.lease)
+		release(t, o.Lease)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestKilledSubscriptions(t *testing.T) {
 	for i, done := range queue {
 		release(t, l)
 		kill() // the message may have been lost
-		l = granted(t, done, soon).lease
+		l = granted(t, done, soon).Lease
 		_ = i
 	}
 	release(t, l)
@@ -142,10 +142,10 @@ func TestSilentSubscription(t *testing.T) {
 	begun = time.Now()
 	release(t, l)
 	o := granted(t, done, soon)
-	if took := o.at.Sub(begun); took > reservation {
+	if took := o.At.Sub(begun); took > reservation {
 		t.Errorf("with its subscription made anew the waiter was granted after %v", took)
 	}
-	release(t, o.lease)
+	release(t, o.Lease)
 }
 
 // An attempt that does not wait never passes those who do, not even when the key is free for the moment.
@@ -199,10 +199,10 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 		t.Fatalf("giving up a reservation: %v, %v", removed, err)
 	}
 	o := granted(t, done, soon)
-	if took := o.at.Sub(begun); took > reservation/2 {
+	if took := o.At.Sub(begun); took > reservation/2 {
 		t.Errorf("a reservation that was given up was handed on after %v", took)
 	}
-	release(t, o.lease)
+	release(t, o.Lease)
 }
 
 // Nothing of a queue stays for good: not its entries, not the key, not the fence.
@@ -222,8 +222,8 @@ func TestStateExpires(t *testing.T) {
 		}
 	}
 	cancel()
-	if o := <-done; !errors.Is(o.err, context.Canceled) {
-		t.Fatalf("cancelled: %v", o.err)
+	if o := <-done; !errors.Is(o.Err, context.Canceled) {
+		t.Fatalf("cancelled: %v", o.Err)
 	}
 	until(t, soon, "the cancelled waiter has left the queue", func() bool { return c.Exists(ctx, n.queue).Val() == 0 })
 	release(t, l)
@@ -253,8 +253,8 @@ func TestPlaceOutlivesTTL(t *testing.T) {
 		t.Fatal("the second waiter came first")
 	default:
 	}
-	_ = o.lease.Release(context.Background()) // it may have expired
-	release(t, granted(t, second, soon).lease)
+	_ = o.Lease.Release(context.Background()) // it may have expired
+	release(t, granted(t, second, soon).Lease)
 }
 
 // A server that forbids subscriptions says so to the one who has to wait, and to nobody else.
@@ -284,5 +284,5 @@ func TestForbiddenSubscription(t *testing.T) {
 	l = acquire(t, b, req("k", time.Minute))
 	done := queueUp(t, b, waiting("k", time.Minute), 1)
 	release(t, l)
-	release(t, granted(t, done, soon).lease)
+	release(t, granted(t, done, soon).Lease)
 }
