@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -14,6 +15,10 @@ func (l *Life) Release(ctx context.Context) error {
 	}
 	bounded := newBounded(ctx, l.leases.base, l.leases.timeout) // base ends with Close's grace
 	err = l.leases.requests.ReleaseLease(bounded, l)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		// Not the caller's context has ended, which does not count here, but ours.
+		err = fmt.Errorf("no answer within %v", l.leases.timeout)
+	}
 	bounded.cancel()
 	return l.endRelease(err, repeated)
 }
