@@ -1,0 +1,232 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+func (c *client) validate(r backend.Request) error {
+	err := r.Validate()
+	switch {
+	case c.is("longer keys are taken") && backend.ValidateKey(r.Key) != nil && r.Key != "":
+	case c.is("TTL 0 is taken") && r.TTL == 0:
+	case c.is("long TTL is refused") && r.TTL > time.Hour:
+		return fmt.Errorf("%w: ttl %v", backend.ErrInvalid, r.TTL)
+	default:
+		return err
+	}
+	return nil
+}
+
+func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := c.validate(r); err != nil {
+		return nil, err
+	}
+	if c.leases.Closed() && !c.is("closed client works on") {
+		return nil, backend.ErrClosed
+	}
+	if err := backend.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") {
+		return nil, err
+	}
+	if c.is("wait ignores the context", "ended context is not looked at") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	r.TTL = max(r.TTL, 10*time.Millisecond)
+	life, err := c.acquire(ctx, r)
+	if err != nil {
+		if c.is("context's error is hidden") && ctx.Err() != nil {
+			return nil, errors.New("timeout")
+		}
+		return nil, err
+	}
+	return c.bend(ctx, life, r), nil
+}
+
+// acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
+func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
+	for told := false; ; {
+		a, err := c.ask(ctx, r)
+		switch {
+		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
+			time.Sleep(10 * time.Millisecond) // an outage: it passes
+			continue
+		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
+			r.Owner = backend.NewOwner()
+			continue
+		case err != nil:
+			c.unanswered(ctx, r)
+			return nil, c.told(c.cutAttempt(r, err))
+		case a.granted != granted{}:
+			return c.grant(ctx, r, a.granted, a.sent)
+		case a.place == nil && c.is("HeldError names the one who asks"):
+			return nil, &backend.HeldError{Holder: backend.Holder{Owner: r.Owner}}
+		case a.place == nil:
+			return nil, &backend.HeldError{Holder: a.holder}
+		}
+		told = true
+		g, err := c.await(ctx, r, a)
+		switch {
+		case errors.Is(err, errAgain):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		return c.grant(ctx, r, g, g.at)
+	}
+}
+
+var errAgain = errors.New("ask again")
+
+// An answer is what the server says to an attempt.
+type answer struct {
+	granted
+	place  *place
+	holder backend.Holder
+	sent   time.Time
+	kicked <-chan struct{} // closed when the place may be lost
+	cut    <-chan struct{}
+	conn   *conn // that it was asked on, nil without a wire
+}
+
+// ask makes one attempt.
+func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
+	a := answer{kicked: c.kicked(), cut: c.broken(), sent: time.Now()}
+	if c.wire != nil {
+		var err error
+		if a.conn, err = c.wire.dial(); err != nil {
+			return a, err
+		}
+	}
+	var served answer
+	if err := c.do(c.patient(ctx), func() { served.granted, served.place, served.holder = c.server.acquire(c, r) }); err != nil {
+		return a, err
+	}
+	a.granted, a.place, a.holder = served.granted, served.place, served.holder
+	return a, nil
+}
+
+// await waits for its turn. A broken connection or a restart may have cost the place: then it asks again, by the same owner.
+func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
+	p, kicked, cut, turn := a.place, a.kicked, a.cut, (<-chan granted)(a.place.turn)
+	if a.conn != nil {
+		over := make(chan struct{})
+		defer close(over)
+		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
+	}
+	switch {
+	case c.is("restart parks waiters"):
+		kicked = nil
+	case c.is("broken connection ends the wait"):
+		select {
+		case <-cut:
+			return granted{}, errors.New("connection reset")
+		default:
+		}
+	}
+	if c.is("broken connection parks the waiter") {
+		cut = nil
+	}
+	var tired, impatient <-chan time.Time
+	if c.is("waiter gives up after its TTL") {
+		tired = time.After(r.TTL)
+	}
+	if c.is("waiter asks anew after its TTL") {
+		impatient = time.After(r.TTL)
+	}
+	done := c.done
+	if c.is("Close leaves waiters waiting") {
+		done = nil
+	}
+	if c.is("wait leaves a goroutine") || c.is("one wait in 50 leaves a goroutine") && c.server.oneInLocked(50) {
+		go func() { <-c.done }()
+	}
+	select {
+	case g := <-turn:
+		if c.is("waiter looks once a second") {
+			time.Sleep(time.Second - time.Since(p.since)%time.Second)
+		}
+		return g, nil
+	case <-kicked:
+	case <-cut:
+		if c.is("broken connection ends the wait") {
+			return granted{}, errors.New("connection reset")
+		}
+	case <-impatient:
+	case <-tired:
+		return granted{}, context.DeadlineExceeded
+	case <-ctx.Done():
+		if c.is("waiter that leaves at its turn takes the turn along") {
+			c.server.leave(r.Key, r.Owner)
+		}
+		c.abandon(r)
+		if c.is("cancelled wait is ErrHeld") {
+			return granted{}, backend.ErrHeld
+		}
+		return granted{}, backend.ContextError(ctx, nil)
+	case <-done:
+		if !c.is("waiter of a closed client stays in the queue") {
+			c.leave(r)
+		}
+		return granted{}, backend.ErrClosed
+	}
+	select {
+	case g := <-turn: // it came at the same time
+		return g, nil
+	default:
+	}
+	c.leave(r)
+	return granted{}, errAgain
+}
+
+// leave gives up the place in a queue; a process that was killed does nothing any more.
+func (c *client) leave(r backend.Request) {
+	if c.wire == nil || !c.wire.isDead() {
+		c.server.release(r.Key, r.Owner)
+	}
+}
+
+func (c *client) kicked() <-chan struct{} {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.server.kick
+}
+
+// patient is the context that a request honours.
+func (c *client) patient(ctx context.Context) context.Context {
+	if c.is("attempt ignores the context while the store hangs") {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+func (c *client) abandon(r backend.Request) {
+	if !c.is("cancelled request is not cleaned up") {
+		c.leases.Abandon(r.Key, r.Owner, r.TTL)
+	}
+}
+
+func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*backend.Life, error) {
+	switch {
+	case c.is("deadline counts from the answer"):
+		sent = time.Now()
+	case c.is("deadline has no margin"):
+		sent = sent.Add(backend.Margin(r.TTL))
+	case c.is("waiter whose turn came too late waits for ever") && !time.Now().Before(sent.Add(r.TTL)):
+		<-c.done
+	case c.is("TTL is set by a second request") && c.wire != nil:
+		c.twoSteps(r.Key, r.Owner, r.TTL)
+	case c.is("cancellation at the grant keeps the key") && ctx.Err() != nil:
+		return nil, backend.ContextError(ctx, nil)
+	}
+	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: r.TTL})
+	if err == nil {
+		c.mu.Lock()
+		c.lives = append(c.lives, life)
+		c.mu.Unlock()
+	}
+	return life, err
+}

@@ -1,0 +1,38 @@
+package conformance_test
+
+import ()
+
+// restartEmpty forgets all.
+func (s *server) restartEmpty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+	s.emptied++
+	for _, e := range s.keys {
+		e.owner, e.client, e.queue = "", nil, nil
+	}
+	if !s.is("emptied store parks waiters") {
+		close(s.kick)
+		s.kick = make(chan struct{})
+	}
+}
+
+// restart forgets who waits, keeps who holds, and the tokens.
+func (s *server) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is("tokens restart with the store") {
+		clear(s.tokens)
+	}
+	for key, e := range s.keys {
+		e.queue = nil
+		if e.owner != "" && s.is("tokens of held keys restart with the store") {
+			delete(s.tokens, key)
+		}
+		if s.is("restart drops leases") {
+			e.owner = ""
+		}
+	}
+	close(s.kick)
+	s.kick = make(chan struct{})
+}
