@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -97,7 +96,6 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		began := time.Now()
 		h, err := l.ask(waitCtx, full, terms, wait)
 		if err == nil {
 			if lease := l.begin(ctx, g, h, terms); lease != nil {
@@ -111,7 +109,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 			return nil, err
 		}
 		l.defaults.logger.Warn("grant arrived too late, asking again", "key", full, "backend", l.name,
-			"ttl", terms.leaseTTL(), "took", time.Since(began))
+			"ttl", terms.leaseTTL())
 	}
 }
 

@@ -330,8 +330,10 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		locker.discard(ctx, h)
 		return lost
 	}
-	if left := t.minHold - time.Since(t.since); left > 0 {
-		return locker.keep(ctx, t.gate, h, left)
+	if t.minHold > 0 {
+		if left := t.minHold - time.Since(t.since); left > 0 {
+			return locker.keep(ctx, t.gate, h, left)
+		}
 	}
 	err := locker.giveUp(ctx, t.gate, h)
 	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {

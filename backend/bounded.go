@@ -7,11 +7,11 @@ import (
 )
 
 // A bounded context is that of one release: it has its caller's values but not its end, and ends after a timeout, or with base. What
-// makes it end is set up when somebody first waits for that, which a store that answers at once never does.
+// makes it end is set up when it is first asked for anything, which a store that answers at once never does.
 type bounded struct {
-	parent   context.Context // for its values
-	base     context.Context
-	deadline time.Time
+	parent  context.Context // for its values
+	base    context.Context
+	timeout time.Duration // from when it is first asked for anything
 
 	mu    sync.Mutex
 	inner context.Context // nil until it is needed
@@ -19,7 +19,7 @@ type bounded struct {
 }
 
 func newBounded(parent, base context.Context, timeout time.Duration) *bounded {
-	return &bounded{parent: parent, base: base, deadline: time.Now().Add(timeout)}
+	return &bounded{parent: parent, base: base, timeout: timeout}
 }
 
 // waited is the context that really ends.
@@ -27,7 +27,7 @@ func (c *bounded) waited() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inner == nil {
-		ctx, cancel := context.WithDeadline(context.WithoutCancel(c.parent), c.deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.timeout)
 		stop := context.AfterFunc(c.base, cancel)
 		c.inner, c.end = ctx, func() { stop(); cancel() }
 	}
@@ -44,7 +44,7 @@ func (c *bounded) cancel() {
 }
 
 // Deadline implements context.Context.
-func (c *bounded) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *bounded) Deadline() (time.Time, bool) { return c.waited().Deadline() }
 
 // Done implements context.Context.
 func (c *bounded) Done() <-chan struct{} { return c.waited().Done() }

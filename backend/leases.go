@@ -51,14 +51,15 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	l.place.Item = l
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.keptLocked(g.TTL)
+	now := time.Now()
+	l.kept = now.Add(g.TTL)
 	err := ContextError(ctx, nil)
 	switch {
 	case s.closed:
 		go s.releaseOnce(l) // Close does not wait for it: the client may be gone already
 		return nil, ErrClosed
 	case err != nil:
-	case !time.Now().Before(l.deadline):
+	case !now.Before(l.deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
 	default:
 		s.clock.Set(&l.place, l.deadline)
