@@ -273,7 +273,7 @@ func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 }
 
 func slowReleaseSparesNext(t *trial) {
-	const keys = 6 // each release arrives at another moment around the expiry
+	const keys = 8 // each release arrives at another moment around the expiry
 	c, link := t.linked()
 	t.usable(c)
 	var (
@@ -288,8 +288,8 @@ func slowReleaseSparesNext(t *trial) {
 	link.Delay(ToStore, delay)
 	t.together(keys, func(i int) {
 		g := grants[i]
-		// Sent while the lease is live, it arrives in the time from just before the deadline to a delay after it.
-		time.Sleep(time.Until(g.Deadline().Add(-delay * time.Duration(2*keys-2*i+1) / (2 * keys))))
+		// Sent while the lease is live, it arrives in the time from half a delay before the deadline to most of one after it.
+		time.Sleep(time.Until(g.Deadline().Add(-delay*3/2 + delay*time.Duration(11*i)/(8*keys))))
 		release := t.call(func() error { return g.Release(t.ctx) })
 		next := nexts[i].granted(t, t.g.Round(t.short())+t.handOff(), "after a release that was slow to arrive")
 		_ = release.ends(t, recovery, "Release on a slow link")

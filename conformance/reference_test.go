@@ -314,7 +314,7 @@ func (s *server) release(key, owner string) bool {
 	}
 	if e.owner == owner && s.is("release compares, then frees") {
 		s.mu.Unlock()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond)
 		s.mu.Lock()
 		s.expireLocked(key, e, time.Now())
 		s.endLocked(key, e)

@@ -49,40 +49,67 @@ func only(check string) *regexp.Regexp {
 	return regexp.MustCompile("^" + regexp.QuoteMeta(check) + "$")
 }
 
-// TestMutants proves the suite: every bug is found by the check that is there for it, and every check finds a bug.
+// TestMutants proves the suite: every bug is found by the check that is there for it, and every check finds a bug. Those that survive in the
+// crowd, on a machine that is too busy for a race to happen, are tried again when it is over.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var (
-		slots = make(chan struct{}, 40)
-		all   sync.WaitGroup
+		slots     = make(chan struct{}, 40)
+		all       sync.WaitGroup
+		mu        sync.Mutex
+		survivors []mutant
 	)
 	for _, m := range mutants {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			begun := time.Now()
-			s := newServer(m.bug)
-			defer close(s.stop)
-			results, err := conformance.Execute(t.Context(), s.harness(),
-				conformance.Options{Run: only(m.check), Timeout: 20 * time.Second})
-			switch {
-			case err != nil:
-				t.Errorf("%s: %v", m.bug, err)
-			case len(results) != 1:
-				t.Errorf("%s: there is no check %s", m.bug, m.check)
-			case results[0].Status != conformance.Fail:
-				t.Errorf("%s survives %s: %s\n%s", m.bug, m.check, results[0].Status, results[0].Output)
-			case testing.Verbose():
-				t.Logf("%s: found by %s in %v: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Output)
+			if found, _ := m.found(t); !found {
+				mu.Lock()
+				defer mu.Unlock()
+				survivors = append(survivors, m)
 			}
 		})
 	}
 	all.Wait()
+	for _, m := range survivors {
+		const again = 2
+		var found bool
+		var output string
+		for attempt := 0; attempt < again && !found; attempt++ {
+			found, output = m.found(t)
+		}
+		if t.Logf("%s survived %s in the crowd", m.bug, m.check); !found {
+			t.Errorf("%s survives %s: %s", m.bug, m.check, output)
+		}
+	}
+	if most := len(mutants) / 20; len(survivors) > most {
+		t.Errorf("%d of %d mutants survived at first", len(survivors), len(mutants))
+	}
 	for _, c := range conformance.Checks() {
 		if !slices.ContainsFunc(mutants, func(m mutant) bool { return m.check == c.Name }) {
 			t.Errorf("no mutant proves that %s can fail", c.Name)
 		}
 	}
+}
+
+// found reports whether the mutant's check finds it.
+func (m mutant) found(t *testing.T) (found bool, output string) {
+	begun := time.Now()
+	s := newServer(m.bug)
+	defer close(s.stop)
+	results, err := conformance.Execute(t.Context(), s.harness(),
+		conformance.Options{Run: only(m.check), Timeout: 20 * time.Second})
+	switch {
+	case err != nil:
+		return false, err.Error()
+	case len(results) != 1:
+		return false, "there is no such check"
+	case results[0].Status != conformance.Fail:
+		return false, string(results[0].Status) + "\n" + results[0].Output
+	case testing.Verbose():
+		t.Logf("%s: found by %s in %v: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Output)
+	}
+	return true, ""
 }
 
 // TestMutantsRecord keeps testdata/mutants.json, which docs/kill-table.md is made of, as the table of mutants is. Set

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 )
 
@@ -68,7 +67,7 @@ func (c Collection) hasEvidence() error {
 	var errs []error
 	for _, s := range c.Specimens {
 		for _, k := range s.Kills {
-			if k.Evidence == "" || !strings.Contains(k.Evidence, k.Says) {
+			if k.said(k.Evidence) == "" {
 				errs = append(errs, fmt.Errorf("no evidence that %s finds %s", k.Check, s.Name))
 			}
 		}

@@ -11,6 +11,7 @@ package specimens
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/anylock/lock/backend"
 )
@@ -47,8 +48,20 @@ type Kill struct {
 	Check string `json:"check"`
 	// Says is what the failing check's output must contain, so that it fails for the specimen's sin and nothing else.
 	Says string `json:"says"`
+	// OrSays is another way in which the same sin shows, if there is one.
+	OrSays string `json:"or_says,omitempty"`
 	// Evidence is the output of a run that was recorded.
 	Evidence string `json:"evidence"`
+}
+
+// said returns which of the texts that tell of the sin is in output, empty if none is.
+func (k Kill) said(output string) string {
+	for _, text := range []string{k.Says, k.OrSays} {
+		if text != "" && strings.Contains(output, text) {
+			return text
+		}
+	}
+	return ""
 }
 
 // Join puts lists of specimens together.

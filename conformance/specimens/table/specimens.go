@@ -27,7 +27,7 @@ var Collection = specimens.Collection{
 			Sin:    []string{"takeInTwoSteps"},
 			Virtue: []string{"take", "takeSQL"},
 			Open:   wrong(func(w *steps) { w.schema, w.take, w.read = schemaWithoutKey, takeInTwoSteps, readFirst }),
-			Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted"}},
+			Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "attempts made at the same moment were granted", OrSays: "Release of a live lease: lease lost"}},
 		},
 		{
 			Name:  "expiry-by-clients-clock",
