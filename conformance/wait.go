@@ -45,6 +45,9 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 		if waited >= d {
 			return false
 		}
+		if err := t.ctx.Err(); err != nil {
+			t.fatalf("the check was ended: %v", err)
+		}
 		time.Sleep(pause)
 		pause = min(2*pause, tick)
 	}

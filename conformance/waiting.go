@@ -196,19 +196,35 @@ func waiterOutlastsShortenedLease(t *trial) {
 }
 
 func waitOutlivesOwnTTL(t *trial) {
-	g := t.acquire(t.a, t.key, t.long())
-	w := t.wait(t.b, t.key, t.short())
-	t.arrived(t.key, 1)
-	time.Sleep(3*t.g.Round(t.short()) + t.g.MaxLate)
+	t.together(2, func(i int) {
+		if i == 0 {
+			t.outwaits(t.short(), 3*t.g.Round(t.short())+t.g.MaxLate)
+		} else {
+			t.outwaits(4*t.short(), 2*t.short())
+		}
+	})
+}
+
+// outwaits waits for that long by a request for ttl, and then has a lease of the whole ttl.
+func (t *trial) outwaits(ttl, long time.Duration) {
+	ttl = t.g.Round(ttl)
+	g := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(t.b, g.key, ttl)
+	t.arrived(g.key, 1)
+	time.Sleep(long)
 	if w.ended() {
 		t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
 	}
 	before := time.Now()
 	t.release(g)
 	next := w.granted(t, t.handOff(), "after release")
-	// The request that was granted may have been under way before the release.
-	if least := backend.Deadline(before, t.short()/2); next.Deadline().Before(least) {
-		t.tooLate("a lease granted after a long wait is %v short of half its TTL", least.Sub(next.Deadline()))
+	// The request that was granted may have been under way before the release, but not for the whole wait.
+	least := backend.Deadline(before, t.kept(ttl))
+	switch short := least.Sub(next.Deadline()); {
+	case short > min(long, ttl)*3/4:
+		t.fatalf("a lease granted after a wait of %v is %v short of its TTL of %v", long, short, ttl)
+	case short > ttl/2:
+		t.tooLate("a lease granted after a wait of %v is %v short of its TTL of %v", long, short, ttl)
 	}
 	t.refused(t.a, next)
 	t.release(next)
