@@ -178,23 +178,30 @@ func keysAreNotTheirEncoding(t *trial) {
 func (t *trial) separate(keys []string) {
 	workers := min(4, t.h.Many/2)
 	for keys := range slices.Chunk(keys, t.h.Many) {
-		t.together(workers, func(i int) {
-			var grants []*grant
-			for ; i < len(keys) && !t.ended(); i += workers {
-				begun := time.Now()
-				g, err := t.ask(t.ctx, []backend.Backend{t.a, t.b}[i/workers%2], keys[i], t.long(), false)
-				t.answered(err, begun)
-				if err != nil {
-					t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
+		grants := make([]*grant, len(keys))
+		each := func(f func(i int)) {
+			t.together(workers, func(w int) {
+				for i := w; i < len(keys) && !t.ended(); i += workers {
+					f(i)
 				}
-				grants = append(grants, g)
+			})
+		}
+		each(func(i int) {
+			begun := time.Now()
+			g, err := t.ask(t.ctx, []backend.Backend{t.a, t.b}[i/workers%2], keys[i], t.long(), false)
+			t.answered(err, begun)
+			if err != nil {
+				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
 			}
-			for _, g := range grants {
-				if h := t.inspect(g.key); h.Owner != g.owner {
-					t.fatalf("key %s: Inspect says that %q holds it, want %q", show(g.key), h.Owner, g.owner)
-				}
-				t.release(g)
+			grants[i] = g
+		})
+		// Only now, when all are held.
+		each(func(i int) {
+			g := grants[i]
+			if h := t.inspect(g.key); h.Owner != g.owner {
+				t.fatalf("key %s: Inspect says that %q holds it, want %q", show(g.key), h.Owner, g.owner)
 			}
+			t.release(g)
 		})
 	}
 }
