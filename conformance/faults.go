@@ -115,7 +115,7 @@ func frozenStoreLosesLease(t *trial) {
 func frozenStoreHonoursContext(t *trial) {
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
+	t.told(t.key, 1)
 	free := t.newKey()
 	thaw := t.freeze()
 	for _, wait := range []bool{false, true} {
@@ -213,7 +213,7 @@ func (t *trial) anchored(what string, request func() *grant) {
 func cutClientRecovers(t *trial) {
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
+	t.told(t.key, 1)
 	t.h.Cut(t.b)
 	time.Sleep(t.h.Settle)
 	if w.ended() {
@@ -270,7 +270,7 @@ func restartKeepsLeases(t *trial) {
 func frozenStoreKeepsOrder(t *trial) {
 	g := t.acquire(t.a, t.key, 2*t.short())
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 1)
+	t.told(t.key, 1)
 	thaw := t.freeze()
 	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
 	thaw()

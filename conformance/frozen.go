@@ -105,7 +105,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	frozen := t.remoteWait(p, t.key, t.short(), 1)
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 2)
+	t.told(t.key, 2)
 	p.Freeze()
 	t.release(g)
 	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")

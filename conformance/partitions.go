@@ -71,7 +71,7 @@ func partitionLosesBeforeNext(t *trial) {
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), ttl)
 		w := t.wait(t.b, g.key, t.long())
-		t.arrived(g.key, 1)
+		t.told(g.key, 1)
 		partition(link, ways[i]...)
 		renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
 		// The renewal may have reached the store, which then keeps the key for longer than the holder knows.
@@ -99,9 +99,9 @@ func partitionedWaiterLeavesQueue(t *trial) {
 	t.usable(c)
 	g := t.acquire(t.a, t.key, t.long())
 	away := t.wait(c, t.key, t.short())
-	t.arrived(t.key, 1)
+	t.told(t.key, 1)
 	w := t.wait(t.b, t.key, t.long())
-	t.arrived(t.key, 2)
+	t.told(t.key, 2)
 	partition(link, ToStore, FromStore)
 	t.release(g)
 	bound := 2*t.g.Round(t.short()) + t.g.MaxLate + t.handOff()
@@ -135,7 +135,7 @@ func partitionHealsWaiter(t *trial) {
 		key := t.newKey()
 		g := t.acquire(t.a, key, t.long())
 		w := t.wait(c, key, t.short())
-		t.arrived(key, 1)
+		t.told(key, 1)
 		partition(link, ToStore, FromStore)
 		if i == 0 {
 			t.release(g) // nobody tells the waiter
@@ -173,7 +173,7 @@ func partitionHonoursContext(t *trial) {
 	held := t.acquire(c, t.newKey(), t.long())
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
-	t.arrived(busy.key, 1)
+	t.told(busy.key, 1)
 	partition(link, ToStore, FromStore)
 	free := []string{t.newKey(), t.newKey()}
 	calls := map[string]func(ctx context.Context) error{
@@ -219,7 +219,7 @@ func partitionedCloseIsBounded(t *trial) {
 	t.usable(c)
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.short())
-	t.arrived(busy.key, 1)
+	t.told(busy.key, 1)
 	g := t.acquire(c, t.key, t.short())
 	releasing := t.acquire(c, t.newKey(), t.short())
 	partition(link, ToStore, FromStore)
@@ -270,7 +270,7 @@ func wakeUpCutParksNobody(t *trial) {
 		for i, p := range peers {
 			waits[i] = t.wait(p, key, t.short())
 		}
-		t.arrived(key, clients)
+		t.told(key, clients)
 		switch round % 4 { // when connections break, and how often
 		case 0:
 			cut()

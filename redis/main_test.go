@@ -13,7 +13,10 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
-	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
+	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
+		b, _, err := backend.DefaultMux.Open(ctx, url)
+		return b, err
+	})
 	goleak.VerifyTestMain(m)
 }
 
