@@ -69,12 +69,13 @@ func (h *history) hunt(v *victim, id int, random dice, until time.Time) (killing
 // never is later than everything.
 const never = instant(math.MaxInt64 / 4)
 
-// killed enters the end of a process, whose workers have ended, with the leases that it had.
+// killed enters the end of a process, whose workers have ended, with the leases that it had. A request for one that was made
+// afterwards never left it.
 func (h *history) killed(client int, at instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, l := range h.record.leases {
-		if l.client == client && l.end == endLeft {
+		if l.client == client && (l.end == endLeft || l.ending > at) {
 			l.end, l.ending, l.over = endKilled, at, at
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) {
 		b, _, err := backend.DefaultMux.Open(ctx, url)
 		return b, err
 	})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, storetest.GoRedisDials())
 }
 
 type quiet struct{}

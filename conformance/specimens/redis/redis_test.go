@@ -11,12 +11,13 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestMain(m *testing.M) {
 	specimens.Main(Collection)
 	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, storetest.GoRedisDials())
 }
 
 type quiet struct{}
