@@ -28,8 +28,10 @@ func failedRequestsChangeNothing(t *trial) {
 	for range 3 {
 		failures := t.failures(held, stale)
 		t.together(len(failures), func(i int) {
-			f := failures[i]
-			if err := f.do(); !errors.Is(err, f.want) {
+			f, begun := failures[i], time.Now()
+			err := f.do()
+			if !errors.Is(err, f.want) {
+				t.answered(err, begun)
 				t.fatalf("%s: %v, want %v", f.what, err, f.want)
 			}
 		})

@@ -100,10 +100,20 @@ func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 			left = append(left, a.TTL)
 		}
 	}
-	// The lease is over when fewer than a quorum have the key.
-	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
-	h.TTL = left[min(t.quorum, len(left))-1]
+	h.TTL = t.quorumTTL(left)
 	return h, owners[best]
+}
+
+// quorumTTL is for how long a quorum has a key, of which some nodes have told how long they have it: the lease is over when fewer
+// than a quorum have. It is 0 where that hangs on nodes that have not answered.
+func (t *tally) quorumTTL(left []time.Duration) time.Duration {
+	const much = 100 * time.Millisecond
+	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
+	least := left[min(t.quorum, len(left))-1]
+	if most := left[max(t.quorum-(t.n-t.yes), 1)-1]; most-least > much {
+		return 0
+	}
+	return least
 }
 
 // agreedToken is the token of owner that a quorum names, 0 if none is: a node has its own number until it hears of the

@@ -228,3 +228,28 @@ func redlockDriver(t *testing.T) backend.Driver {
 	}
 	return d
 }
+
+// How long a lease has left is what a quorum has, and is not told where that hangs on nodes that have not answered.
+func TestQuorumTTL(t *testing.T) {
+	const long, short = time.Minute, time.Second
+	for _, c := range []struct {
+		answered int // of five nodes
+		left     []time.Duration
+		want     time.Duration
+	}{
+		{5, []time.Duration{long, long, long, long, long}, long},
+		{5, []time.Duration{short, long, short, long, long}, long},
+		{5, []time.Duration{short, long, short, long, short}, short},
+		{5, []time.Duration{long, long, long}, long},
+		{3, []time.Duration{long, long, long}, long},
+		{3, []time.Duration{long, long, short}, 0}, // the other two may have the long one
+		{4, []time.Duration{long, long, long, short}, long},
+		{3, []time.Duration{short, short, short}, short},
+		{3, []time.Duration{long}, long},
+	} {
+		tally := &tally{n: 5, quorum: 3, yes: c.answered}
+		if got := tally.quorumTTL(c.left); got != c.want {
+			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
+		}
+	}
+}

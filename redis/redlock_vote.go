@@ -75,7 +75,8 @@ func (e *election) ask(i int) (verdict, func(late bool)) {
 // vote makes the request, a second time if the node had to be met first.
 func (e *election) vote(i int) (v vote, err error) {
 	n, r := e.r.nodes[i], e.r
-	err = e.c.write(n, i, e.number, e.window.node, func() (trace, error) {
+	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
+	err = e.c.write(n, i, e.number, requestLimit, func() (trace, error) {
 		begun := time.Now()
 		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
 			return untold, err
