@@ -19,7 +19,8 @@
 //     would save some of them, but then a lock that is not renewed could live on with the others.
 //   - Leases are granted for a second longer than the lock's TTL, so that one that has waited in the pool still covers
 //     it. One that has waited for longer is renewed while the key is asked for, in the same round trip. With the half
-//     second between the leader's looks at its leases, the key of a dead holder is free 2 s after its TTL at the latest.
+//     second between the leader's looks at its leases, and time for their deletion through Raft on a busy server, the key of
+//     a dead holder is free 3 s after its TTL at the latest.
 //   - The token is the revision at which the owner's key was created: one counter for the whole cluster, which survives
 //     restarts and the loss of members. It does not change with renewal.
 //   - Waiters are served in the order in which their keys were created, which is the order of tokens. A release wakes the
