@@ -15,7 +15,7 @@ func (l *Life) Release(ctx context.Context) error {
 	}
 	bounded := newBounded(ctx, l.leases.base, l.leases.timeout) // base ends with Close's grace
 	err = l.leases.requests.ReleaseLease(bounded, l)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && Ended(bounded) {
 		// Not the caller's context has ended, which does not count here, but ours.
 		err = fmt.Errorf("no answer within %v", l.leases.timeout)
 	}
