@@ -45,8 +45,8 @@ var linkFaults = []linkFault{
 
 func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
 
-// breakLink makes all faults of a link in random order, again and again.
-func (h *history) breakLink(link Link, client int, until time.Time) {
+// breakLink makes all faults of a link in random order, again and again. bound tells that leases end with their connection.
+func (h *history) breakLink(link Link, client int, bound bool, until time.Time) {
 	random := h.random(chaosActor + client)
 	for {
 		for _, i := range random.Perm(len(linkFaults)) {
@@ -60,7 +60,7 @@ func (h *history) breakLink(link Link, client int, until time.Time) {
 				time.Sleep(random.upTo(h.troubled()))
 			}
 			link.Heal()
-			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now()})
+			h.fault(faultRecord{client: client, what: fmt.Sprintf("link of worker %d %s", client, what), from: from, to: h.now(), forgets: bound})
 		}
 	}
 }

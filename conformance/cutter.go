@@ -182,7 +182,7 @@ func (x *cutter) bindsLeases() bool {
 	t.usable(x.client)
 	g := x.acquire()
 	x.link.Cut()
-	return t.within(500*time.Millisecond*time.Duration(t.stretch), g.Lost())
+	return t.within(1500*time.Millisecond*time.Duration(t.stretch), g.Lost())
 }
 
 // where says where the request was cut.

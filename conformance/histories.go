@@ -70,9 +70,10 @@ func historyUnderLinkFaults(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	c, first := t.linked()
 	d, second := t.linked()
+	bound := (&cutter{t: t, client: c, link: first}).bindsLeases()
 	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, c, c, d, d), []func(until time.Time){
-		func(until time.Time) { h.breakLink(first, 2, until) },
-		func(until time.Time) { h.breakLink(second, 4, until) },
+		func(until time.Time) { h.breakLink(first, 2, bound, until) },
+		func(until time.Time) { h.breakLink(second, 4, bound, until) },
 	})
 	h.settle(keys)
 }

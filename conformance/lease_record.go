@@ -62,7 +62,7 @@ type faultRecord struct {
 	what     string
 	from, to instant
 	outage   bool // the store did not run
-	forgets  bool // and may have lost leases, which its Guarantees say
+	forgets  bool // and may have lost leases, which its Guarantees say; of the client alone, where leases end with their connection
 }
 
 // wholeStore stands for every client.
@@ -121,7 +121,7 @@ func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, ear
 		sooner(endLost, l.told-soon) // the message may have been on its way
 	}
 	for _, f := range r.faults {
-		if f.forgets && f.to >= l.asked {
+		if f.forgets && f.to >= l.asked && (f.client == wholeStore || f.client == l.client) {
 			sooner(endDropped, f.from)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // A thousand held leases cost no goroutines, and are renewed by one call in a fraction of the shortest TTL.
 func TestManyHeldLeases(t *testing.T) {
-	const leases, ttl = 1000, 10 * time.Second
+	const leases, ttl = 1000, 20 * time.Second // to take so many can take ten on a busy machine
 	s := servers.EtcdCurrent(t)
 	b, w := wired(t, s.Addr)
 	warm(t, b, ttl)
@@ -24,7 +24,7 @@ func TestManyHeldLeases(t *testing.T) {
 	}
 	w.take()
 	var slowest time.Duration
-	for end := time.Now().Add(3 * ttl / 2); time.Now().Before(end); {
+	for end := time.Now().Add(5 * ttl / 4); time.Now().Before(end); {
 		begun := time.Now()
 		for _, err := range b.RenewBatch(context.Background(), list) {
 			if err != nil {
