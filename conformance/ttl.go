@@ -194,7 +194,11 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 		t.fatalf("Inspect tells a TTL of %v, of a lease granted for %v", h.TTL, granted)
 	}
 	// By its deadline the holder knows when the request was sent, up to the answer's travel.
-	if most := t.lastRefusal(g.Deadline().Add(backend.Margin(granted)-granted), ttl).Sub(before) + time.Second; h.TTL > most {
+	sent := g.Deadline().Add(backend.Margin(granted) - granted)
+	if most := t.lastRefusal(sent, ttl).Sub(before) + time.Second; h.TTL > most {
+		if before.Sub(sent) > 2*time.Second {
+			t.tooLate("a lease was granted %v before the store could be asked about it", before.Sub(sent))
+		}
 		t.fatalf("Inspect tells a TTL of %v when the lease has at most %v left", h.TTL, most)
 	}
 }
