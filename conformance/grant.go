@@ -122,7 +122,7 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
 func (t *trial) answered(err error, begun time.Time) {
-	const slow = 500 * time.Millisecond
+	const slow = 200 * time.Millisecond // a renewal for a short TTL is given up sooner than others
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return

@@ -330,8 +330,11 @@ func slowLinkServes(t *trial) {
 // may give up on a busy machine, but not time and again.
 func (t *trial) patiently(what string, want error, request func() error) {
 	var err error
-	for range 4 {
+	for attempt := range 4 {
 		err = request()
+		if attempt > 0 && errors.Is(err, backend.ErrLost) {
+			t.tooLate("%s on a slow link, after an attempt without an answer: %v", what, err)
+		}
 		if err == nil || backend.Definite(err) || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) {
 			break
 		}
