@@ -74,7 +74,7 @@ bench-once: ## Run every benchmark once, to see that it runs
 .PHONY: bench-peers
 bench-peers: ## Measure other libraries beside ours for a quarter of an hour, and write docs/benchmarks.md
 	scripts/install-servers redis etcd zookeeper postgres
-	cd bench/peers && ANYLOCK_BENCH_PEERS=all $(GO) test -run '^TestMeasure$$' -count=1 -timeout 2h -v .
+	cd bench/peers && ANYLOCK_BENCH_PEERS=all $(GO) test -tags measure -run '^TestMeasure$$' -count=1 -timeout 2h -v .
 
 .PHONY: cover
 cover: ## Show how much of the code the tests reach

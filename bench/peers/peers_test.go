@@ -23,49 +23,6 @@ func TestMain(m *testing.M) {
 
 const docs = "../../docs"
 
-// TestMeasure measures every set and writes docs/benchmarks.md, if ANYLOCK_BENCH_PEERS says "all" or names a set.
-func TestMeasure(t *testing.T) {
-	only := os.Getenv("ANYLOCK_BENCH_PEERS")
-	if only == "" {
-		t.Skip("measures for a quarter of an hour: make bench-peers")
-	}
-	for _, s := range Sets {
-		if only != "all" && only != s.Name {
-			continue
-		}
-		t.Run(s.Name, func(t *testing.T) {
-			o := s.Options
-			o.Observe = func(p bench.Progress) { t.Logf("%d of %d: %s on %s", p.Done, p.Total, p.Scenario, p.Store) }
-			b, err := s.Run(t.Context(), t, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range b.Results {
-				if r.Problem != "" {
-					t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
-				}
-			}
-			if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			f, err := os.Create(reportFile(s.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.WriteJSON(f); err != nil {
-				t.Error(err)
-			}
-			if err := f.Close(); err != nil {
-				t.Error(err)
-			}
-			_ = b.WriteText(os.Stdout)
-		})
-	}
-	if err := WritePage(docs, reports(t)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func reportFile(set string) string { return filepath.Join(docs, "benchmarks", set+".json") }
 
 // reports reads what was measured last.
@@ -105,7 +62,7 @@ func TestPageIsGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != string(want) {
-		t.Error("docs/benchmarks.md is not what docs/benchmarks/*.json say: run ANYLOCK_BENCH_PEERS=page go test -run TestMeasure")
+		t.Error("docs/benchmarks.md is not what docs/benchmarks/*.json say: run ANYLOCK_BENCH_PEERS=page go test -tags measure -run TestMeasure")
 	}
 }
 
