@@ -2,9 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
@@ -31,7 +33,28 @@ func TestConformance(t *testing.T) {
 				_, err := admin.db.ExecContext(ctx, `DELETE FROM locks WHERE key = ?`, []byte(key))
 				return err
 			},
-			Process: process.Self(path),
+			Process: func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
+				p, err := process.Self(path)(ctx, skew)
+				return betweenWrites{p, admin}, err
+			},
 		}
 	})
+}
+
+// SQLite has no cure for a process that is stopped while it writes, see the comment of the package: all other writers wait,
+// those of other checks too. The suite may stop these processes at any other moment.
+type betweenWrites struct {
+	conformance.Process
+	admin *Store
+}
+
+// Freeze stops the process while another one, the admin, is the writer.
+func (p betweenWrites) Freeze() {
+	freeze := func(*sql.Tx, int64) error {
+		p.Process.Freeze()
+		return nil
+	}
+	if err := p.admin.change(context.Background(), freeze); err != nil {
+		panic(err)
+	}
 }
