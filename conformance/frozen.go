@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -72,6 +73,7 @@ func thawedRenewalRevivesNothing(t *trial) {
 }
 
 func frozenInsideAcquire(t *trial) {
+	var inHand atomic.Int32
 	t.together(3, func(i int) {
 		p := t.process(0)
 		delay := []time.Duration{1, 1, 2}[i] * t.remoteTypical(p) // on its way, or perhaps done
@@ -89,6 +91,9 @@ func frozenInsideAcquire(t *trial) {
 		}
 		if r.answer.Err == nil {
 			// It may have been frozen with the answer in its hands: then the lease is over as soon as it runs again.
+			if !before && r.answer.Left > 0 {
+				inHand.Add(1)
+			}
 			if !before && r.answer.Left > 0 && !t.poll(r.answer.Left/2, func() bool {
 				lost, err := p.Lost(t.ctx, r.owner)
 				return err == nil && lost
@@ -102,6 +107,7 @@ func frozenInsideAcquire(t *trial) {
 		t.release(next)
 		t.becomesFree(t.b, r.key, t.g.Round(r.ttl)+t.handOff(), "after an attempt that was frozen")
 	})
+	t.notef("%d of 3 attempts were frozen with their answer in hand", inHand.Load())
 }
 
 func frozenWaiterDelaysNextBriefly(t *trial) {
