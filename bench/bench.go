@@ -79,6 +79,7 @@ type Options struct {
 	Held      int           // how many leases the scenario held keeps; default 1000
 	Waiters   []int         // the crowds of the scenario waiters; default 1, 10, 100, 1000
 	TTL       time.Duration // of leases; default 30 s, in the scenario held 3 s
+	Server    string        // what the stores run on, as in "Redis 7.0.15", for the report
 
 	// Observe is called before each step and at the end.
 	Observe func(Progress)

@@ -14,7 +14,7 @@ var page = template.Must(template.New("page").Parse(pageText))
 // WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no scripts.
 func (b *Report) WriteHTML(w io.Writer) error {
 	v := pageView{
-		Date: b.Time.Format("2 January 2006, 15:04"), Machine: b.Machine, Go: b.Go, Settings: b.Settings.String(), Interrupted: b.Interrupted,
+		Date: b.Time.Format("2 January 2006, 15:04"), Machine: b.Machine, Go: b.Go, Settings: b.setting(), Interrupted: b.Interrupted,
 		Measures: b.Measures,
 	}
 	for i, s := range b.Stores {

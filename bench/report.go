@@ -15,6 +15,7 @@ type Report struct {
 	Time        time.Time      `json:"time"`
 	Machine     string         `json:"machine"`
 	Go          string         `json:"go"`
+	Server      string         `json:"server,omitempty"`
 	Settings    Settings       `json:"settings"`
 	Interrupted bool           `json:"interrupted,omitempty"`
 	Stores      []StoreInfo    `json:"stores"`
@@ -59,7 +60,7 @@ type Result struct {
 
 func newReport(o Options, scenarios []Scenario) *Report {
 	b := &Report{
-		Time: time.Now(), Machine: machine(), Go: runtime.Version(), Measures: Measures,
+		Time: time.Now(), Machine: machine(), Go: runtime.Version(), Server: o.Server, Measures: Measures,
 		Settings: Settings{o.Rounds, o.Duration.Seconds(), o.Clients, o.Workers, o.Hold.Seconds(), o.Held},
 	}
 	for _, s := range o.Stores {

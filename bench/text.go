@@ -13,7 +13,7 @@ import (
 // WriteText writes the report as tables for a terminal, one for each scenario: medians, and of the first measure the spread over rounds.
 func (b *Report) WriteText(w io.Writer) error {
 	var t strings.Builder
-	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.Settings)
+	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
 	for _, s := range b.Stores {
 		fmt.Fprintf(&t, "%s: %s\n", s.Name, s.About)
 	}
@@ -27,6 +27,14 @@ func (b *Report) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+// setting tells in words how it was measured.
+func (b *Report) setting() string {
+	if b.Server == "" {
+		return b.Settings.String()
+	}
+	return b.Server + ": " + b.Settings.String()
 }
 
 // String tells the settings in words.

@@ -32,7 +32,11 @@ ratios, not at absolute numbers.
 		if b == nil {
 			continue
 		}
-		fmt.Fprintf(&p, "## %s\n\n%s.\n\n", s.Title, b.Settings)
+		fmt.Fprintf(&p, "## %s\n\n", s.Title)
+		if b.Server != "" {
+			fmt.Fprintf(&p, "On %s. ", b.Server)
+		}
+		fmt.Fprintf(&p, "Measured in %s.\n\n", b.Settings)
 		for _, store := range b.Stores {
 			fmt.Fprintf(&p, "- **%s**: %s\n", store.Name, store.About)
 		}

@@ -7,8 +7,8 @@ package peers
 
 import (
 	"context"
+	_ "embed" // go.mod
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -16,13 +16,14 @@ import (
 	"github.com/anylock/lock/bench"
 )
 
-// version is that of a module in this program.
+//go:embed go.mod
+var requirements string
+
+// version is that of a module which this one requires. (The build information of a test's program has no versions.)
 func version(module string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if m.Path == module {
-				return m.Version
-			}
+	for line := range strings.Lines(requirements) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == module {
+			return f[1]
 		}
 	}
 	return "(unknown version)"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cirello.io/pglock"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/lib/pq" // the driver that pglock requires
 
@@ -134,3 +135,15 @@ func (c pgClient) Try(ctx context.Context, key string) (bench.Lease, error) {
 }
 
 func (c pgClient) Close() error { return c.db.Close() }
+
+// postgresServer tells the version of the server.
+func postgresServer(ctx context.Context, url string) (string, error) {
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close(ctx)
+	var version string
+	err = c.QueryRow(ctx, "SHOW server_version").Scan(&version)
+	return "Postgres " + version, err
+}

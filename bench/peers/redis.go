@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -215,3 +217,19 @@ func (c rueidisClient) Try(ctx context.Context, key string) (bench.Lease, error)
 }
 
 func (c rueidisClient) Close() error { c.locker.Close(); return nil }
+
+// redisServer tells the version of the server.
+func redisServer(ctx context.Context, addr string) (string, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	info, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return fmt.Sprintf("Redis %s that keeps nothing on disk", strings.TrimSpace(v)), nil
+		}
+	}
+	return "", errors.New("INFO tells no redis_version")
+}

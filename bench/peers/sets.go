@@ -15,7 +15,8 @@ type Set struct {
 	Title   string
 	Options bench.Options // without stores
 
-	stores func(ctx context.Context, t testing.TB) ([]bench.Store, error)
+	// stores starts the server, and tells which it is.
+	stores func(ctx context.Context, t testing.TB) (stores []bench.Store, server string, err error)
 }
 
 // Names of our own stores in reports.
@@ -29,15 +30,19 @@ func our(ctx context.Context, url, settings string) (bench.Store, error) {
 	return s, err
 }
 
-func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
-	return func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+func redisPeers(peers ...func(addr string) bench.Store) func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
+	return func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 		s := servers.Redis(t)
 		o, err := our(ctx, "redis://"+s.Addr, "redis: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
 		all := []bench.Store{o}
 		for _, p := range peers {
 			all = append(all, p(s.Addr))
 		}
-		return all, err
+		if err != nil {
+			return nil, "", err
+		}
+		server, err := redisServer(ctx, s.Addr)
+		return all, server, err
 	}
 }
 
@@ -82,10 +87,14 @@ var Sets = []Set{
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.EtcdCurrent(t)
 			o, err := our(ctx, "etcd://"+s.Addr, "etcd: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
-			return []bench.Store{o, EtcdMutex(s.Addr)}, err
+			if err != nil {
+				return nil, "", err
+			}
+			server, err := etcdServer(ctx, s.Addr)
+			return []bench.Store{o, EtcdMutex(s.Addr)}, server, err
 		},
 	},
 	{
@@ -93,10 +102,10 @@ var Sets = []Set{
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off"}, Hold: -1,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.ZooKeeper(t)
 			o, err := our(ctx, "zookeeper://"+s.Addr, "zookeeper: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
-			return []bench.Store{o, ZKLock(s.Addr)}, err
+			return []bench.Store{o, ZKLock(s.Addr)}, zooKeeperServer(s.Addr), err
 		},
 	},
 	{
@@ -104,10 +113,14 @@ var Sets = []Set{
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1, Clients: 4,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.Postgres(t, "max_connections=500")
 			o, err := our(ctx, s.PostgresURL(), "postgres: lease, fencing token, first come first served, renewal, at most 16 hand-offs in a row")
-			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, err
+			if err != nil {
+				return nil, "", err
+			}
+			server, err := postgresServer(ctx, s.PostgresURL())
+			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, server, err
 		},
 	},
 	{
@@ -115,24 +128,23 @@ var Sets = []Set{
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try", "recovery"}, Hold: -1,
 		},
-		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, error) {
+		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			memory, err := bench.URL(ctx, "memory://peers")
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			file, err := bench.URL(ctx, "file://"+t.TempDir())
 			file.About = "package lock, file: a folder in the temporary directory"
-			return []bench.Store{memory, file}, err
+			return []bench.Store{memory, file}, "", err
 		},
 	},
 }
 
 // Run starts the set's server and measures.
 func (s Set) Run(ctx context.Context, t testing.TB, o bench.Options) (*bench.Report, error) {
-	stores, err := s.stores(ctx, t)
-	if err != nil {
+	var err error
+	if o.Stores, o.Server, err = s.stores(ctx, t); err != nil {
 		return nil, err
 	}
-	o.Stores = stores
 	return bench.Run(ctx, o)
 }

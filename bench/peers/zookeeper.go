@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -55,3 +56,9 @@ func (c zkClient) Acquire(ctx context.Context, key string) (bench.Lease, error) 
 func (zkClient) Try(context.Context, string) (bench.Lease, error) { return nil, bench.ErrUnsupported }
 
 func (c zkClient) Close() error { c.conn.Close(); return nil }
+
+// zooKeeperServer tells the version of the server.
+func zooKeeperServer(addr string) string {
+	stats, _ := zk.FLWSrvr([]string{addr}, 5*time.Second)
+	return fmt.Sprintf("ZooKeeper %s, one server, on disk", stats[0].Version)
+}
