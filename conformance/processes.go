@@ -109,17 +109,13 @@ func (t *trial) remotely(p Process, key string, ttl time.Duration, wait bool) *r
 // remoteWait begins an Acquire in process p that waits, as the n-th waiter for key.
 func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *remote {
 	r := t.remotely(p, key, ttl, true)
-	counted := true
 	if !t.poll(soon, func() bool {
 		h := t.inspect(key)
-		counted = h.Waiters >= 0
-		return !counted || h.Waiters >= n || r.answered(0)
+		return h.Waiters < 0 || h.Waiters >= n || r.answered(0)
 	}) {
 		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
 	}
-	if !counted {
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
-	}
+	time.Sleep(t.h.Settle * time.Duration(t.stretch)) // so that it knows of its place, too
 	if r.answered(0) {
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
 	}

@@ -24,13 +24,13 @@ const (
 
 // repeat sends a request until it is answered, again where an attempt has failed in a way that passes: the connection
 // broke, there was no leader, or no answer came in time. So op must be safe to repeat. The client spreads attempts over
-// its endpoints. limit bounds the whole.
+// its endpoints. limit bounds the whole; but no first attempt is the last that fails only because the process did not run.
 //
 // unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
 func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx context.Context) error) (unanswered bool, err error) {
 	end := time.Now().Add(limit)
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
-	for {
+	for first := true; ; first = false {
 		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(b.options.Timeout/attemptShare, limit))
 		err = op(actx)
 		timedOut := actx.Err() != nil
@@ -45,7 +45,7 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 		if timedOut {
 			err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
 		}
-		if !passing(err) || !time.Now().Before(end) {
+		if !passing(err) || !first && !time.Now().Before(end) {
 			return true, err
 		}
 		d := pause.Next(0)
