@@ -90,15 +90,11 @@ func frozenInsideAcquire(t *trial) {
 			t.fatalf("an attempt that was frozen has not returned %v after its process was thawed", recovery)
 		}
 		if r.answer.Err == nil {
-			// It may have been frozen with the answer in its hands: then the lease is over as soon as it runs again.
+			if !before && r.tellsOfLife() {
+				t.fatalf("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
+			}
 			if !before && r.answer.Left > 0 {
 				inHand.Add(1)
-			}
-			if !before && r.answer.Left > 0 && !t.poll(r.answer.Left/2, func() bool {
-				lost, err := p.Lost(t.ctx, r.owner)
-				return err == nil && lost
-			}) {
-				t.fatalf("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
 			}
 			r.isOver("thawed process that had begun an attempt")
 		}
@@ -120,7 +116,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	t.release(g)
 	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
 	p.Thaw()
-	if frozen.answered(t.h.Settle*time.Duration(t.stretch)) && frozen.answer.Err == nil && frozen.answer.Left > 0 {
+	if frozen.answered(t.h.Settle*time.Duration(t.stretch)) && frozen.tellsOfLife() {
 		t.fatalf("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
 	}
 	t.heldBy(next)

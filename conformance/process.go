@@ -40,5 +40,8 @@ type Process interface {
 type ProcessGrant struct {
 	Token uint64
 	Left  time.Duration // until the lease's deadline, when the process looked
-	Err   error         // matches the sentinels that the error in the process matches
+
+	// Looked is when it looked, by the clock of the suite's process; zero where processes have no clock in common.
+	Looked time.Time
+	Err    error // matches the sentinels that the error in the process matches
 }

@@ -156,8 +156,29 @@ func (t *trial) remoteHold(p Process, key string, ttl time.Duration) *remote {
 	return r
 }
 
-// until is the last instant at which the lease of r was certainly exclusive: the process looked after it had begun.
-func (r *remote) until() time.Time { return r.before.Add(r.answer.Left) }
+// until is the last instant at which the lease of r was certainly exclusive. If it is not known when the process looked, it
+// was after it had begun.
+func (r *remote) until() time.Time {
+	if r.answer.Looked.IsZero() {
+		return r.before.Add(r.answer.Left)
+	}
+	return r.answer.Looked.Add(r.answer.Left)
+}
+
+// tellsOfLife reports whether a process that was frozen tells, now that it is thawed, of a lease that is not over. One that was
+// frozen with the answer in its hands tells of the past: where it is not known when it looked, its lease must be lost soon.
+func (r *remote) tellsOfLife() bool {
+	if r.answer.Err != nil || r.answer.Left <= 0 {
+		return false
+	}
+	if !r.answer.Looked.IsZero() {
+		return r.after.Before(r.until())
+	}
+	return !r.t.poll(r.answer.Left/2, func() bool {
+		lost, err := r.process.Lost(r.t.ctx, r.owner)
+		return err == nil && lost
+	})
+}
 
 // release gives the lease of r up, which must be its clean end.
 func (r *remote) release() {

@@ -71,7 +71,7 @@ func (p *sham) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, erro
 			answered <- conformance.ProcessGrant{Err: err}
 			return
 		}
-		answered <- conformance.ProcessGrant{Token: l.Token(), Left: time.Until(l.Deadline())}
+		answered <- conformance.ProcessGrant{Token: l.Token(), Left: time.Until(l.Deadline()), Looked: time.Now()}
 	}()
 	return answered, nil
 }

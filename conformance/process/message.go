@@ -34,6 +34,7 @@ type answer struct {
 	Begun bool          `json:",omitempty"`
 	Token uint64        `json:",omitempty"`
 	Left  time.Duration `json:",omitempty"`
+	Clock time.Duration `json:",omitempty"` // sharedClock before Left
 	Lost  bool          `json:",omitempty"`
 	Now   time.Time     `json:",omitzero"`
 	Error string        `json:",omitempty"`

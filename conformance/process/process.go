@@ -221,7 +221,11 @@ func (c *child) ask(ctx context.Context, r request) (answer, error) {
 func (c *child) Acquire(r backend.Request) (<-chan conformance.ProcessGrant, error) {
 	answered := make(chan conformance.ProcessGrant, 1)
 	w := &call{begun: make(chan error, 1), answer: func(a answer) {
-		answered <- conformance.ProcessGrant{Token: a.Token, Left: a.Left, Err: a.err()}
+		g := conformance.ProcessGrant{Token: a.Token, Left: a.Left, Err: a.err()}
+		if a.Clock > 0 {
+			g.Looked = time.Now().Add(a.Clock - sharedClock())
+		}
+		answered <- g
 	}}
 	err := c.send(request{Op: opAcquire, Key: []byte(r.Key), Owner: []byte(r.Owner), TTL: r.TTL, Wait: r.Wait}, w)
 	if err == nil {

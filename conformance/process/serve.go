@@ -95,6 +95,7 @@ func (s *server) acquire(a *answer, r request) (token uint64, left time.Duration
 	s.mu.Lock()
 	s.leases[owner] = l
 	s.mu.Unlock()
+	a.Clock = sharedClock()
 	return l.Token(), time.Until(l.Deadline())
 }
 

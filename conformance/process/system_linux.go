@@ -7,10 +7,21 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // dieWithParent makes the kernel kill the child when this process dies, even if the child is frozen.
 func dieWithParent(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// sharedClock is the time since boot by a clock that all processes share and that nobody sets; 0 if there is none.
+func sharedClock() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
 
 // awaitStop waits until every thread of a process has stopped that was sent SIGSTOP. On a busy machine some run on for
 // milliseconds, and do something that nobody expects of a frozen process.
