@@ -9,17 +9,11 @@ import (
 // A bounded context is that of one release: it has its caller's values but not its end, and ends after a timeout, or with base. What
 // makes it end is set up when it is first asked for anything, which a store that answers at once never does.
 type bounded struct {
-	parent  context.Context // for its values
-	base    context.Context
-	timeout time.Duration // from when it is first asked for anything
-
-	mu    sync.Mutex
-	inner context.Context // nil until it is needed
-	end   func()
-}
-
-func newBounded(parent, base context.Context, timeout time.Duration) *bounded {
-	return &bounded{parent: parent, base: base, timeout: timeout}
+	parent context.Context // for its values
+	leases *Leases         // for its timeout, from when it is first asked for anything, and its base
+	mu     sync.Mutex
+	inner  context.Context // nil until it is needed
+	end    func()
 }
 
 // waited is the context that really ends.
@@ -27,8 +21,8 @@ func (c *bounded) waited() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inner == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.timeout)
-		stop := context.AfterFunc(c.base, cancel)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.leases.timeout)
+		stop := context.AfterFunc(c.leases.base, cancel)
 		c.inner, c.end = ctx, func() { stop(); cancel() }
 	}
 	return c.inner

@@ -12,7 +12,7 @@ func TestBounded(t *testing.T) {
 	type key struct{}
 	start := func(parent context.Context) (*bounded, context.CancelFunc) {
 		base, end := context.WithCancel(context.Background())
-		return newBounded(parent, base, time.Second), end
+		return &bounded{parent: parent, leases: &Leases{base: base, timeout: time.Second}}, end
 	}
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))

@@ -44,25 +44,23 @@ type Grant struct {
 // when ctx has ended, the grant arrived after its own deadline (ErrLost), or Leases is closed.
 // After a failure the owner is spent: asking again under its name would race with giving the first grant back.
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
-	l := &Life{
-		Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token,
-		lost: make(chan struct{}), deadline: Deadline(g.Sent, g.TTL),
-	}
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token}
 	l.place.Item = l
+	deadline := Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	l.kept = now.Add(g.TTL)
+	took := time.Since(g.Sent)
+	l.kept = g.Sent.Add(took + g.TTL)
 	err := ContextError(ctx, nil)
 	switch {
 	case s.closed:
 		go s.releaseOnce(l) // Close does not wait for it: the client may be gone already
 		return nil, ErrClosed
 	case err != nil:
-	case !now.Before(l.deadline):
+	case took >= deadline.Sub(g.Sent):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
 	default:
-		s.clock.Set(&l.place, l.deadline)
+		s.clock.Set(&l.place, deadline)
 		s.clock.Arm()
 		return l, nil
 	}
@@ -115,12 +113,10 @@ func (s *Leases) Close() bool {
 
 func (s *Leases) removeLocked(l *Life) { s.clock.Remove(&l.place) }
 
+// setDeadlineLocked moves the deadline of a live lease.
 func (l *Life) setDeadlineLocked(d time.Time) {
-	l.deadline = d
-	if l.place.Set() {
-		l.leases.clock.Set(&l.place, d)
-		l.leases.clock.Arm()
-	}
+	l.leases.clock.Set(&l.place, d)
+	l.leases.clock.Arm()
 }
 
 func (s *Leases) expire() {

@@ -23,7 +23,7 @@ type Requests interface {
 	ReleaseLease(ctx context.Context, l *Life) error
 }
 
-type state int
+type state int8
 
 const (
 	live      state = iota
@@ -42,27 +42,32 @@ type Life struct {
 	key    string
 	owner  string
 	token  uint64
-	lost   chan struct{}
 
 	// Guarded by leases.mu.
+	place    alarm.Entry[*Life] // at the deadline
 	state    state
-	deadline time.Time
-	place    alarm.Entry[*Life]
-	renewing chan struct{} // not nil while a renewal is under way, closed at its end
 	ending   bool          // a release is under way
-	ended    chan struct{} // closed at its end; nil until somebody waits for that
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
+	givenUp  bool          // Release was called after the loss
+	lost     chan struct{} // nil until it is asked for
+	renewing chan struct{} // not nil while a renewal is under way, closed at its end
+	ended    chan struct{} // of the release under way; nil until somebody waits for that
 	kept     time.Time     // until when the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
-	givenUp  bool          // Release was called after the loss
-	onLost   *callback     // the newest first
-	first    callback      // the usual one, which needs no memory of its own
+	onLost   *callback     // the oldest first
+	watcher  LossWatcher   // called last
 }
 
 // A callback is one of a list.
 type callback struct {
 	f    func()
 	next *callback
+}
+
+// A LossWatcher is told of the loss of one lease.
+type LossWatcher interface {
+	// LeaseLost is called as OnLost calls back. It must not block.
+	LeaseLost()
 }
 
 // Key is the key that is leased.
@@ -75,29 +80,56 @@ func (l *Life) Owner() string { return l.owner }
 func (l *Life) Token() uint64 { return l.token }
 
 // Lost implements Lease.
-func (l *Life) Lost() <-chan struct{} { return l.lost }
+func (l *Life) Lost() <-chan struct{} {
+	l.leases.mu.Lock()
+	defer l.leases.mu.Unlock()
+	return l.lostLocked()
+}
+
+func (l *Life) lostLocked() <-chan struct{} {
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.isLostLocked() {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
+
+func (l *Life) isLostLocked() bool { return l.state == lost || l.state == closed }
 
 // Deadline implements Lease.
 func (l *Life) Deadline() time.Time {
 	l.leases.mu.Lock()
 	defer l.leases.mu.Unlock()
-	return l.deadline
+	return l.place.At()
+}
+
+// Watch is OnLost for the one that uses the lease: without a function for each lease, and without a way to stop it but to
+// ignore the call.
+func (l *Life) Watch(w LossWatcher) {
+	s := l.leases
+	s.mu.Lock()
+	over := l.isLostLocked()
+	if !over {
+		l.watcher = w
+	}
+	s.mu.Unlock()
+	if over {
+		w.LeaseLost()
+	}
 }
 
 // OnLost implements LossNotifier.
 func (l *Life) OnLost(f func()) (stop func() bool) {
 	s := l.leases
 	s.mu.Lock()
-	if l.state == lost || l.state == closed {
+	if l.isLostLocked() {
 		s.mu.Unlock()
 		f()
 		return func() bool { return false }
 	}
-	c := &l.first
-	if c.f != nil {
-		c = new(callback)
-	}
-	c.f = f
+	c := &callback{f: f}
 	last := &l.onLost
 	for *last != nil {
 		last = &(*last).next
@@ -126,6 +158,9 @@ func (l *Life) Lose() {
 	call()
 }
 
+// pastLocked reports whether the deadline has passed, also when the timer has not run yet.
+func (l *Life) pastLocked() bool { return time.Until(l.place.At()) <= 0 }
+
 // endLocked moves a live lease to lost or closed, closes Lost, and returns what to run after unlocking.
 func (l *Life) endLocked(to state) (call func()) {
 	if l.state != live {
@@ -138,12 +173,17 @@ func (l *Life) endLocked(to state) (call func()) {
 func (l *Life) loseLocked(to state) (call func()) {
 	l.state = to
 	l.leases.removeLocked(l)
-	close(l.lost)
-	calls := l.onLost
-	l.onLost = nil
+	if l.lost != nil {
+		close(l.lost)
+	}
+	calls, watcher := l.onLost, l.watcher
+	l.onLost, l.watcher = nil, nil
 	return func() {
 		for c := calls; c != nil; c = c.next {
 			c.f()
+		}
+		if watcher != nil {
+			watcher.LeaseLost()
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 // "4f0c…9a@web-3:4711".
 func NewOwner() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails since Go 1.24
-	return hex.EncodeToString(b[:]) + ownerSuffix()
+	rand.Read(b[:])            // never fails since Go 1.24
+	var name [MaxOwnerLen]byte // with its suffix, the only memory to make is the string's
+	return string(append(hex.AppendEncode(name[:0], b[:]), ownerSuffix()...))
 }
 
 var ownerSuffix = sync.OnceValue(func() string {

@@ -13,7 +13,7 @@ func (l *Life) Release(ctx context.Context) error {
 	if over {
 		return err
 	}
-	bounded := newBounded(ctx, l.leases.base, l.leases.timeout) // base ends with Close's grace
+	bounded := &bounded{parent: ctx, leases: l.leases} // its base ends with Close's grace
 	err = l.leases.requests.ReleaseLease(bounded, l)
 	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && Ended(bounded) {
 		// Not the caller's context has ended, which does not count here, but ours.
@@ -40,7 +40,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	call := func() {}
 	unsure := false
 	switch {
-	case l.state == live && !time.Now().Before(l.deadline): // the timer has not run yet
+	case l.state == live && l.pastLocked():
 		call = l.endLocked(lost)
 	case l.state == releasing && s.closed:
 		call = l.loseLocked(closed)
@@ -83,7 +83,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrLost) && repeated: // the attempt that went unanswered did it
 		l.state = released
-		l.onLost = nil
+		l.onLost, l.watcher = nil, nil
 		err = nil
 	case errors.Is(err, ErrLost):
 		call = l.loseLocked(lost)

@@ -46,11 +46,11 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration, wait bool) (re
 			s.mu.Unlock()
 			return renewalUnderway{}, errRenewing
 		}
-		other := l.renewing
+		other, lost := l.renewing, l.lostLocked()
 		s.mu.Unlock()
 		select {
 		case <-other:
-		case <-l.lost:
+		case <-lost:
 		case <-ctx.Done():
 			return renewalUnderway{}, ContextError(ctx, nil)
 		}
@@ -58,7 +58,7 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration, wait bool) (re
 	}
 	now := time.Now()
 	call := func() {}
-	if l.state == live && !now.Before(l.deadline) { // the process slept past it and the timer has not run yet
+	if l.state == live && !now.Before(l.place.At()) { // the process slept past it and the timer has not run yet
 		call = l.endLocked(lost)
 	}
 	if err := l.overLocked(); err != nil {
@@ -70,9 +70,9 @@ func (l *Life) beginRenew(ctx context.Context, ttl time.Duration, wait bool) (re
 	if err := ContextError(ctx, nil); err != nil {
 		return renewalUnderway{}, err
 	}
-	begun := renewalUnderway{sent: now, bound: l.deadline, ttl: ttl}
+	begun := renewalUnderway{sent: now, bound: l.place.At(), ttl: ttl}
 	// The store may shorten the lease although its answer never arrives.
-	if d := Deadline(now, ttl); d.Before(l.deadline) {
+	if d := Deadline(now, ttl); d.Before(l.place.At()) {
 		l.setDeadlineLocked(d)
 	}
 	l.renewing = make(chan struct{})
@@ -117,7 +117,7 @@ func (l *Life) endRenew(ctx context.Context, begun renewalUnderway, granted time
 	case errors.Is(err, ErrLost):
 		l.unsure = false
 		call = l.endLocked(lost)
-	case l.state == live && !time.Now().Before(l.deadline):
+	case l.state == live && l.pastLocked():
 		// Answered or not, it came after the lease had ended: a renewal never revives.
 		call = l.endLocked(lost)
 		stray = err == nil

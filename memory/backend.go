@@ -32,28 +32,24 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	for {
-		if b.leases.Closed() {
-			return nil, backend.ErrClosed
-		}
-		if err := backend.ContextError(ctx, nil); err != nil {
-			return nil, err
-		}
-		g, err := b.acquire(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		if r.Wait && !time.Now().Before(backend.Deadline(g.Sent, g.TTL)) {
-			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
-			continue
-		}
-		l, err := b.leases.Grant(ctx, r, g)
-		if err != nil {
-			b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
-			return nil, err
-		}
-		return l, nil
+	select {
+	case <-b.done:
+		return nil, backend.ErrClosed
+	default:
 	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	g, err := b.acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	l, err := b.leases.Grant(ctx, r, g)
+	if err != nil {
+		b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
+		return nil, err
+	}
+	return l, nil
 }
 
 func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
@@ -71,6 +67,10 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 		case <-b.done:
 			b.store.leave(w)
 			return backend.Grant{}, backend.ErrClosed
+		}
+		if time.Until(backend.Deadline(g.at, ttl)) <= 0 {
+			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
+			return b.acquire(ctx, r)
 		}
 	}
 	return backend.Grant{Token: g.token, Sent: g.at, TTL: ttl}, nil

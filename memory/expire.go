@@ -8,7 +8,7 @@ func (s *Store) expire() {
 	s.clock.Woken()
 	now := time.Now()
 	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
-		s.endLocked(e.Item, now)
+		s.endLocked(e.Item)
 	}
 	s.clock.Arm()
 	s.mu.Unlock()

@@ -16,6 +16,7 @@ type Store struct {
 	mu    sync.Mutex
 	keys  map[string]*entry   // only keys that are held
 	clock alarm.Clock[*entry] // of their expiries
+	spare *entry              // of a key that is free now, for the next one
 }
 
 // NewStore returns an empty store.
@@ -59,12 +60,10 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	e := s.heldLocked(r.Key, now)
+	e := s.heldLocked(r.Key)
 	switch {
 	case e == nil:
-		e = &entry{key: r.Key}
-		e.expires.Item = e
-		s.keys[r.Key] = e
+		e = s.newEntryLocked(r.Key)
 		s.holdLocked(e, r.Owner, now.Add(ttl))
 		return grant{e.token, now}, nil, backend.Holder{}
 	case e.owner == r.Owner: // a request again that was granted before
@@ -89,18 +88,17 @@ func (s *Store) leave(w *waiter) {
 		e.queue.Remove(w.place)
 		w.place = nil
 	case e.owner == w.owner:
-		s.endLocked(e, time.Now())
+		s.endLocked(e)
 	}
 }
 
 // renewLocked prolongs the lease of owner to ttl from now and reports whether it had one.
 func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
-	now := time.Now()
-	e := s.heldLocked(key, now)
+	e := s.heldLocked(key)
 	if e == nil || e.owner != owner {
 		return false
 	}
-	s.prolongLocked(e, now.Add(ttl))
+	s.prolongLocked(e, time.Now().Add(ttl))
 	return true
 }
 
@@ -108,13 +106,12 @@ func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
 func (s *Store) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	e := s.heldLocked(key, now)
+	e := s.heldLocked(key)
 	if e == nil {
 		return false
 	}
 	if e.owner == owner {
-		s.endLocked(e, now)
+		s.endLocked(e)
 		return true
 	}
 	for p := e.queue.Front(); p != nil; p = p.Next() {
@@ -131,7 +128,7 @@ func (s *Store) inspect(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if e := s.heldLocked(key, now); e != nil {
+	if e := s.heldLocked(key); e != nil {
 		return e.holder(now)
 	}
 	return backend.Holder{}
@@ -145,23 +142,40 @@ func (s *Store) discard() {
 }
 
 // heldLocked returns the entry of a key that is held now. The timer may be late, so that a lease is also ended here.
-func (s *Store) heldLocked(key string, now time.Time) *entry {
-	if e := s.keys[key]; e != nil && !now.Before(e.expires.At()) {
-		s.endLocked(e, now)
+func (s *Store) heldLocked(key string) *entry {
+	e := s.keys[key]
+	if e == nil || time.Until(e.expires.At()) > 0 {
+		return e
 	}
+	s.endLocked(e)
 	return s.keys[key]
 }
 
+func (s *Store) newEntryLocked(key string) *entry {
+	e := s.spare
+	s.spare = nil
+	if e == nil {
+		e = new(entry)
+		e.expires.Item = e
+	}
+	e.key = key
+	s.keys[key] = e
+	return e
+}
+
 // endLocked ends the lease on a key, and grants the key to the first in its queue.
-func (s *Store) endLocked(e *entry, now time.Time) {
+func (s *Store) endLocked(e *entry) {
 	front := e.queue.Front()
 	if front == nil {
 		delete(s.keys, e.key)
 		s.clock.Remove(&e.expires)
+		e.key, e.owner = "", ""
+		s.spare = e
 		return
 	}
 	w := e.queue.Remove(front).(*waiter)
 	w.place = nil
+	now := time.Now()
 	s.holdLocked(e, w.owner, now.Add(w.ttl))
 	w.granted <- grant{e.token, now}
 }
