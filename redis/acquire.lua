@@ -5,49 +5,58 @@
 -- Returns {1, token} or {0, token, owner, ms left, 1 if the owner was not in the queue before}.
 
 local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
-local me, ttl, inbox, channel, deputies = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local queueing = ARGV[6] == '1'
+local me, ttl = ARGV[1], ARGV[2]
 
--- mint returns max(last + 1, server time in us): it grows with the counter while that lives, and with the clock when it
--- was lost. The counter expires no sooner than the clock has passed it.
+-- mint returns max(last + 1, server time in us), as text: it grows with the counter while that lives, and with the clock
+-- when it was lost. The counter expires no sooner than a day after the clock has passed it.
 local function mint()
-  local now = redis.call('TIME')
-  local clock = tonumber(now[1]) * 1000000 + tonumber(now[2])
-  local token = math.max((tonumber(redis.call('GET', fence) or 0) or 0) + 1, clock)
-  local keep = FENCE_KEEP + math.ceil((token - clock) / 1000)
-  redis.call('SET', fence, string.format('%.0f', token), 'PX', string.format('%.0f', keep))
+  local now = call('TIME')
+  local token, keep = now[1] .. string.sub('00000' .. now[2], -6), '86400000'
+  local last, clock = tonumber(call('GET', fence) or 0) or 0, tonumber(token)
+  if last >= clock then -- the clock has stepped back
+    token = string.format('%.0f', last + 1)
+    keep = string.format('%.0f', keep + math.ceil((last + 1 - clock) / 1000))
+  end
+  call('SET', fence, token, 'PX', keep)
   return token
 end
 
--- enqueue gives the owner a turn unless it has one, and reports 1 if it had none.
+local function grant()
+  local token = mint()
+  call('SET', lock, token .. ':0:' .. me, 'PX', ttl)
+  return {1, token}
+end
+
+local value = call('GET', lock)
+local first = not value and call('ZPOPMIN', queue)[1]
+if not value and not first then return grant() end
+
+local inbox = ARGV[3]
+
+-- enqueue gives the owner a turn unless it has one, and reports 1 if it had none. A queue is forgotten a minute after the
+-- last sign of life of any of its waiters.
 local function enqueue()
-  if not queueing then return 0 end
-  local turn = redis.call('INCR', fence)
+  if ARGV[6] ~= '1' then return 0 end
+  local turn = call('INCR', fence)
   if turn < 1000000000000000 then turn = mint() end -- the counter was lost
-  local added = redis.call('ZADD', queue, 'NX', string.format('%.0f', turn), inbox .. me)
-  redis.call('PEXPIRE', queue, QUEUE_KEEP)
+  local added = call('ZADD', queue, 'NX', turn, inbox .. me)
+  call('PEXPIRE', queue, '60000')
   return added
 end
 
-local value = redis.call('GET', lock)
 if value then
   local token, renewal, owner = parse(value)
   if not token or owner ~= me then
-    return {0, token or '0', owner, redis.call('PTTL', lock), enqueue()}
+    return {0, token or '0', owner, call('PTTL', lock), enqueue()}
   end
   if token ~= '0' then
     -- The first request's answer was lost. It must not cut short what a renewal has granted since.
-    if renewal == '0' and redis.call('PTTL', lock) < tonumber(ttl) then redis.call('PEXPIRE', lock, ttl) end
+    if renewal == '0' and call('PTTL', lock) < tonumber(ttl) then call('PEXPIRE', lock, ttl) end
     return {1, token}
   end
-else
-  local first = redis.call('ZPOPMIN', queue)[1]
-  if first and first ~= inbox .. me then
-    local added = enqueue()
-    reserve(lock, queue, channel, deputies, first)
-    return {0, '0', string.sub(first, 33), RESERVATION, added}
-  end
+elseif first ~= inbox .. me then
+  local added = enqueue()
+  reserve(lock, queue, ARGV[4], ARGV[5], first)
+  return {0, '0', string.sub(first, 33), tonumber(RESERVATION), added}
 end
-local token = string.format('%.0f', mint())
-redis.call('SET', lock, token .. ':0:' .. me, 'PX', ttl)
-return {1, token}
+return grant()

@@ -7,16 +7,23 @@
 -- Returns 2 if a lease was released, 1 if a reservation or place was given up, 0 if there was nothing of this owner.
 
 local lock, queue, note = KEYS[1], KEYS[2], KEYS[3]
-local me, inbox, channel, deputies, keep = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local me, keep = ARGV[1], ARGV[5]
 
-local token, _, owner = parse(redis.call('GET', lock))
+local token, _, owner = parse(call('GET', lock))
+local removed = 0
 if token and owner == me then
-  if not hand_over(lock, queue, channel, deputies) then redis.call('DEL', lock) end
-  if token == '0' then return 1 end
-  if keep > 0 then redis.call('SET', note, '', 'PX', keep) end
-  return 2
+  removed = token == '0' and 1 or 2
+  if removed == 2 and keep ~= '0' then call('SET', note, '', 'PX', keep) end
+else
+  removed = call('ZREM', queue, ARGV[2] .. me)
+  if removed == 0 and keep ~= '0' and call('EXISTS', note) == 1 then removed = 2 end
+  if owner then return removed end
 end
-local removed = redis.call('ZREM', queue, inbox .. me)
-if not owner then hand_over(lock, queue, channel, deputies) end -- nobody may be left waiting for a free key
-if removed == 0 and keep > 0 and redis.call('EXISTS', note) == 1 then return 2 end
+-- Nobody may be left waiting for a free key.
+local first = call('ZPOPMIN', queue)[1]
+if first then
+  reserve(lock, queue, ARGV[3], ARGV[4], first)
+elseif owner then
+  call('DEL', lock)
+end
 return removed

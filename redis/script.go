@@ -28,10 +28,10 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{prelude + acquireLua, "d319153c353f1050f2bcbbf4edd2cf9a7c1d4507"}
-	renewScript   = script{prelude + renewLua, "d50e6fdfb5edb26366fa5ca0be2e31bd3d8eaf74"}
-	releaseScript = script{prelude + releaseLua, "99104311101e5fb16598b0541898edea14697f08"}
-	inspectScript = script{prelude + inspectLua, "3fd0ae2db09f2273669c943dfcf5c584e14c8552"}
+	acquireScript = script{prelude + acquireLua, "134cb6b6e1c975c6c2a98ac44200d4ff6f706264"}
+	renewScript   = script{prelude + renewLua, "1c66f852700cbba714a5dbf4ffd486924e0e8cb7"}
+	releaseScript = script{prelude + releaseLua, "0971a00d5fc7b0b746c98a660c43a5aa4593ab12"}
+	inspectScript = script{prelude + inspectLua, "2b19fe38057b5d7ce1b8e54006fd6cdfe398af1b"}
 )
 
 // run asks for the script by its digest, and sends its text only to a server that does not know it yet, as after a

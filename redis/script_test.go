@@ -1,9 +1,15 @@
 package redis
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
 )
 
 // A digest that does not match its text would cost a failed request each time.
@@ -17,6 +23,29 @@ func TestDigests(t *testing.T) {
 		sum := sha1.Sum([]byte(s.text))
 		if got := hex.EncodeToString(sum[:]); got != s.digest {
 			t.Errorf("%s: digest is %s, want %s", name, s.digest, got)
+		}
+	}
+}
+
+// A value that is not ours holds the key, and stays as it is.
+func TestForeignValue(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "redis://"+s.Addr)
+	ctx := context.Background()
+	for _, value := range []string{"", "owner", "1:2", "a:b:c", ":0:owner", "1:x:owner", "\x00:\n:"} {
+		r := req("k", time.Minute)
+		c.Set(ctx, b.naming.lock("k"), value, 0)
+		_, err := b.Acquire(ctx, r)
+		h, ok := held1(err)
+		if !ok || !errors.Is(err, backend.ErrHeld) || h.Holder.Owner != value || h.Holder.Token != 0 || h.Holder.TTL != 0 {
+			t.Errorf("acquire of a key with %q: %v, %+v, want held by that", value, err, h)
+		}
+		if removed, err := b.release(ctx, "k", value); removed || err != nil {
+			t.Errorf("release of a key with %q: %v, %v", value, removed, err)
+		}
+		if got, err := c.Get(ctx, b.naming.lock("k")).Result(); got != value || err != nil {
+			t.Errorf("%q became %q, %v", value, got, err)
 		}
 	}
 }
