@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
+	lanes      *lanes // nil for a client of several servers, or of a foreign type
 	calls      calls.Calls
 	closing    chan struct{} // closed when Close begins
 	crossSlot  atomic.Bool   // the server refused a script on keys of several slots: it belongs to a cluster
@@ -49,6 +51,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		b.repeats = c.Options().MaxRetries > 0
 		b.deputies = 16
 		b.inline = c.Options().ContextTimeoutEnabled
+		b.lanes = newLanes(c, &b.calls)
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
@@ -135,6 +138,9 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	err := b.owned.Close()
+	if b.lanes != nil && b.lanes.solo != nil {
+		err = errors.Join(err, b.lanes.solo.client.Close())
+	}
 	b.calls.Drain(closeGrace) // requests that the closing of their connections has ended
 	return err
 }

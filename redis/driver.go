@@ -73,6 +73,9 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	b.owned = client
 	if c, ok := client.(*redis.Client); ok {
 		b.single = c.Options().MaxRetries == 0
+		if t.single != nil {
+			b.lanes.solo = newSolo(t.single)
+		}
 	}
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()

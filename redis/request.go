@@ -43,7 +43,7 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {
-		v, err = b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return b.send(ctx, q) })
+		v, err = b.deliver(ctx, end, q)
 		if err == nil {
 			return v, unanswered, nil
 		}
@@ -155,12 +155,42 @@ func (c deadlineContext) Err() error {
 	return context.DeadlineExceeded
 }
 
-// send puts the request on the wire.
-func (b *Backend) send(ctx context.Context, q request) (any, error) {
-	if q.ack && b.options.MinReplicas > 0 {
-		return b.sendAcked(ctx, q)
+// deliver makes a request once.
+func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, error) {
+	switch {
+	case q.ack && b.options.MinReplicas > 0:
+		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return b.sendAcked(ctx, q) })
+	case b.lanes == nil:
+		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return q.run(ctx, b.client) })
 	}
-	return q.script.run(ctx, b.client, q.keys, q.args)
+	if !b.calls.Begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.calls.End()
+	return b.lanes.do(ctx, end, q)
+}
+
+// run asks for the script by its digest, and sends its text only to a server that does not know it.
+func (q request) run(ctx context.Context, c redis.Scripter) (any, error) {
+	return q.script.run(ctx, c, q.keys, q.args)
+}
+
+// command is the request as a command of go-redis.
+func (q request) command(ctx context.Context, text bool) *redis.Cmd {
+	args := make([]any, 0, 3+len(q.keys)+len(q.args))
+	if text {
+		args = append(args, "eval", q.script.text)
+	} else {
+		args = append(args, "evalsha", q.script.digest)
+	}
+	args = append(args, len(q.keys))
+	for _, k := range q.keys {
+		args = append(args, k)
+	}
+	cmd := redis.NewCmd(ctx, append(args, q.args...)...)
+	const firstKey = 3
+	cmd.SetFirstKeyPos(firstKey)
+	return cmd
 }
 
 // isReply reports whether err is what a server answered, so that the outcome is known.
@@ -172,8 +202,9 @@ func isReply(err error) bool {
 // definite reports whether err tells that the request was not carried out.
 func (b *Backend) definite(err error) bool {
 	var op *net.OpError
+	var none notSentError
 	switch {
-	case isReply(err), backend.Definite(err):
+	case isReply(err), backend.Definite(err), errors.As(err, &none):
 		return true
 	case b.single: // nothing was sent in this attempt, nor by the client in one before it
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"

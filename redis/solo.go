@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
+// change spares a lone request much of its time. go-redis does not end a request when its context is cancelled; here the
+// connection's deadline does it, because it is known whose request it carries.
+type solo struct {
+	client *redis.Client
+
+	mu   sync.Mutex
+	n    uint64    // of the request
+	conn net.Conn  // the latest
+	cut  time.Time // when the request must end, zero if its own deadline stands
+}
+
+// newSolo returns a client beside the one that has these options.
+func newSolo(options *redis.Options) *solo {
+	s := &solo{}
+	o := *options
+	dial := redis.NewDialer(&o)
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return s.wrap(c), nil
+	}
+	s.client = redis.NewClient(&o)
+	return s
+}
+
+// do makes a request. Only one may be under way.
+func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
+	begun := time.Now()
+	sctx := soloContext{ctx, end}
+	n := s.begin()
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(q.grace)) })
+		defer stop()
+	}
+	v, err := q.run(sctx, s.client)
+	if err == nil || isReply(err) {
+		return v, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if sctx.Err() != nil {
+		err = noAnswer(time.Since(begun), err)
+	}
+	return nil, err
+}
+
+func (s *solo) begin() (n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	s.cut = time.Time{}
+	return s.n
+}
+
+// interrupt makes the request n, if it is still under way, end at the given time.
+func (s *solo) interrupt(n uint64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == n {
+		s.cut = at
+		if s.conn != nil {
+			_ = s.conn.SetDeadline(at)
+		}
+	}
+}
+
+// A soloContext also ends, for those who wait for a connection, at end.
+type soloContext struct {
+	context.Context
+	end time.Time
+}
+
+func (c soloContext) Deadline() (time.Time, bool) { return c.end, true }
+
+func (c soloContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	return deadlineContext{end: c.end}.Err()
+}
+
+// A soloConn is a solo's connection, whose deadlines go no further than the request may.
+type soloConn struct {
+	net.Conn
+	solo *solo
+}
+
+// A soloSocket is a soloConn whose health go-redis can look at.
+type soloSocket struct {
+	soloConn
+	syscall.Conn
+}
+
+func (s *solo) wrap(c net.Conn) net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = c
+	if socket, ok := c.(syscall.Conn); ok {
+		return soloSocket{soloConn{c, s}, socket}
+	}
+	return soloConn{c, s}
+}
+
+func (c soloConn) SetDeadline(t time.Time) error      { return c.set(c.Conn.SetDeadline, t) }
+func (c soloConn) SetReadDeadline(t time.Time) error  { return c.set(c.Conn.SetReadDeadline, t) }
+func (c soloConn) SetWriteDeadline(t time.Time) error { return c.set(c.Conn.SetWriteDeadline, t) }
+
+func (c soloConn) set(set func(time.Time) error, t time.Time) error {
+	c.solo.mu.Lock()
+	defer c.solo.mu.Unlock()
+	if cut := c.solo.cut; !cut.IsZero() && (t.IsZero() || cut.Before(t)) {
+		t = cut
+	}
+	return set(t)
+}
