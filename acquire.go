@@ -17,14 +17,20 @@ import (
 // once; an outage while waiting is outlived for a time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.acquire(ctx, key, opts, true)
-	return lease, l.error("acquire", l.defaults.prefix+key, err)
+	if err != nil {
+		return nil, l.error("acquire", l.defaults.prefix+key, err)
+	}
+	return lease, nil
 }
 
 // TryAcquire is Acquire that does not wait: a key that is busy is ErrHeld, with a *HeldError that names the holder where
 // the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	lease, err := l.acquire(ctx, key, opts, false)
-	return lease, l.error("acquire", l.defaults.prefix+key, err)
+	if err != nil {
+		return nil, l.error("acquire", l.defaults.prefix+key, err)
+	}
+	return lease, nil
 }
 
 // Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop
@@ -48,7 +54,7 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	if err != nil {
 		return nil, err
 	}
-	terms := l.defaults
+	terms := &l.defaults
 	if len(opts) > 0 {
 		if terms, err = terms.with(opts); err != nil {
 			return nil, err
@@ -82,13 +88,13 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 
 // contend passes the key's gate and gets the lease, by hand-off or from the store. Waiting ends with waitCtx; the lease
 // travels in a child of ctx.
-func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settings, wait bool) (*Lease, error) {
+func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
 	g, handed, err := l.enter(waitCtx, full, terms, wait)
 	if err != nil {
 		return nil, err
 	}
 	if handed != nil {
-		if lease := l.begin(ctx, g, handed, terms); lease != nil {
+		if lease := l.begin(ctx, g, handed, new(stay), terms); lease != nil {
 			return lease, nil
 		}
 		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
@@ -96,12 +102,12 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.ask(waitCtx, full, terms, wait)
+		got, err := l.ask(waitCtx, full, terms, wait)
 		if err == nil {
-			if lease := l.begin(ctx, g, h, terms); lease != nil {
+			if lease := l.begin(ctx, g, &got.hold, &got.stay, terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(waitCtx, h)
+			l.discard(waitCtx, &got.hold)
 			err = l.endedErr()
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {
@@ -114,12 +120,12 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms settin
 }
 
 // ask gets a lease from the store.
-func (l *Locker) ask(ctx context.Context, full string, terms settings, wait bool) (*hold, error) {
+func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait bool) (*grant, error) {
 	ttl := terms.leaseTTL()
 	owner := backend.NewOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
-		return l.newHold(lease, owner, ttl), nil
+		return l.newGrant(lease, owner, ttl), nil
 	}
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		holder := held.Holder

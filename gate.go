@@ -11,8 +11,8 @@ import (
 // come first served. It exists while someone is inside. Locker.mu guards it.
 type gate struct {
 	key     string
-	inside  *tenure // who holds the key, nil while the one inside still contends for it
-	waiters list.List
+	inside  *tenure    // who holds the key, nil while the one inside still contends for it
+	waiters *list.List // of *waiter; nil until the first comes
 }
 
 // A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
@@ -20,12 +20,12 @@ type turn struct{ handed *hold }
 
 type waiter struct {
 	turn  chan turn // takes one, without blocking the giver
-	terms settings
+	terms *settings
 }
 
 // enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
 // otherwise. The caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms settings, wait bool) (*gate, *hold, error) {
+func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (*gate, *hold, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -44,6 +44,9 @@ func (l *Locker) enter(ctx context.Context, key string, terms settings, wait boo
 		return nil, nil, err
 	}
 	w := &waiter{turn: make(chan turn, 1), terms: terms}
+	if g.waiters == nil {
+		g.waiters = list.New()
+	}
 	place := g.waiters.PushBack(w)
 	l.mu.Unlock()
 
@@ -99,13 +102,21 @@ func (l *Locker) leave(g *gate) {
 }
 
 func (l *Locker) callNextLocked(g *gate, t turn) {
-	next := g.waiters.Front()
+	next := g.nextLocked()
 	if next == nil {
 		delete(l.gates, g.key)
 		return
 	}
-	g.waiters.Remove(next)
-	next.Value.(*waiter).turn <- t
+	g.waiters.Remove(g.waiters.Front())
+	next.turn <- t
+}
+
+// nextLocked is the waiter that comes next, nil if there is none.
+func (g *gate) nextLocked() *waiter {
+	if g.waiters == nil || g.waiters.Len() == 0 {
+		return nil
+	}
+	return g.waiters.Front().Value.(*waiter)
 }
 
 // heldLocked is the error of an attempt that must not wait.

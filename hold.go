@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -18,46 +19,72 @@ const keepPause = 100 * time.Millisecond
 
 // A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
 type hold struct {
-	locker   *Locker
-	lease    backend.Lease
-	owner    string
-	granted  time.Time
-	handoffs int           // how often it was handed on; only the one inside the gate touches it
-	stop     func() bool   // ends the watch for its loss
-	gone     chan struct{} // closed when the hold has ended, one way or the other; nil where nobody waits for that
+	locker  *Locker
+	lease   backend.Lease
+	owner   string
+	granted time.Time
+	stop    func() bool // ends the watch for its loss; nil where the call may come all the same
 
 	mu     sync.Mutex
-	tenure *tenure // who holds it, nil on its way from hand to hand
+	tenure *tenure       // who holds it, nil on its way from hand to hand
+	ttl    time.Duration // to renew to
+	until  time.Duration // of its age: renew no further; 0 means for ever
 	lost   bool
 	ended  bool
-	ttl    time.Duration // to renew to
-	until  time.Time     // renew no further; zero means for ever
 
-	// Guarded by renewer.mu.
-	renewal alarm.Entry[*hold] // when to renew
-	left    bool               // must not come back to be renewed
+	left     bool  // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8 // how often it was handed on; only the one inside the gate touches it
+	renewal  alarm.Entry[*hold]
 }
 
-func (l *Locker) newHold(lease backend.Lease, owner string, ttl time.Duration) *hold {
-	h := &hold{
-		locker: l, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, left: true,
-	}
-	h.renewal.Item = h
-	if n, ok := lease.(backend.LossNotifier); ok {
-		h.stop = n.OnLost(h.lose)
-		return h
-	}
-	h.stop = func() bool { return true }
-	h.gone = make(chan struct{})
-	go func() { // a stranger's lease that cannot call back
-		select {
-		case <-lease.Lost():
-			h.lose()
-		case <-h.gone:
+// A grant is all that one acquisition from the store makes of its own, at once.
+type grant struct {
+	hold hold
+	stay stay
+}
+
+// A stay is a tenure with its first handle.
+type stay struct {
+	tenure tenure
+	lease  Lease
+}
+
+func (l *Locker) newGrant(lease backend.Lease, owner string, ttl time.Duration) *grant {
+	granted := l.opened.Add(time.Since(l.opened)) // the cheapest way to read the clock
+	g := &grant{hold: hold{locker: l, lease: lease, owner: owner, granted: granted, ttl: ttl, left: true}}
+	g.hold.renewal.Item = &g.hold
+	g.hold.watch()
+	return g
+}
+
+// watch arranges for the call of lose.
+func (h *hold) watch() {
+	switch lease := h.lease.(type) {
+	case *backend.Life:
+		lease.Watch(h)
+	case backend.LossNotifier:
+		h.stop = lease.OnLost(h.lose)
+	default: // a stranger's lease that cannot call back
+		gone := make(chan struct{})
+		h.stop = func() bool {
+			close(gone)
+			return true
 		}
-	}()
-	return h
+		go func() {
+			select {
+			case <-lease.Lost():
+				h.lose()
+			case <-gone:
+			}
+		}()
+	}
 }
+
+// age is the time since the store's grant.
+func (h *hold) age() time.Duration { return time.Since(h.granted) }
+
+// LeaseLost implements backend.LossWatcher.
+func (h *hold) LeaseLost() { h.lose() }
 
 // lose ends the tenure because the store's lease has ended.
 func (h *hold) lose() {
@@ -81,9 +108,8 @@ func (l *Locker) end(h *hold) {
 	h.ended = true
 	h.tenure = nil
 	h.mu.Unlock()
-	h.stop()
-	if h.gone != nil {
-		close(h.gone)
+	if h.stop != nil {
+		h.stop()
 	}
 	l.renewals.remove(h)
 }
@@ -94,32 +120,36 @@ func (l *Locker) discard(ctx context.Context, h *hold) {
 	_ = h.lease.Release(ctx) // it is over: this only tidies up
 }
 
-// begin starts a tenure on h. It returns nil if h has been lost meanwhile.
-func (l *Locker) begin(ctx context.Context, g *gate, h *hold, terms settings) *Lease {
-	now := time.Now()
-	t := &tenure{
-		locker: l, gate: g, hold: h, count: 1, since: now, minHold: terms.minHold,
-		token: h.lease.Token()<<handoffBits | uint64(h.handoffs),
+// begin starts a tenure on h, in s. It returns nil if h has been lost meanwhile.
+func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *settings) *Lease {
+	var age time.Duration
+	if h.handoffs > 0 {
+		age = h.age()
 	}
-	if h.lease.Token() == 0 {
-		t.token = 0 // the store has none to give
+	now := h.granted.Add(age)
+	t := &s.tenure
+	t.locker, t.gate, t.hold, t.count, t.since, t.minHold = l, g, h, 1, age, terms.minHold
+	if token := h.lease.Token(); token != 0 { // 0: the store has none to give
+		t.token = token<<handoffBits | uint64(h.handoffs)
 	}
-	lease := newLease(ctx, t)
+	lease := &s.lease
+	lease.tenure, lease.parent = t, ctx
 	l.setInside(g, t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
-	if h.lost || !now.Before(h.lease.Deadline()) {
+	left := h.lease.Deadline().Sub(now)
+	if h.lost || left <= 0 {
 		h.mu.Unlock()
 		l.setInside(g, nil)
 		return nil
 	}
 	h.tenure = t
-	h.until = time.Time{}
+	h.until = 0
 	if terms.maxHold > 0 {
-		h.until = now.Add(terms.maxHold)
+		h.until = age + min(terms.maxHold, math.MaxInt64-age)
 	}
 	h.mu.Unlock()
 	if !terms.manual {
-		l.renewals.add(h)
+		l.renewals.add(h, now.Add(interval(left)))
 	}
 	return lease
 }
@@ -137,11 +167,11 @@ func (l *Locker) giveUp(ctx context.Context, g *gate, h *hold) error {
 // handOn gives a live lease to the next local waiter. It reports false if there is none, or the store should decide who
 // comes next.
 func (l *Locker) handOn(g *gate, h *hold) bool {
-	l.renewals.remove(h)
-	terms, ok := l.nextTerms(g)
-	if !ok || h.isLost() || h.handoffs >= l.defaults.handoff || time.Since(h.granted) >= handoffTime {
+	terms := l.nextTerms(g)
+	if terms == nil || int(h.handoffs) >= l.defaults.handoff || h.isLost() || h.age() >= handoffTime {
 		return false
 	}
+	l.renewals.remove(h)
 	ttl := terms.leaseTTL()
 	// The next holder gets what it asked for: its own TTL, all of it if nobody will renew it.
 	if ttl != h.currentTTL() || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
@@ -154,11 +184,11 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := g.waiters.Front()
+	next := g.nextLocked()
 	if next == nil || l.closed {
 		return false
 	}
-	if t := next.Value.(*waiter).terms; t.leaseTTL() != ttl || t.manual != terms.manual {
+	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++
@@ -167,14 +197,15 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	return true
 }
 
-func (l *Locker) nextTerms(g *gate) (terms settings, ok bool) {
+// nextTerms are those of the waiter that comes next, nil if nothing can be handed on.
+func (l *Locker) nextTerms(g *gate) *settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := g.waiters.Front()
+	next := g.nextLocked()
 	if next == nil || l.closed {
-		return settings{}, false
+		return nil
 	}
-	return next.Value.(*waiter).terms, true
+	return next.terms
 }
 
 // renewFor renews h before it is handed on.

@@ -17,7 +17,7 @@ type tenure struct {
 	gate    *gate
 	hold    *hold
 	token   uint64
-	since   time.Time
+	since   time.Duration // of the hold's age
 	minHold time.Duration
 
 	mu      sync.Mutex
@@ -32,11 +32,14 @@ type tenure struct {
 	giveUp   func()        // cancels it
 }
 
-func (t *tenure) held() bool {
+func (t *tenure) isHeld() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.over && t.count > 0
 }
+
+// held is for how long it has been.
+func (t *tenure) held() time.Duration { return t.hold.age() - t.since }
 
 func (t *tenure) deadline() time.Time {
 	t.mu.Lock()
@@ -72,7 +75,7 @@ func (t *tenure) lose() {
 	}
 	t.locker.leave(t.gate)
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
-		held := time.Since(t.since)
+		held := t.held()
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
 			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
 	}
@@ -98,24 +101,18 @@ func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.w
 type Lease struct {
 	tenure *tenure
 	parent context.Context
-	outer  *Lease // the lease that parent travels under
 
 	mu        sync.Mutex
 	ctx       context.Context
+	err       error         // the definite answer to its last Release
+	done      bool          // it got one
 	released  bool          // this handle no longer counts
-	done      bool          // its last Release got a definite answer
-	err       error         // that answer
 	releasing bool          // a Release is under way
 	finished  chan struct{} // closed at its end; nil until somebody waits for that
 }
 
 // errReleased is the cause of a Context that ended by Release.
 var errReleased = fmt.Errorf("lock: lease released: %w", context.Canceled)
-
-func newLease(ctx context.Context, t *tenure) *Lease {
-	outer, _ := ctx.Value(contextKey{}).(*Lease)
-	return &Lease{tenure: t, parent: ctx, outer: outer}
-}
 
 // Key is the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.gate.key }
@@ -142,7 +139,7 @@ func (l *Lease) Err() error {
 	released := l.released
 	l.mu.Unlock()
 	t := l.tenure
-	if !released && t.held() && time.Now().Before(t.deadline()) {
+	if !released && t.isHeld() && time.Now().Before(t.deadline()) {
 		return nil
 	}
 	return t.locker.error("hold", t.gate.key, ErrLost)
@@ -197,8 +194,8 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	h := l.tenure.hold
 	h.mu.Lock()
 	asked := ttl
-	if !h.until.IsZero() {
-		asked = min(ttl, time.Until(h.until))
+	if h.until > 0 {
+		asked = min(ttl, h.until-h.age())
 	}
 	h.mu.Unlock()
 	if asked <= 0 {
@@ -331,7 +328,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		return lost
 	}
 	if t.minHold > 0 {
-		if left := t.minHold - time.Since(t.since); left > 0 {
+		if left := t.minHold - t.held(); left > 0 {
 			return locker.keep(ctx, t.gate, h, left)
 		}
 	}

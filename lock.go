@@ -47,6 +47,7 @@ type Locker struct {
 	guarantees Guarantees
 	defaults   settings
 	renewals   *renewer
+	opened     time.Time
 
 	mu     sync.Mutex
 	gates  map[string]*gate
@@ -113,7 +114,7 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	}
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
-		gates: make(map[string]*gate), done: make(chan struct{}),
+		opened: time.Now(), gates: make(map[string]*gate), done: make(chan struct{}),
 	}
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}

@@ -148,14 +148,14 @@ func newSettings(opts []Option) (settings, error) {
 }
 
 // with returns the settings of one acquisition.
-func (s settings) with(opts []AcquireOption) (settings, error) {
+func (s settings) with(opts []AcquireOption) (*settings, error) {
 	for _, o := range opts {
 		o.acquire(&s)
 	}
-	return s, s.validate()
+	return &s, s.validate()
 }
 
-func (s settings) validate() error {
+func (s *settings) validate() error {
 	if s.err != nil {
 		return s.err
 	}
@@ -169,7 +169,7 @@ func (s settings) validate() error {
 }
 
 // leaseTTL is the TTL to ask for at the start of a tenure.
-func (s settings) leaseTTL() time.Duration {
+func (s *settings) leaseTTL() time.Duration {
 	if s.maxHold > 0 {
 		return min(s.ttl, s.maxHold)
 	}

@@ -8,14 +8,17 @@ type contextKey struct{}
 
 // heldUnder finds the live lease of full that ctx travels under, nil if there is none.
 func heldUnder(ctx context.Context, l *Locker, full string) *Lease {
-	lease, _ := ctx.Value(contextKey{}).(*Lease)
-	for ; lease != nil; lease = lease.outer {
+	for {
+		lease, _ := ctx.Value(contextKey{}).(*Lease)
+		if lease == nil {
+			return nil
+		}
 		t := lease.tenure
-		if t.locker == l && t.gate.key == full && t.held() {
+		if t.locker == l && t.gate.key == full && t.isHeld() {
 			return lease
 		}
+		ctx = lease.parent
 	}
-	return nil
 }
 
 // reenter returns another handle on the lease's tenure, nil if that has ended meanwhile.
@@ -27,5 +30,5 @@ func (l *Lease) reenter(ctx context.Context) *Lease {
 		return nil
 	}
 	t.count++
-	return newLease(ctx, t)
+	return &Lease{tenure: t, parent: ctx}
 }

@@ -58,11 +58,11 @@ func (r *renewer) close() {
 }
 
 // add begins to renew h.
-func (r *renewer) add(h *hold) {
+func (r *renewer) add(h *hold, first time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.left = false
-	r.putLocked(h, interval(h))
+	r.putLocked(h, first)
 }
 
 // again moves the next renewal of h, if it is renewed at all, to where its new deadline wants it.
@@ -70,7 +70,8 @@ func (r *renewer) again(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Remove(&h.renewal)
-	r.putLocked(h, interval(h))
+	now := time.Now()
+	r.putLocked(h, now.Add(interval(h.lease.Deadline().Sub(now))))
 }
 
 // renews reports whether h is renewed automatically.
@@ -90,8 +91,8 @@ func (r *renewer) remove(h *hold) {
 
 // interval is the time until the next renewal after one that worked: a third of what is left, jittered so that leases
 // that began together drift apart.
-func interval(h *hold) time.Duration {
-	d := time.Until(h.lease.Deadline()) / 3
+func interval(left time.Duration) time.Duration {
+	d := left / 3
 	return d - jitter(d/8)
 }
 
@@ -105,11 +106,11 @@ func jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-func (r *renewer) putLocked(h *hold, after time.Duration) {
+func (r *renewer) putLocked(h *hold, at time.Time) {
 	if h.left || h.renewal.Set() || r.closed {
 		return
 	}
-	r.clock.Set(&h.renewal, time.Now().Add(after))
+	r.clock.Set(&h.renewal, at)
 	r.armLocked()
 }
 
@@ -224,7 +225,7 @@ func (r *renewer) renew(due []*hold) {
 
 func (r *renewer) renewed(h *hold, err error) {
 	left := time.Until(h.lease.Deadline())
-	after := interval(h)
+	after := interval(left)
 	switch {
 	case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0:
 		return // the lease itself tells its holder
@@ -238,17 +239,17 @@ func (r *renewer) renewed(h *hold, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.putLocked(h, after)
+	r.putLocked(h, time.Now().Add(after))
 }
 
 // renewTo is the TTL to renew to; not ok if the lease has all that it may get.
 func (h *hold) renewTo() (ttl time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.until.IsZero() {
+	if h.until == 0 {
 		return h.ttl, true
 	}
-	ttl = min(h.ttl, time.Until(h.until))
+	ttl = min(h.ttl, h.until-h.age())
 	if ttl <= 0 {
 		return 0, false
 	}

@@ -2,7 +2,7 @@ package backend
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,29 +11,33 @@ import (
 type bounded struct {
 	parent context.Context // for its values
 	leases *Leases         // for its timeout, from when it is first asked for anything, and its base
-	mu     sync.Mutex
-	inner  context.Context // nil until it is needed
-	end    func()
+	inner  atomic.Pointer[waited]
 }
 
-// waited is the context that really ends.
-func (c *bounded) waited() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inner == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.leases.timeout)
-		stop := context.AfterFunc(c.leases.base, cancel)
-		c.inner, c.end = ctx, func() { stop(); cancel() }
+// A waited context is the one that really ends.
+type waited struct {
+	context.Context
+	cancel func() // frees it
+}
+
+func (c *bounded) waited() *waited {
+	if w := c.inner.Load(); w != nil {
+		return w
 	}
-	return c.inner
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.leases.timeout)
+	stop := context.AfterFunc(c.leases.base, cancel)
+	w := &waited{ctx, func() { stop(); cancel() }}
+	if c.inner.CompareAndSwap(nil, w) {
+		return w
+	}
+	w.cancel() // another was first
+	return c.inner.Load()
 }
 
 // cancel frees what was set up. The context is not used afterwards.
 func (c *bounded) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.end != nil {
-		c.end()
+	if w := c.inner.Load(); w != nil {
+		w.cancel()
 	}
 }
 

@@ -52,6 +52,11 @@ func ContextError(ctx context.Context, last error) error {
 	if !Ended(ctx) {
 		return nil
 	}
+	return endError(ctx, last)
+}
+
+// endError is ContextError of a context that has ended.
+func endError(ctx context.Context, last error) error {
 	err := ctx.Err()
 	if err == nil {
 		err = context.DeadlineExceeded
@@ -73,7 +78,7 @@ func ContextError(ctx context.Context, last error) error {
 // with the same deadline often notices first, and its "i/o timeout" would be taken for the network's.
 func Ended(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(d)
+	return ctx.Err() != nil || ok && time.Until(d) <= 0
 }
 
 func isOurs(err error) bool {

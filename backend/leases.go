@@ -49,15 +49,17 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	deadline := Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	took := time.Since(g.Sent)
-	l.kept = g.Sent.Add(took + g.TTL)
-	err := ContextError(ctx, nil)
+	now := g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
+	l.kept = now.Add(g.TTL)
+	end, ends := ctx.Deadline()
+	var err error
 	switch {
 	case s.closed:
 		go s.releaseOnce(l) // Close does not wait for it: the client may be gone already
 		return nil, ErrClosed
-	case err != nil:
-	case took >= deadline.Sub(g.Sent):
+	case ctx.Err() != nil, ends && !now.Before(end):
+		err = endError(ctx, nil)
+	case !now.Before(deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
 	default:
 		s.clock.Set(&l.place, deadline)

@@ -71,32 +71,50 @@ type worker struct {
 // patience is how long after the end of a round those who still wait may get their turn.
 const patience = 2 * time.Second
 
-// cycle is one turn of a worker; it counts only if the key is granted before end.
-func (w *worker) cycle(ctx context.Context, end time.Time) error {
-	begun := time.Now()
-	l, err := w.client.Acquire(ctx, w.key)
-	got := time.Now()
+// A span is the time in which the workers go round.
+type span struct {
+	start   time.Time
+	length  time.Duration
+	acquire context.Context // ends some time after it
+	release context.Context // does not
+}
+
+// work goes round until the end of the span. The clock is read twice in a cycle: some stores take little longer than that.
+func (w *worker) work(s *span) error {
+	for begun := time.Since(s.start); begun < s.length; begun = time.Since(s.start) {
+		if err := w.cycle(s, begun); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cycle is one turn of a worker; it counts only if the key is granted before the end of the span.
+func (w *worker) cycle(s *span, begun time.Duration) error {
+	l, err := w.client.Acquire(s.acquire, w.key)
+	got := time.Since(s.start)
 	if err != nil {
-		if ctx.Err() != nil { // it has waited for at least that long
-			w.waits = append(w.waits, got.Sub(begun))
+		if s.acquire.Err() != nil { // it has waited for at least that long
+			w.waits = append(w.waits, got-begun)
 		}
 		return err
 	}
-	w.waits = append(w.waits, got.Sub(begun))
-	if got.Before(end) {
+	w.waits = append(w.waits, got-begun)
+	if got < s.length {
 		w.cycles++
 	}
 	if w.hold > 0 {
 		time.Sleep(w.hold)
 	}
-	return l.Release(context.WithoutCancel(ctx))
+	return l.Release(s.release)
 }
 
 // cycles lets the workers go round for the duration, and measures.
 func (t *trial) cycles(ctx context.Context, workers []*worker) error {
+	release := context.WithoutCancel(ctx)
 	for _, w := range workers { // connections are there, scripts are loaded
 		warm := worker{client: w.client, key: newKey()}
-		if err := warm.cycle(ctx, time.Time{}); err != nil {
+		if err := warm.cycle(&span{acquire: ctx, release: release}, 0); err != nil {
 			return err
 		}
 	}
@@ -104,16 +122,16 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	if err != nil {
 		return err
 	}
-	end := time.Now().Add(t.Duration)
+	start := time.Now()
+	end := start.Add(t.Duration)
 	bounded, cancel := context.WithDeadline(ctx, end.Add(patience))
 	defer cancel()
+	s := &span{start: start, length: t.Duration, acquire: bounded, release: release}
 	var wg sync.WaitGroup
 	errs := make([]error, len(workers))
 	for i, w := range workers {
 		wg.Go(func() {
-			for time.Now().Before(end) && errs[i] == nil {
-				errs[i] = w.cycle(bounded, end)
-			}
+			errs[i] = w.work(s)
 			if bounded.Err() != nil && errors.Is(errs[i], context.DeadlineExceeded) {
 				errs[i] = nil
 			}
@@ -123,7 +141,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	case <-time.After(time.Until(end)):
 	case <-ctx.Done():
 	}
-	after, err := t.count(context.WithoutCancel(ctx))
+	after, err := t.count(release)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
