@@ -26,6 +26,7 @@ type Backend struct {
 	leases     *backend.Leases
 	calls      calls.Calls
 	dirs       dirs
+	turns      turns
 	closing    chan struct{}                  // closed when Close begins
 	idle       time.Duration                  // for which an unused session is kept
 	frame      atomic.Pointer[func(op int32)] // lets tests count what is written

@@ -82,7 +82,6 @@ func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (
 	l listing, fresh bool, sent time.Time, err error,
 ) {
 	ask := n.dir + "/" + n.prefix
-	n.written = &mark{made: make(chan struct{})}
 	s.mu.Lock()
 	s.pending[ask] = n
 	s.mu.Unlock()
@@ -93,55 +92,93 @@ func (s *session) createOnce(ctx context.Context, n *node, withDir bool) (
 		}
 		s.mu.Unlock()
 	}()
-	type created struct {
-		name string
-		sent time.Time
-		err  error
+	var path string
+	switch {
+	case withDir:
+		path, sent, err = s.createBoth(ctx, n, ask)
+	case s.b.turns.expects(n.dir):
+		path, sent, err = s.createAlone(ctx, n, ask)
+	default:
+		path, l, fresh, sent, err = s.createAndLook(ctx, n, ask)
 	}
-	done := make(chan created, 1)
-	go func() {
-		path, sent, err := await(ctx, s, request[string]{
-			limit: s.b.options.Timeout,
-			grace: answerGrace,
-			late: func(path string, err error) {
-				if err == nil {
-					s.doom(&doom{dir: n.dir, prefix: n.prefix})
-				}
-			},
-			do: func(c *zk.Conn) (string, error) {
-				if withDir {
-					return createBoth(c, n.dir, ask, record(0, n.owner), s.b.acl)
-				}
-				return c.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
-			},
-		})
-		done <- created{path, sent, err}
-	}()
-	written := n.written.made
-	if withDir {
-		written = nil
+	if err != nil {
+		return listing{}, false, time.Time{}, err
 	}
-	var c created
-	select {
-	case c = <-done:
-	case <-written:
-		l, err = s.children(ctx, n.dir)
-		fresh = err == nil
-		c = <-done
+	if len(path) <= len(n.dir)+1 {
+		return listing{}, false, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, ask)
 	}
-	if c.err != nil {
-		return listing{}, false, time.Time{}, c.err
+	n.name = path[len(n.dir)+1:]
+	s.contact.proved(sent)
+	if s.b.turns.follows(n) || withDir {
+		l, fresh = listing{names: []string{n.name}}, true
 	}
-	if len(c.name) <= len(n.dir)+1 {
-		return listing{}, false, time.Time{}, fmt.Errorf("zookeeper created %q for %q", c.name, ask)
-	}
-	n.name = c.name[len(n.dir)+1:]
-	s.contact.proved(c.sent)
-	if withDir {
-		return listing{names: []string{n.name}}, true, c.sent, nil
-	}
-	return l, fresh, c.sent, nil
+	return l, fresh, sent, nil
 }
+
+// createBoth makes n's container and its node, by one write.
+func (s *session) createBoth(ctx context.Context, n *node, ask string) (path string, sent time.Time, err error) {
+	return await(ctx, s, request[string]{
+		limit: s.b.options.Timeout,
+		grace: answerGrace,
+		late: func(_ string, err error) {
+			if err == nil {
+				s.forsake(n)
+			}
+		},
+		do: func(c *zk.Conn) (string, error) {
+			return createBoth(c, n.dir, ask, record(0, n.owner), s.b.acl)
+		},
+	})
+}
+
+// createAndLook makes n's node, and lists the queue behind it.
+func (s *session) createAndLook(ctx context.Context, n *node, ask string) (
+	path string, l listing, fresh bool, sent time.Time, err error,
+) {
+	look := childrenCall(n.dir)
+	path, q, err := s.createBefore(ctx, n, ask, look)
+	if err != nil {
+		return "", listing{}, false, time.Time{}, err
+	}
+	looked, err := q.wait(ctx, look)
+	if err == nil {
+		l.names, err = looked.children()
+	}
+	return path, l, err == nil, q.sent, nil
+}
+
+// createAlone makes n's node, without a look.
+func (s *session) createAlone(ctx context.Context, n *node, ask string) (path string, sent time.Time, err error) {
+	path, q, err := s.createBefore(ctx, n, ask)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return path, q.sent, nil
+}
+
+// createBefore makes n's node, and makes more calls right behind it.
+func (s *session) createBefore(ctx context.Context, n *node, ask string, more ...*call) (
+	path string, q *posted, err error,
+) {
+	create := createCall(ask, record(0, n.owner), s.b.acl)
+	create.late = func(a answer) {
+		if a.err == nil {
+			s.forsake(n)
+		}
+	}
+	if q, err = s.post(ctx, answerGrace, append([]*call{create}, more...)...); err != nil {
+		return "", nil, err
+	}
+	made, err := q.wait(ctx, create)
+	if err != nil {
+		return "", nil, err
+	}
+	n.czxid.Store(made.zxid)
+	return framePath(made.body), q, nil
+}
+
+// forsake removes what n's create has made, for which nobody has waited.
+func (s *session) forsake(n *node) { s.doom(&doom{dir: n.dir, prefix: n.prefix}) }
 
 var errTwice = errors.New("a node was created twice, and is not there")
 

@@ -5,7 +5,8 @@
 // A key is a container node; its queue are ephemeral sequential nodes in it, and the first of them has the lease. An
 // attempt that does not wait reads the queue first: a busy key costs one read and no write. A free key costs one
 // create, with the look at the queue behind it in the same round trip; a new one, too, as the same write makes its
-// container. A client remembers which keys have one; a wrong guess costs one more request. A waiter watches the node
+// container. A client remembers which keys have one; a wrong guess costs one more request. One that comes again to a key for
+// which nobody else has asked since need not look: the number of its node tells. A waiter watches the node
 // before its own, and no other. A release is one delete. A renewal is one write that changes nothing, many leases in
 // one (RenewBatch).
 //

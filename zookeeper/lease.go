@@ -127,6 +127,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	switch {
 	case err == nil:
+		q.b.turns.left(n)
 		s.part(n)
 		return nil
 	case errors.Is(err, zk.ErrNoNode):

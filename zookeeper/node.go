@@ -18,8 +18,7 @@ type node struct {
 	dir        string // of the key
 	prefix     string // of its name, before the number; no other has it
 
-	czxid   atomic.Uint64 // of its creation: the fencing token
-	written *mark         // of the create that is under way
+	czxid atomic.Uint64 // of its creation: the fencing token
 
 	// Set before the lease is granted, then guarded by s.mu of the session that it is in.
 	name string
@@ -37,15 +36,6 @@ func newNode(b *Backend, r backend.Request) *node {
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }
-
-// A mark tells that a request is on its way. Each has its own: when the next one begins, the write of the one before may
-// just be returning.
-type mark struct {
-	once sync.Once
-	made chan struct{} // closed when it is about to be sent
-}
-
-func (m *mark) set() { m.once.Do(func() { close(m.made) }) }
 
 // home returns the session in which it lives, and the one in which it may live too.
 func (n *node) home() (s, maybe *session) {
@@ -78,13 +68,6 @@ func (n *node) claim() time.Time {
 		}
 	}
 	return t
-}
-
-// creating finds the node that a create is about, by the path that it asks for.
-func (s *session) creating(path string) *node {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pending[path]
 }
 
 // keep makes the session answer for n. It is false when the session is over.

@@ -10,21 +10,16 @@ import (
 )
 
 // A listing is an answer to Children.
-type listing struct {
-	names []string
-	stat  *zk.Stat
-}
+type listing struct{ names []string }
 
 // children lists dir. A missing dir is zk.ErrNoNode.
 func (s *session) children(ctx context.Context, dir string) (listing, error) {
-	l, _, err := awaitAgain(ctx, s, request[listing]{
-		limit: s.b.options.Timeout,
-		do: func(c *zk.Conn) (listing, error) {
-			names, stat, err := c.Children(dir)
-			return listing{names, stat}, err
-		},
-	})
-	return l, err
+	a, err := s.askAgain(ctx, func() *call { return childrenCall(dir) })
+	if err != nil {
+		return listing{}, err
+	}
+	names, err := a.children()
+	return listing{names}, err
 }
 
 // latest is children as of now. The server answers the write before it, which changes nothing, when it has applied all that
@@ -66,10 +61,11 @@ func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.Multi
 
 // remove deletes a node. A missing one is zk.ErrNoNode.
 func (s *session) remove(ctx context.Context, path string) error {
-	_, _, err := await(ctx, s, request[struct{}]{
-		limit: s.b.options.Timeout,
-		do:    func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) },
-	})
+	c := deleteCall(path)
+	q, err := s.post(ctx, 0, c)
+	if err == nil {
+		_, err = q.wait(ctx, c)
+	}
 	return err
 }
 

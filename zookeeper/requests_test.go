@@ -19,10 +19,8 @@ type frames struct {
 
 // Kinds of frames that only tests name.
 const (
-	opDelete   = 2
-	opExists   = 3
-	opGetData  = 4
-	opChildren = 12
+	opExists  = 3
+	opGetData = 4
 )
 
 var opNames = map[int32]string{
@@ -89,6 +87,12 @@ func TestRequests(t *testing.T) {
 		}
 	})
 	step("release", "delete 1 ", func() { release(t, l) })
+	again(t, b, "k")
+	step("acquire again", "create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
+	release(t, l)
+	release(t, acquire(t, other, req("k", ttl)))
+	step("acquire after another client", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
+	release(t, l)
 	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
 	release(t, l)
 	step("new key", "children 1 multi 1 ", func() { l = acquire(t, b, req("new", ttl)) })

@@ -13,7 +13,9 @@ import (
 // What frames are about, of the protocol.
 const (
 	opCreate    = 1
+	opDelete    = 2
 	opPing      = 11
+	opChildren  = 12
 	opMulti     = 14
 	opSetWatch  = 101 // the watches there were, on a new connection
 	opCreate2   = 15  // only in answers
@@ -57,18 +59,29 @@ type wire struct {
 	buf   []byte
 
 	mu      sync.Mutex
-	shaken  bool                // the handshake is over
-	sent    map[int32]time.Time // requests under way
-	pings   []time.Time         // pings under way, in order
-	heard   time.Time           // when a frame came last
-	creates map[int32]*node     // creates under way
-	both    map[int32]bool      // requests under way that make a container, too
+	shaken  bool            // the handshake is over
+	ended   bool            // nothing is answered any more
+	sent    map[int32]under // the library's requests under way
+	calls   map[int32]*call // ours
+	xid     int32           // of the last of them
+	ahead   int             // how much was written that was not answered
+	pings   []time.Time     // pings under way, in order
+	heard   time.Time       // when a frame came last
+	creates map[int32]*node // creates under way
+	both    map[int32]bool  // requests under way that make a container, too
+}
+
+// An under is a request of the library that is under way.
+type under struct {
+	at   time.Time // when it was written
+	xid  int32     // as the library counts
+	size int
 }
 
 func newWire(c net.Conn, s *session) *wire {
 	return &wire{
 		Conn: c, s: s, in: bufio.NewReader(c),
-		sent: make(map[int32]time.Time), creates: make(map[int32]*node), both: make(map[int32]bool),
+		sent: make(map[int32]under), calls: make(map[int32]*call), creates: make(map[int32]*node), both: make(map[int32]bool),
 	}
 }
 
@@ -102,10 +115,6 @@ func (w *wire) Write(p []byte) (int, error) {
 		}
 		p = append([]byte(nil), p...)
 		be.PutUint64(p[zxidAt:], uint64(w.seen))
-	case opCreate:
-		if n = w.s.creating(framePath(p[least:])); n != nil {
-			defer n.written.set()
-		}
 	case opMulti:
 		n, both = w.asContainer(p)
 	}
@@ -114,7 +123,11 @@ func (w *wire) Write(p []byte) (int, error) {
 	case xid == xidPing:
 		w.pings = append(w.pings, time.Now())
 	case xid >= 0: // the others are not told from each other
-		w.sent[xid] = time.Now()
+		u := under{at: time.Now(), xid: xid, size: len(p)}
+		xid %= firstXid // the numbers above are of our own calls
+		be.PutUint32(p[4:], uint32(xid))
+		w.sent[xid] = u
+		w.ahead += len(p)
 	}
 	if n != nil {
 		w.creates[xid] = n
@@ -205,8 +218,9 @@ func header(xid, op int32, more int) []byte {
 
 // Read serves what the library reads: whole frames, which were looked at before.
 func (w *wire) Read(p []byte) (int, error) {
-	if len(w.frame) == 0 {
+	for len(w.frame) == 0 {
 		if err := w.next(); err != nil {
+			w.end()
 			return 0, err
 		}
 	}
@@ -234,7 +248,7 @@ func (w *wire) next() error {
 		return err
 	}
 	p, err := w.look(w.buf[size:])
-	if err != nil {
+	if err != nil || p == nil {
 		return err
 	}
 	w.frame = w.buf[:size+len(p)]
@@ -242,7 +256,7 @@ func (w *wire) next() error {
 	return nil
 }
 
-// look reads an answer, and returns it as the library is to see it.
+// look reads an answer, and returns it as the library is to see it; nil if it is not to.
 func (w *wire) look(p []byte) ([]byte, error) {
 	const handshake, reply = 4 + 4 + 8, 4 + 8 + 4
 	w.mu.Lock()
@@ -261,8 +275,16 @@ func (w *wire) look(p []byte) ([]byte, error) {
 		return nil, errFrame
 	}
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
-	sent, ok := w.sent[xid]
-	delete(w.sent, xid)
+	if xid >= firstXid {
+		return nil, w.hand(xid, zxid, code, p[reply:])
+	}
+	u, ok := w.sent[xid]
+	sent := u.at
+	if ok {
+		delete(w.sent, xid)
+		w.ahead -= u.size
+		be.PutUint32(p, uint32(u.xid))
+	}
 	if xid == xidPing && len(w.pings) > 0 {
 		sent, ok = w.pings[0], true
 		w.pings = w.pings[1:]
@@ -278,8 +300,8 @@ func (w *wire) look(p []byte) ([]byte, error) {
 	if ok {
 		w.s.contact.touched(sent)
 	}
-	if seen := int64(zxid); xid >= 0 && seen > w.s.zxid.Load() { // nobody else writes it: connections follow each other
-		w.s.zxid.Store(seen)
+	if xid >= 0 {
+		w.s.saw(zxid)
 	}
 	be.PutUint64(p[4:], 0)
 	made := code == 0
@@ -293,6 +315,36 @@ func (w *wire) look(p []byte) ([]byte, error) {
 		n.czxid.Store(zxid)
 	}
 	return p, nil
+}
+
+// hand gives an answer to the call that it is for. The caller holds w.mu, which is released.
+func (w *wire) hand(xid int32, zxid uint64, code int32, body []byte) error {
+	c := w.calls[xid]
+	if c == nil {
+		w.mu.Unlock()
+		return errFrame
+	}
+	delete(w.calls, xid)
+	w.ahead -= c.size
+	at := c.writtenAt
+	w.mu.Unlock()
+	w.s.contact.touched(at)
+	w.s.saw(zxid)
+	a := answer{zxid: zxid, body: append([]byte(nil), body...), err: replyError(code)}
+	w.mu.Lock()
+	late := c.answeredLocked(a)
+	w.mu.Unlock()
+	if late != nil {
+		late()
+	}
+	return nil
+}
+
+// saw notes the latest zxid that a server told. One goroutine at a time calls it: connections follow each other.
+func (s *session) saw(zxid uint64) {
+	if seen := int64(zxid); seen > s.zxid.Load() {
+		s.zxid.Store(seen)
+	}
 }
 
 // SetReadDeadline bounds the handshake, for which the library would wait for several times the session's timeout.

@@ -1,0 +1,76 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and what
+// arrives after all is removed.
+func TestCallsOnHungLink(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b, err := New(t.Context(), []string{s.Addr}, &Options{SessionTimeout: 10 * time.Second, Dial: smallBuffers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	key := strings.Repeat("k", 800)
+	release(t, acquire(t, b, waiting(key, 5*time.Second)))
+	release(t, acquire(t, b, waiting(key, 5*time.Second)))
+	s.Freeze()
+	const callers = 300
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			if _, err := b.Acquire(ctx, waiting(key, 5*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("acquire: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("calls with a context of 300ms took %v", took)
+	}
+	s.Thaw()
+	release(t, acquire(t, b, waiting(key, 5*time.Second))) // behind all of them
+	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
+}
+
+// smallBuffers dials a connection that takes little until somebody reads.
+func smallBuffers(network, address string, timeout time.Duration) (net.Conn, error) {
+	const size = 16 << 10
+	c, err := net.DialTimeout(network, address, timeout)
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(size)
+	}
+	return c, err
+}
+
+// A listing that is malformed is an error.
+func TestChildrenOfAnswers(t *testing.T) {
+	whole := []byte{0, 0, 0, 2, 0, 0, 0, 1, 'a', 0, 0, 0, 2, 'b', 'c'}
+	got, err := answer{body: append(slices.Clone(whole), make([]byte, statSize)...)}.children()
+	if err != nil || !slices.Equal(got, []string{"a", "bc"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+	for n := range whole {
+		if got, err := (answer{body: whole[:n]}).children(); err == nil {
+			t.Errorf("%d bytes: %q", n, got)
+		}
+	}
+	if got, err := (answer{body: make([]byte, 4)}).children(); err != nil || len(got) > 0 {
+		t.Errorf("no children: %q, %v", got, err)
+	}
+}
