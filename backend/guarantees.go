@@ -90,7 +90,7 @@ func name(i int, names ...string) string {
 // Round returns the TTL that a store with these guarantees grants for ttl: at least MinTTL, rounded up to Granularity.
 func (g Guarantees) Round(ttl time.Duration) time.Duration {
 	ttl = max(ttl, g.MinTTL)
-	if u := g.Granularity; u > 0 {
+	if u := g.Granularity; u > 1 {
 		if over := ttl % u; over != 0 {
 			ttl += u - over
 		}

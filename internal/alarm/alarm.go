@@ -2,15 +2,12 @@
 // no goroutine at rest.
 package alarm
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // A Clock holds entries, the earliest first. The caller's lock guards it and the entries in it.
 type Clock[T any] struct {
 	due     func()
-	heap    entries[T]
+	heap    []*Entry[T] // by time; an own one, because container/heap costs more than the rest of Set and Remove
 	timer   *time.Timer
 	timerAt time.Time // when timer fires; zero when it is not set
 }
@@ -54,18 +51,55 @@ func (c *Clock[T]) FirstDue(now time.Time) *Entry[T] {
 // Set puts e in, or moves it, to be due at the given time. Call Arm afterwards.
 func (c *Clock[T]) Set(e *Entry[T], at time.Time) {
 	e.at = at
-	if e.Set() {
-		heap.Fix(&c.heap, e.index-1)
-	} else {
-		heap.Push(&c.heap, e)
+	if !e.Set() {
+		c.heap = append(c.heap, e)
+		e.index = len(c.heap)
 	}
+	c.fix(e)
 }
 
 // Remove takes e out, if it is in.
 func (c *Clock[T]) Remove(e *Entry[T]) {
-	if e.Set() {
-		heap.Remove(&c.heap, e.index-1)
+	if !e.Set() {
+		return
 	}
+	n := len(c.heap)
+	last := c.heap[n-1]
+	c.heap[n-1] = nil
+	c.heap = c.heap[:n-1]
+	if last != e {
+		c.place(last, e.index)
+		c.fix(last)
+	}
+	e.index = 0
+}
+
+func (c *Clock[T]) place(e *Entry[T], index int) {
+	c.heap[index-1] = e
+	e.index = index
+}
+
+// fix moves e, whose time has changed, up or down the heap.
+func (c *Clock[T]) fix(e *Entry[T]) {
+	i := e.index
+	for i > 1 && e.at.Before(c.heap[i/2-1].at) {
+		c.place(c.heap[i/2-1], i)
+		i /= 2
+	}
+	if i == e.index { // it did not move up
+		for n := len(c.heap); 2*i <= n; {
+			child := 2 * i
+			if child < n && c.heap[child].at.Before(c.heap[child-1].at) {
+				child++
+			}
+			if !c.heap[child-1].at.Before(e.at) {
+				break
+			}
+			c.place(c.heap[child-1], i)
+			i = child
+		}
+	}
+	c.place(e, i)
 }
 
 // Woken says that due has been called.
@@ -95,29 +129,4 @@ func (c *Clock[T]) Stop() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-}
-
-// entries is a heap by time.
-type entries[T any] []*Entry[T]
-
-func (h entries[T]) Len() int           { return len(h) }
-func (h entries[T]) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h entries[T]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i+1, j+1
-}
-
-func (h *entries[T]) Push(x any) {
-	e := x.(*Entry[T])
-	*h = append(*h, e)
-	e.index = len(*h)
-}
-
-func (h *entries[T]) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	e.index = 0
-	return e
 }
