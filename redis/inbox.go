@@ -37,11 +37,15 @@ type inbox struct {
 	probes  sync.WaitGroup
 }
 
-// A waiter is a queued Acquire. Its channels hold one item; more would say nothing new.
+// A waiter is a queued Acquire.
 type waiter struct {
-	owner   string
-	wake    chan struct{}
-	standby chan time.Duration
+	owner string
+	wake  chan struct{} // holds one item; more would say nothing new
+
+	mu      sync.Mutex
+	timer   *time.Timer   // while it sleeps
+	standby time.Duration // it was told, while awake, to look after a reservation in that time
+	watches bool          // when the timer ends it looks after a reservation
 }
 
 func newInbox(client redis.UniversalClient, prefix string) *inbox {
@@ -55,7 +59,7 @@ func newInbox(client redis.UniversalClient, prefix string) *inbox {
 }
 
 func (in *inbox) join(owner string) *waiter {
-	w := &waiter{owner: owner, wake: make(chan struct{}, 1), standby: make(chan time.Duration, 1)}
+	w := &waiter{owner: owner, wake: make(chan struct{}, 1)}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.waiters[owner] = w
@@ -197,10 +201,7 @@ func (in *inbox) deliver(payload string) {
 		return
 	}
 	if ms, err := strconv.Atoi(what); err == nil && ms > 0 {
-		select {
-		case w.standby <- time.Duration(ms) * time.Millisecond:
-		default:
-		}
+		w.standBy(time.Duration(ms) * time.Millisecond)
 	}
 }
 

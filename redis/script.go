@@ -28,7 +28,7 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{prelude + acquireLua, "134cb6b6e1c975c6c2a98ac44200d4ff6f706264"}
+	acquireScript = script{prelude + acquireLua, "b1022968649dcc08d9f6cbd1f17d395fd138f780"}
 	renewScript   = script{prelude + renewLua, "1c66f852700cbba714a5dbf4ffd486924e0e8cb7"}
 	releaseScript = script{prelude + releaseLua, "0971a00d5fc7b0b746c98a660c43a5aa4593ab12"}
 	inspectScript = script{prelude + inspectLua, "2b19fe38057b5d7ce1b8e54006fd6cdfe398af1b"}

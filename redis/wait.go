@@ -64,24 +64,20 @@ func (a answer) reserved() bool { return a.holder.Token == 0 }
 // sleep returns when the waiter should ask again: told so, or after delay. It sends nothing, except where the key is
 // reserved for another waiter: then it looks after the reservation, by the cheapest command, whether that one has come.
 func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration, reserved bool) error {
-	t := time.NewTimer(delay)
-	defer t.Stop()
+	t := w.lieDown(delay, reserved)
+	defer w.rise()
 	for {
 		select {
 		case <-w.wake:
 			return nil
-		case d := <-w.standby:
-			reserved = true
-			t.Reset(d + time.Millisecond + rand.N(timerJitter/4))
 		case <-t.C:
-			if !reserved {
+			if !w.looks() {
 				return nil
 			}
 			left, err := a.left(ctx)
 			if err != nil || left <= 0 {
 				return nil
 			}
-			reserved = false
 			t.Reset(untilExpiry(left))
 		case <-ctx.Done():
 			return backend.ContextError(ctx, nil)
@@ -90,6 +86,51 @@ func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration, res
 		}
 	}
 }
+
+// lieDown begins a sleep of the waiter, and returns its timer.
+func (w *waiter) lieDown(delay time.Duration, reserved bool) *time.Timer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.standby > 0 {
+		delay, reserved = untilLook(w.standby), true
+		w.standby = 0
+	}
+	w.watches = reserved
+	w.timer = time.NewTimer(delay)
+	return w.timer
+}
+
+func (w *waiter) rise() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.timer = nil
+}
+
+// standBy lets the waiter look after a reservation in d. It does not wake a sleeping one for that: at every hand-off
+// somebody is told, and nearly always for nothing.
+func (w *waiter) standBy(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer == nil {
+		w.standby = d
+		return
+	}
+	w.watches = true
+	w.timer.Reset(untilLook(d))
+}
+
+// looks reports whether the waiter should look after a reservation now, once.
+func (w *waiter) looks() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	watches := w.watches
+	w.watches = false
+	return watches
+}
+
+// untilLook is when to look after a reservation that lasts for d.
+func untilLook(d time.Duration) time.Duration { return d + time.Millisecond + rand.N(timerJitter/4) }
 
 // left asks how long the key is held for, by the cheapest command there is.
 func (a *attempt) left(ctx context.Context) (time.Duration, error) {

@@ -84,6 +84,38 @@ func TestNoHandOffIsMissed(t *testing.T) {
 	}
 }
 
+// A waiter that is told to look after a reservation does so at its end, also when it was told while it was awake; and once.
+func TestStandBy(t *testing.T) {
+	w := &waiter{}
+	looks := func(what string, tell func()) {
+		t.Helper()
+		timer := w.lieDown(time.Hour, false)
+		defer w.rise()
+		tell()
+		select {
+		case <-timer.C:
+		case <-time.After(soon):
+			t.Fatalf("%s: its timer did not end", what)
+		}
+		if !w.looks() || w.looks() {
+			t.Errorf("%s: it does not look after the reservation, or does so twice", what)
+		}
+	}
+	looks("told while it sleeps", func() { w.standBy(20 * time.Millisecond) })
+	w.standBy(20 * time.Millisecond)
+	looks("told while it was awake", func() {})
+	timer := w.lieDown(time.Hour, false)
+	defer w.rise()
+	select {
+	case <-timer.C:
+		t.Error("its next sleep ends early")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if w.looks() {
+		t.Error("it looks after a reservation of which it was not told")
+	}
+}
+
 // Waiters go on when all subscriptions are killed, and when the message to one got lost with its subscription.
 func TestKilledSubscriptions(t *testing.T) {
 	s := servers.Redis(t)
