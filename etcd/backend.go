@@ -20,6 +20,7 @@ import (
 // A Backend keeps locks in etcd. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
 	kv          clientv3.KV
+	direct      pb.KVClient // the same, for the requests that each lock takes
 	leaseClient pb.LeaseClient
 	options     Options
 	naming      naming
@@ -53,6 +54,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b := &Backend{
 		// Of the client's connection, not of its fields: those may be wrapped, and then keys and watches would differ.
 		kv:          clientv3.NewKV(client),
+		direct:      pb.NewKVClient(client.ActiveConnection()),
 		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // which sends a request once, unlike RetryLeaseClient
 		options:     o,
 		naming:      naming{o.Namespace},

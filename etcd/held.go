@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -163,9 +164,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		}
 		return ifEnded(l)
 	}
-	var resp *clientv3.DeleteResponse
+	var resp *pb.DeleteRangeResponse
 	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
-		resp, err = q.b.kv.Delete(ctx, h.own)
+		resp, err = q.b.remove(ctx, h.own)
 		return err
 	})
 	switch {
