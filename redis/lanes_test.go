@@ -1,0 +1,298 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// acquireAll acquires keys k0, k1, … in one pipeline.
+func acquireAll(t *testing.T, b *Backend, n int) []outcome {
+	t.Helper()
+	all := make([]<-chan outcome, n)
+	inOne(t, b.lanes, n, func() {
+		for i := range all {
+			all[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
+		}
+	})
+	var got []outcome
+	for _, done := range all {
+		select {
+		case o := <-done:
+			got = append(got, o)
+		case <-time.After(soon):
+			t.Fatal("no answer")
+		}
+	}
+	return got
+}
+
+// owns checks that the server knows each lease by its own token, and releases it.
+func owns(t *testing.T, b *Backend, key string, o outcome) {
+	t.Helper()
+	if o.Err != nil {
+		t.Errorf("%s: %v", key, o.Err)
+		return
+	}
+	h, err := b.Inspect(context.Background(), key)
+	if err != nil || h.Token != o.Lease.Token() {
+		t.Errorf("%s: the lease has token %d, the server says %+v, %v", key, o.Lease.Token(), h, err)
+	}
+	release(t, o.Lease)
+}
+
+// Requests that come together are one pipeline, and each gets its own answer.
+func TestRequestsTravelTogether(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	var hook counter
+	c.AddHook(&hook)
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	const n = 20
+	for i, o := range acquireAll(t, b, n) { // go-redis has other connections for pipelines: they are there from now on
+		owns(t, b, fmt.Sprint("k", i), o)
+	}
+	before := hook.n.Load()
+	all := acquireAll(t, b, n)
+	if sent := hook.n.Load() - before; sent != 1 {
+		t.Errorf("%d requests of the client for %d that came together, want 1", sent, n)
+	}
+	for i, o := range all {
+		owns(t, b, fmt.Sprint("k", i), o)
+	}
+}
+
+// A connection that hangs holds up what it carries, not what comes later: not even when it is one of several.
+func TestHungConnection(t *testing.T) {
+	s := servers.Redis(t)
+	var w wire
+	b := wired(t, &w, s.Addr)
+	var stuck []<-chan outcome
+	for i := range usualLanes + 1 {
+		w.set(func() { w.hang = true })
+		stuck = append(stuck, startAcquire(context.Background(), b, req(fmt.Sprint("stuck", i), time.Minute)))
+		until(t, soon, "the request hangs", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !w.hang
+		})
+	}
+	begun := time.Now()
+	for i := range 20 {
+		release(t, acquire(t, b, req(fmt.Sprint("k", i), time.Minute)))
+	}
+	if took := time.Since(begun); took > b.options.Timeout/2 {
+		t.Errorf("20 cycles beside connections that hang took %v", took)
+	}
+	for _, done := range stuck {
+		if o := <-done; o.Err == nil { // in time for a second attempt
+			release(t, o.Lease)
+		} else if !errors.Is(o.Err, errNoAnswer) {
+			t.Errorf("a request on a connection that hangs: %v", o.Err)
+		}
+	}
+}
+
+// A caller who goes leaves the others' answers alone, and what was granted to it is cleaned up.
+func TestCancelledInPipeline(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	c := raw(t, p.Addr)
+	var hook counter
+	c.AddHook(&hook)
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for i, o := range acquireAll(t, b, 2) {
+		owns(t, b, fmt.Sprint("k", i), o)
+	}
+	before := hook.n.Load()
+	p.set(func(p *proxy) { p.delay = 3 * answerGrace })
+	ctx, cancel := context.WithCancel(context.Background())
+	const n = 5
+	others := make([]<-chan outcome, n)
+	var gone <-chan outcome
+	inOne(t, b.lanes, n+1, func() {
+		gone = startAcquire(ctx, b, req("gone", time.Minute))
+		for i := range others {
+			others[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
+		}
+	})
+	until(t, soon, "the pipeline is sent", func() bool { return hook.n.Load() == before+1 })
+	cancel()
+	begun := time.Now()
+	if o := <-gone; !errors.Is(o.Err, context.Canceled) || time.Since(begun) > 2*answerGrace {
+		t.Errorf("a cancelled acquire: %v after %v", o.Err, time.Since(begun))
+	}
+	p.set(func(p *proxy) { p.delay = 0 })
+	for i, done := range others {
+		owns(t, b, fmt.Sprint("k", i), <-done)
+	}
+	until(t, soon, "the key of the one who went is free", func() bool {
+		return raw(t, s.Addr).Exists(context.Background(), b.naming.lock("gone")).Val() == 0
+	})
+}
+
+// A caller who goes before its request is sent leaves nothing to clean up: the request is never sent.
+func TestGivenUpBeforeSent(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	var w wire
+	b := wired(t, &w, s.Addr)
+	ctx, cancel := context.WithCancel(context.Background())
+	before := commands(t, admin)
+	inOne(t, b.lanes, 1, func() {
+		done := startAcquire(ctx, b, req("k", time.Minute))
+		until(t, soon, "it waits", func() bool {
+			b.lanes.mu.Lock()
+			defer b.lanes.mu.Unlock()
+			return len(b.lanes.queue) == 1
+		})
+		cancel()
+		if o := <-done; !errors.Is(o.Err, context.Canceled) {
+			t.Errorf("acquire: %v", o.Err)
+		}
+	})
+	until(t, soon, "no lane is open", b.calls.Idle)
+	if diff, sum := since(before, commands(t, admin)); sum != 0 {
+		t.Errorf("a request that was given up before it was sent led to %v", diff)
+	}
+}
+
+// One command's error is its own.
+func TestErrorInPipeline(t *testing.T) {
+	s := servers.Redis(t)
+	var w wire
+	b := wired(t, &w, s.Addr)
+	ctx := context.Background()
+	const n, bad = 9, 4
+	if err := raw(t, s.Addr).HSet(ctx, b.naming.lock(fmt.Sprint("k", bad)), "a", "b").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, o := range acquireAll(t, b, n) {
+		if i != bad {
+			owns(t, b, fmt.Sprint("k", i), o)
+		} else if o.Err == nil || !isReply(o.Err) {
+			t.Errorf("acquire of a key that is a hash: %v", o.Err)
+		}
+	}
+}
+
+// A server that does not know some of the scripts gets the text of those alone.
+func TestUnknownScriptInPipeline(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	var w wire
+	b := wired(t, &w, s.Addr)
+	ctx := context.Background()
+	held := acquire(t, b, req("held", time.Minute))
+	defer release(t, held)
+	if err := admin.ScriptFlush(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.ScriptLoad(ctx, acquireScript.text).Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := commands(t, admin)
+	const pairs = 4
+	acquired := make([]<-chan outcome, pairs)
+	inspected := make(chan error, pairs)
+	inOne(t, b.lanes, 2*pairs, func() {
+		for i := range pairs {
+			acquired[i] = startAcquire(ctx, b, req(fmt.Sprint("k", i), time.Minute))
+			go func() {
+				h, err := b.Inspect(ctx, "held")
+				if err == nil && h.Token != held.Token() {
+					err = fmt.Errorf("inspect: %+v", h)
+				}
+				inspected <- err
+			}()
+		}
+	})
+	var got []outcome
+	for i := range pairs {
+		got = append(got, <-acquired[i])
+		if err := <-inspected; err != nil {
+			t.Error(err)
+		}
+	}
+	if diff, _ := since(before, commands(t, admin)); diff["evalsha"] != 2*pairs || diff["eval"] != pairs {
+		t.Errorf("%v, want %d evalsha and %d eval", diff, 2*pairs, pairs)
+	}
+	for i, o := range got {
+		owns(t, b, fmt.Sprint("k", i), o)
+	}
+}
+
+// Wherever the answers to a pipeline break off, each request is made again and recognises what it had done.
+func TestPipelineCut(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	var w wire
+	b := wired(t, &w, s.Addr)
+	const n = 6
+	var keys []string
+	for i := range n {
+		keys = append(keys, b.naming.lock(fmt.Sprint("k", i)))
+	}
+	for least := 1; least < 160; least += 13 {
+		w.set(func() { w.least = least })
+		all := acquireAll(t, b, n)
+		w.set(func() { w.least = 0 })
+		var tokens []uint64
+		for i, o := range all {
+			owns(t, b, fmt.Sprint("k", i), o)
+			if o.Lease != nil {
+				tokens = append(tokens, o.Lease.Token())
+			}
+		}
+		if slices.Sort(tokens); len(slices.Compact(tokens)) != n {
+			t.Errorf("cut after %d bytes: tokens %v", least, tokens)
+		}
+		until(t, soon, "all is released", func() bool { return admin.Exists(context.Background(), keys...).Val() == 0 })
+	}
+}
+
+// Close ends what waits and what is under way.
+func TestCloseInPipeline(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+p.Addr)
+	const n = 40
+	p.set(func(p *proxy) { p.delay = 50 * time.Millisecond })
+	done := make([]<-chan outcome, n)
+	for i := range done {
+		done[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
+	}
+	time.Sleep(20 * time.Millisecond) // some are on their way, some wait
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, d := range done {
+		select {
+		case o := <-d:
+			if o.Err == nil {
+				if err := o.Lease.Release(context.Background()); !errors.Is(err, backend.ErrClosed) && err != nil {
+					t.Errorf("release after Close: %v", err)
+				}
+			}
+		case <-time.After(soon):
+			t.Fatal("an Acquire outlives Close")
+		}
+	}
+	if !b.calls.Idle() {
+		t.Error("something goes on after Close")
+	}
+}

@@ -1,0 +1,104 @@
+package redis
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A wire dials connections that fail when told to.
+type wire struct {
+	mu    sync.Mutex
+	hang  bool // the next connection that is written to takes that and all that follows, and passes nothing on
+	least int  // the next answer of more bytes is cut, with its connection, after least; 0 for none
+}
+
+// client is a caller's client whose connections are the wire's. It repeats nothing.
+func (w *wire) client(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &wireConn{Conn: conn, wire: w}, nil
+	}})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (w *wire) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+type wireConn struct {
+	net.Conn
+	wire *wire
+	hung bool
+}
+
+func (c *wireConn) Write(p []byte) (int, error) {
+	c.wire.set(func() {
+		c.hung = c.hung || c.wire.hang
+		c.wire.hang = false
+	})
+	if c.hung {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *wireConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wire.set(func() {
+		if least := c.wire.least; least > 0 && n > least {
+			n, c.wire.least = least, 0
+			_ = c.Conn.Close()
+		}
+	})
+	return n, err
+}
+
+// inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline.
+func inOne(t *testing.T, l *lanes, n int, start func()) {
+	t.Helper()
+	until(t, soon, "no lane is open or will be", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.open > 0 || l.armed {
+			return false
+		}
+		l.open, l.armed = usualLanes, true
+		return true
+	})
+	start()
+	until(t, soon, "all requests wait", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.queue) == n
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open -= usualLanes
+	l.armed = false
+	l.openLocked()
+}
+
+// wired is a Backend on a caller's client with the wire's connections, which has made its first request.
+func wired(t *testing.T, w *wire, addr string) *Backend {
+	t.Helper()
+	b, err := New(w.client(t, addr), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	return b
+}
