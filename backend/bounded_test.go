@@ -45,7 +45,32 @@ func TestBounded(t *testing.T) {
 		c.cancel()
 
 		c, end = start(context.Background())
+		asked := 0
+		for begun := time.Now(); c.Err() == nil; asked++ { // who only asks for its error sees it end too
+			if time.Since(begun) > 2*time.Second {
+				t.Fatal("it does not end")
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		if asked != 5 {
+			t.Errorf("ended when asked %d times, not counting the first", asked-1)
+		}
+		c.cancel()
+		end()
+
+		c, end = start(context.Background())
+		end()
+		if !errors.Is(c.Err(), context.Canceled) || !errors.Is(c.Err(), context.Canceled) {
+			t.Errorf("asked after the end of its base: %v", c.Err())
+		}
+		c.cancel()
+
+		c, end = start(context.Background())
 		defer end()
 		c.cancel() // nothing was set up
+		if c.Err() != nil {
+			t.Error(c.Err())
+		}
+		c.cancel() // still nothing
 	})
 }

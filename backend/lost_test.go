@@ -124,3 +124,52 @@ func TestLoseDuringRenewal(t *testing.T) {
 		}
 	})
 }
+
+// watched counts the calls that tell of a loss.
+type watched func()
+
+func (w watched) LeaseLost() { w() }
+
+func TestWatch(t *testing.T) {
+	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
+		l := grant(t, s, time.Second)
+		var calls []string
+		l.Watch(watched(func() {
+			_ = l.Deadline() // unlocked
+			calls = append(calls, "watcher")
+		}))
+		l.OnLost(func() { calls = append(calls, "store") })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		l.Lose()
+		l.Watch(watched(func() { calls = append(calls, "late") }))
+		if !slices.Equal(calls, []string{"store", "watcher", "late"}) {
+			t.Errorf("called %v", calls)
+		}
+
+		l = grant(t, s, time.Second)
+		l.Watch(watched(func() { t.Error("called after the release") }))
+		wantErr(t, "release", l.Release(t.Context()), nil)
+		time.Sleep(time.Minute)
+		s.Close()
+	})
+}
+
+// The channel is made when it is asked for, which may be after the end.
+func TestLostAskedForLate(t *testing.T) {
+	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
+		gone, released, closed := grant(t, s, time.Second), grant(t, s, time.Second), grant(t, s, time.Hour)
+		wantErr(t, "release", released.Release(t.Context()), nil)
+		time.Sleep(time.Minute)
+		s.Close()
+		synctest.Wait()
+		for _, c := range []struct {
+			l    *Life
+			lost bool
+		}{{gone, true}, {released, false}, {closed, true}} {
+			if isLost(c.l) != c.lost || c.l.Lost() != c.l.Lost() {
+				t.Errorf("lost: %v, want %v, always by the same channel", !c.lost, c.lost)
+			}
+		}
+	})
+}
