@@ -167,7 +167,7 @@ func TestLostAskedForLate(t *testing.T) {
 			l    *Life
 			lost bool
 		}{{gone, true}, {released, false}, {closed, true}} {
-			if isLost(c.l) != c.lost || c.l.Lost() != c.l.Lost() {
+			if again := c.l.Lost(); isLost(c.l) != c.lost || c.l.Lost() != again {
 				t.Errorf("lost: %v, want %v, always by the same channel", !c.lost, c.lost)
 			}
 		}
