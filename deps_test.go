@@ -25,7 +25,9 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
-	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{
+		"github.com/anishathalye/porcupine", "golang.org/x/sys/unix",
+	}},
 	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{
 		"github.com/Shopify/toxiproxy/v2", "github.com/anishathalye/porcupine", "github.com/rs/zerolog",
 	}},
