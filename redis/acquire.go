@@ -61,7 +61,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	v, unanswered, err := b.eval(ctx, request{
 		script: acquireScript,
 		keys:   []string{a.names.lock, a.names.queue, a.names.fence},
-		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.inbox.id, b.naming.channels(), b.deputies, queueing},
+		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.told[0], b.told[1], b.told[2], queueing},
 		ack:    true,
 		grace:  answerGrace,
 		late:   a.late,

@@ -22,6 +22,7 @@ type Backend struct {
 	inline     bool // the client keeps to the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
+	told       [3]any // how scripts tell waiters: inbox, prefix of channels, deputies
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
@@ -55,6 +56,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
+	b.told = [3]any{b.inbox.id, b.naming.channels(), b.deputies}
 	return b
 }
 

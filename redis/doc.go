@@ -10,6 +10,11 @@
 // key's queue within the same request. A release reserves the key for the first in the queue, for 500 ms, and tells its
 // process, and no other, by pub/sub. Many leases are renewed in few requests (RenewBatch).
 //
+// Requests of one Backend that come while others are under way travel together, in pipelines on a few connections. One
+// whose answer does not come holds up none that come later, and a caller who goes takes none along. A request that comes
+// alone goes at once; a Backend opened by a redis:// URL keeps a connection for these. In a Cluster, and where replicas
+// are waited for, each request goes by itself.
+//
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds as long as the server keeps the key. See Failure modes.

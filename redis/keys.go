@@ -16,8 +16,15 @@ type naming struct{ namespace string }
 type names struct{ lock, queue, fence string }
 
 func (n naming) names(key string) names {
-	base := n.namespace + ":{" + tags()[slot(key)] + "}"
-	return names{lock: base + "lock:" + key, queue: base + "queue:" + key, fence: base + "fence"}
+	tag := tags()[slot(key)]
+	all := n.namespace + ":{" + tag + "}lock:" + key +
+		n.namespace + ":{" + tag + "}queue:" + key +
+		n.namespace + ":{" + tag + "}fence" // one piece of memory for all
+	base := len(n.namespace) + len(":{}") + len(tag)
+	// Where one ends and the next begins.
+	lock := base + len("lock:") + len(key)
+	queue := lock + base + len("queue:") + len(key)
+	return names{lock: all[:lock], queue: all[lock:queue], fence: all[queue:]}
 }
 
 func (n naming) lock(key string) string {

@@ -101,7 +101,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) (removed bool,
 	v, unanswered, err := b.eval(ctx, request{
 		script: releaseScript,
 		keys:   keys,
-		args:   []any{owner, b.inbox.id, b.naming.channels(), b.deputies, keep.Milliseconds()},
+		args:   []any{owner, b.told[0], b.told[1], b.told[2], keep.Milliseconds()},
 	})
 	if err != nil {
 		return false, err

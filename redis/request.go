@@ -83,9 +83,9 @@ type result struct {
 // await runs f and returns what it returned; or errNoAnswer at end, or ctx's error grace after ctx has ended: then late,
 // if not nil, runs when f has ended.
 //
-// go-redis does not end a request when its context is cancelled, nor, by default, at its deadline. So f runs on a
-// goroutine of its own, with a context that ends at end alone; the client's timeouts end it where that has no effect.
-// The goroutine is spared where the client keeps to end and there is nothing else to wait for.
+// It is for what does not go by lanes. go-redis does not end a request when its context is cancelled, nor, by default, at
+// its deadline. So f runs on a goroutine of its own, with a context that ends at end alone; the client's timeouts end it
+// where that has no effect. The goroutine is spared where the client keeps to end and there is nothing else to wait for.
 func (b *Backend) await(
 	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
 ) (any, error) {

@@ -20,7 +20,13 @@ type solo struct {
 	n    uint64    // of the request
 	conn net.Conn  // the latest
 	cut  time.Time // when the request must end, zero if its own deadline stands
+
+	used  time.Time // when the latest request began
+	fresh bool      // that one followed another at once
 }
+
+// freshTime is for how long a connection that has served a request needs no look at its health.
+const freshTime = 100 * time.Millisecond
 
 // newSolo returns a client beside the one that has these options.
 func newSolo(options *redis.Options) *solo {
@@ -43,9 +49,10 @@ func newSolo(options *redis.Options) *solo {
 func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 	begun := time.Now()
 	sctx := soloContext{ctx, end}
-	n := s.begin()
+	n := s.begin(begun)
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(q.grace)) })
+		grace := q.grace
+		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
 		defer stop()
 	}
 	v, err := q.run(sctx, s.client)
@@ -61,10 +68,12 @@ func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 	return nil, err
 }
 
-func (s *solo) begin() (n uint64) {
+func (s *solo) begin(now time.Time) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
+	s.fresh = now.Sub(s.used) < freshTime
+	s.used = now
 	s.cut = time.Time{}
 	return s.n
 }
@@ -102,11 +111,30 @@ type soloConn struct {
 	solo *solo
 }
 
-// A soloSocket is a soloConn whose health go-redis can look at.
+// A soloSocket is a soloConn whose health go-redis looks at before each request, which takes a system call. A fresh one
+// is spared that.
 type soloSocket struct {
 	soloConn
-	syscall.Conn
+	socket syscall.Conn
 }
+
+// SyscallConn implements syscall.Conn.
+func (c soloSocket) SyscallConn() (syscall.RawConn, error) {
+	c.solo.mu.Lock()
+	fresh := c.solo.fresh
+	c.solo.mu.Unlock()
+	if fresh {
+		return unread{}, nil
+	}
+	return c.socket.SyscallConn()
+}
+
+// An unread is a connection that is not looked at.
+type unread struct{}
+
+func (unread) Read(func(uintptr) bool) error  { return nil }
+func (unread) Write(func(uintptr) bool) error { return nil }
+func (unread) Control(func(uintptr)) error    { return nil }
 
 func (s *solo) wrap(c net.Conn) net.Conn {
 	s.mu.Lock()

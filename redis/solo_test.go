@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A lone request on a connection that hangs ends soon after its caller's context, and holds up nobody meanwhile.
+func TestLoneRequestHangs(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+p.Addr)
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	p.set(func(p *proxy) { p.silent = true })
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n := soloRequests(b)
+	done := startAcquire(ctx, b, req("stuck", time.Minute))
+	until(t, soon, "the request is alone", func() bool { return soloRequests(b) == n+1 })
+	time.Sleep(20 * time.Millisecond) // and on its way
+	p.set(func(p *proxy) { p.silent = false })
+	begun := time.Now()
+	for i := range 5 {
+		release(t, acquire(t, b, req(fmt.Sprint("k", i), time.Minute)))
+	}
+	if took := time.Since(begun); took > b.options.Timeout/2 {
+		t.Errorf("5 cycles beside a lone request that hangs took %v", took)
+	}
+	cancel()
+	begun = time.Now()
+	if o := <-done; !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("the request that hung: %v", o.Err)
+	}
+	if took := time.Since(begun); took > answerGrace+250*time.Millisecond {
+		t.Errorf("it ended %v after its context", took)
+	}
+	release(t, acquire(t, b, req("stuck", time.Minute)))
+}
+
+// The end of a context that comes as its request ends does not end the next one.
+func TestLateInterrupt(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+p.Addr)
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	solo := b.lanes.solo
+	conn := solo.conn
+	n := soloRequests(b)
+	p.set(func(p *proxy) { p.delay = 100 * time.Millisecond })
+	done := startAcquire(context.Background(), b, req("k", time.Minute))
+	until(t, soon, "the next request is under way", func() bool { return soloRequests(b) == n+1 })
+	time.Sleep(20 * time.Millisecond)
+	solo.interrupt(n, time.Now())
+	o := <-done
+	p.set(func(p *proxy) { p.delay = 0 })
+	if o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	release(t, o.Lease)
+	solo.mu.Lock()
+	defer solo.mu.Unlock()
+	if solo.conn != conn {
+		t.Error("the next request's connection was broken")
+	}
+}
+
+// A server that restarts while nothing is under way is not noticed.
+func TestLoneConnectionBreaksAtRest(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "redis://"+p.Addr)
+	release(t, acquire(t, b, req("k", time.Minute)))
+	p.cut()
+	time.Sleep(2 * freshTime)
+	l := acquire(t, b, req("k", time.Minute))
+	if l.Token() == 0 {
+		t.Error("no token")
+	}
+	if b.lanes.shun != (time.Time{}) {
+		t.Error("the request went out on the broken connection")
+	}
+	release(t, l)
+}
+
+// soloRequests is how many requests have gone alone.
+func soloRequests(b *Backend) uint64 {
+	b.lanes.solo.mu.Lock()
+	defer b.lanes.solo.mu.Unlock()
+	return b.lanes.solo.n
+}
