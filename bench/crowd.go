@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,8 +29,10 @@ func held(ctx context.Context, t *trial) error {
 	before := runtime.NumGoroutine()
 	leases := []Lease{first}
 	var mu sync.Mutex
-	err = together(t.number(t.Held, defaultHeld)-1, func(int) error {
-		l, err := c.Acquire(ctx, newKey())
+	filling, cancel := context.WithTimeoutCause(ctx, fillTime, fmt.Errorf("not all leases were granted within %v", fillTime))
+	defer cancel()
+	err = few(t.number(t.Held, defaultHeld)-1, func(int) error {
+		l, err := c.Acquire(filling, newKey())
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil {
@@ -38,7 +41,7 @@ func held(ctx context.Context, t *trial) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return errors.Join(context.Cause(filling), err)
 	}
 	const renewals = 3 // in a TTL, at least
 	if err := t.rest(ctx, max(t.Duration, ttl/renewals*5/4)); err != nil {
@@ -46,8 +49,11 @@ func held(ctx context.Context, t *trial) error {
 	}
 	t.note = strings.TrimPrefix(fmt.Sprintf("%s, TTL %v", t.note, ttl), ", ")
 	t.sample.set(Goroutines, float64(max(runtime.NumGoroutine()-before, 0)))
-	return together(len(leases), func(i int) error { return leases[i].Release(ctx) })
+	return few(len(leases), func(i int) error { return leases[i].Release(ctx) })
 }
+
+// fillTime is how long a store may take to grant the leases that it is to hold.
+const fillTime = 30 * time.Second
 
 // rest measures what goes on while nothing is asked for.
 func (t *trial) rest(ctx context.Context, d time.Duration) error {
@@ -121,6 +127,20 @@ func waiters(n int) run {
 		t.sample.waits(times)
 		return nil
 	}
+}
+
+// few runs f n times, by so many goroutines as an application has that is busy.
+func few(n int, f func(i int) error) error {
+	const workers = 64
+	var next atomic.Int64
+	return together(min(n, workers), func(int) error {
+		for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+			if err := f(int(i - 1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // together runs f n times at once.

@@ -72,6 +72,7 @@ func firstOf(reports map[string]*bench.Report) *bench.Report {
 // writeTargets writes what we want beside what we have.
 func writeTargets(p *strings.Builder, reports map[string]*bench.Report) {
 	p.WriteString("## Targets\n\n| what | compared with | wanted | measured | rounds | |\n|---|---|---|---:|---|---|\n")
+	var short strings.Builder
 	for _, g := range Targets {
 		b := reports[g.Set]
 		if b == nil {
@@ -90,6 +91,9 @@ func writeTargets(p *strings.Builder, reports map[string]*bench.Report) {
 		if s.Met() {
 			verdict = "met"
 		}
+		if !s.Met() && g.Short != "" {
+			fmt.Fprintf(&short, "- %s, %s: %s.\n", what, g.Scenario, g.Short)
+		}
 		with := s.Peer
 		if with == "" {
 			with = "-"
@@ -97,6 +101,10 @@ func writeTargets(p *strings.Builder, reports map[string]*bench.Report) {
 		fmt.Fprintf(p, "| %s, %s: %s | %s | %s | %s | %s | %s |\n", what, g.Scenario, g.Measure.Name, with, g, measured, spread, verdict)
 	}
 	p.WriteByte('\n')
+	p.WriteString(short.String())
+	if short.Len() > 0 {
+		p.WriteByte('\n')
+	}
 }
 
 func unitOfScore(s Score) string {

@@ -105,7 +105,11 @@ var Sets = []Set{
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.ZooKeeper(t)
 			o, err := our(ctx, "zookeeper://"+s.Addr, "zookeeper: fencing token, first come first served, renewal, at most 16 hand-offs in a row")
-			return []bench.Store{o, ZKLock(s.Addr)}, zooKeeperServer(s.Addr), err
+			if err != nil {
+				return nil, "", err
+			}
+			server, err := zooKeeperServer(s.Addr)
+			return []bench.Store{o, ZKLock(s.Addr)}, server, err
 		},
 	},
 	{
