@@ -320,7 +320,14 @@ func slowLinkServes(t *trial) {
 			t.overlapsNot(acquire(ttl), ttl)
 		case 2:
 			g := acquire(t.long())
-			t.patiently("Renew", nil, func() error { return g.Renew(t.ctx, ttl) })
+			t.patiently("Renew", nil, func() error {
+				begun := time.Now()
+				err := g.Renew(t.ctx, ttl)
+				if took := time.Since(begun); errors.Is(err, backend.ErrLost) && took > ttl/2 {
+					t.tooLate("Renew for %v on a slow link took %v: %v", ttl, took, err)
+				}
+				return err
+			})
 			t.overlapsNot(g, ttl)
 		}
 	})
