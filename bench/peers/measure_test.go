@@ -24,11 +24,7 @@ func TestMeasure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range b.Results {
-				if r.Problem != "" {
-					t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
-				}
-			}
+			failOnProblems(t, b)
 			if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -47,6 +47,16 @@ func reports(t *testing.T) map[string]*bench.Report {
 	return all
 }
 
+// failOnProblems fails if something could not be measured.
+func failOnProblems(t *testing.T, b *bench.Report) {
+	t.Helper()
+	for _, r := range b.Results {
+		if r.Problem != "" {
+			t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
+		}
+	}
+}
+
 // The page is what the reports beside it say.
 func TestPageIsGenerated(t *testing.T) {
 	have, err := os.ReadFile(filepath.Join(docs, "benchmarks.md"))
@@ -79,11 +89,7 @@ func TestOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, r := range b.Results {
-				if r.Problem != "" {
-					t.Errorf("%s on %s: %s", r.Scenario, r.Store, r.Problem)
-				}
-			}
+			failOnProblems(t, b)
 			for _, g := range Targets {
 				// A slow peer may get nothing done in that time; ours does.
 				g.Peers = nil
