@@ -17,9 +17,10 @@
 //   - Exclusion is best effort: it holds while the server runs. See Failure modes.
 //   - A TTL is enforced by the server's timer, to 1 ms; the least is 100 ms. One of more than 24 days, the server's longest,
 //     is kept up by statements in between.
-//   - Tokens are transaction ids, taken after the lock. They increase across release and expiry, and across a stop of the
+//   - Tokens are transaction ids, taken after the lock, with the number of the grant among those that one id serves: a session
+//     keeps using its id while it is the server's newest, which spares the server's log. They increase across release and expiry, and across a stop of the
 //     server in order. A crash makes the server forget the ids of its last moments (up to 3 × wal_writer_delay, 0.6 s)
-//     and give them again, so that Fencing is FencingProcess; with Durable each grant waits for the server's log on disk,
+//     and give them again, so that Fencing is FencingProcess; with Durable each id waits for the server's log on disk,
 //     and it is FencingRestart. Ids do not survive dump and restore.
 //   - Waiters that have a connection are served in the order in which they came to the server; the others ask again and
 //     again, every 20 to 500 ms, and come in when they meet the key free. An Acquire that does not wait never passes
@@ -73,7 +74,7 @@
 //	lock_max_conns=n                connections at most, besides one to look around; default 32
 //	lock_max_leases=n               leases at most; default 1000, and a quarter of the server's lock table
 //	lock_share=duration             TTL up to which leases share connections; default 0, none
-//	lock_durable=true               tokens survive a crash of the server, for one flush of its log per grant
+//	lock_durable=true               tokens survive a crash of the server, for one flush of its log per transaction id
 //	lock_timeout=duration           of one request; default 2s
 //
 // The role needs no rights but to connect. Clients exclude each other if they reach the same database with the same

@@ -28,7 +28,7 @@ var params = map[string]string{
 	paramMaxConns:  "connections at most, one for each lease and waiter; default 32",
 	paramMaxLeases: "leases at most; default 1000, and a quarter of the server's lock table",
 	paramShare:     "TTL up to which leases share connections, as in 10s, and by which a frozen holder's key is late then; default 0",
-	paramDurable:   "true: tokens also increase across a crash of the server, at the price of a flush of its log for each grant",
+	paramDurable:   "true: tokens also increase across a crash of the server, at the price of a flush of its log for each transaction id",
 	paramTimeout:   "of one request; default 2s",
 }
 

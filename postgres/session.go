@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ type session struct {
 	turn     chan struct{} // holds an element while it is somebody's turn
 	broken   atomic.Bool   // the connection was given up
 	answered atomic.Bool   // it has been used since it was made
+	mint     mint          // whose turn it is uses it
 
 	// Guarded by pool.mu.
 	holds   map[hash]*hold
@@ -219,8 +219,8 @@ func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64, err error) {
-	timeout := s.idleFor(h, h.ttl)
-	steps := append(s.adjust(timeout), step{st, int64(h.h)})
+	timeout, now := s.idleFor(h, h.ttl), time.Now()
+	steps := append(s.adjust(timeout), step{st, [maxParams]int64{int64(h.h), int64(s.mint.own(now))}})
 	row, err := s.run(ctx, s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
 	if err != nil {
 		s.close() // what it holds is not certain
@@ -233,7 +233,7 @@ func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64
 	if row[1] == "" {
 		return 0, nil
 	}
-	return parseToken(row[1])
+	return s.mint.token(row[1], now)
 }
 
 // labelTimeout is what a label tells of a lease's end: nothing where the server's timer is too short for it.
@@ -249,7 +249,7 @@ func (s *session) adjust(timeout time.Duration) []step {
 	const most = 2
 	steps := make([]step, 0, most)
 	if s.timeout != timeout {
-		steps = append(steps, step{stTimeout, timeout.Milliseconds()})
+		steps = append(steps, step{stTimeout, [maxParams]int64{timeout.Milliseconds()}})
 	}
 	return steps
 }
@@ -274,7 +274,7 @@ func (s *session) same(row []string) error {
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(ctx context.Context, h *hold, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	row, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{stRenew, 0})...)
+	row, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (s *session) release(ctx context.Context, h *hold) error {
 	if shared {
 		text = s.labelNow(s.timeout) // of h too: it does no harm
 	}
-	row, err := s.run(ctx, text, step{stRelease, int64(h.h)})
+	row, err := s.run(ctx, text, step{stRelease, [maxParams]int64{int64(h.h)}})
 	if err != nil {
 		s.close() // which releases
 		return err
@@ -340,12 +340,4 @@ func (s *session) abort() {
 		}
 		_ = s.conn.Close(ctx) // it is closed in any case
 	}()
-}
-
-func parseToken(text string) (uint64, error) {
-	token, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || token == 0 {
-		return 0, fmt.Errorf("unexpected transaction id %q", text)
-	}
-	return token, nil
 }

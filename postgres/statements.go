@@ -69,10 +69,13 @@ func (o Options) texts() [statements]string {
 	return texts
 }
 
-// A step is a prepared statement with its parameters, of which there is one at most.
+// maxParams is how many parameters a statement has at most.
+const maxParams = 2
+
+// A step is a prepared statement with its parameters.
 type step struct {
 	statement statement
-	param     int64
+	params    [maxParams]int64 // as many as it has
 }
 
 // prepare prepares all statements in one request. Their names are random, as a pooler may give a session on with those of
@@ -109,8 +112,8 @@ func (s *session) run(ctx context.Context, label string, steps ...step) (row []s
 		for _, st := range steps {
 			d := s.prepared[st.statement]
 			bind := pgproto3.Bind{PreparedStatement: d.Name}
-			if len(d.ParamOIDs) > 0 {
-				bind.Parameters = [][]byte{strconv.AppendInt(nil, st.param, 10)}
+			for _, p := range st.params[:len(d.ParamOIDs)] {
+				bind.Parameters = append(bind.Parameters, strconv.AppendInt(nil, p, 10))
 			}
 			f.SendBind(&bind)
 			f.SendExecute(&pgproto3.Execute{})

@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// nextID is the id that the server gives out next.
+func nextID(t testing.TB, c *pgx.Conn) int64 {
+	t.Helper()
+	return query[int64](t, c, "SELECT age('3'::xid)::bigint + 3")
+}
+
+// While nobody else takes transaction ids, a session takes one for many grants, of all keys.
+func TestOneIDForManyGrants(t *testing.T) {
+	s := servers.Postgres(t, "autovacuum=off")
+	for _, params := range []string{"", "&lock_durable=true"} {
+		b, c := opened(t, s.PostgresURL()+params), dialed(t, s.PostgresURL())
+		const cycles = 3 << grantBits / 2
+		before := nextID(t, c)
+		var last uint64
+		for i := range cycles {
+			r := req([]string{"k", "other"}[i%2], time.Minute)
+			r.Wait = i%3 == 0
+			l := acquire(t, b, r)
+			if l.Token() <= last {
+				t.Fatalf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			release(t, l)
+		}
+		if n := nextID(t, c) - before; n < 2 || n > 4 {
+			t.Errorf("%q: %d transaction ids for %d grants, want 2", params, n, cycles)
+		}
+	}
+}
+
+// An id that somebody else took in between, while the session stood in the key's queue, makes it take another: an answer
+// from before the queue would be out of date.
+func TestTokensRiseAcrossQueue(t *testing.T) {
+	s := servers.Postgres(t, "autovacuum=off")
+	first, second, third := opened(t, s.PostgresURL()), opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	l := acquire(t, first, req("k", time.Minute))
+	release(t, acquire(t, second, req("second's", time.Minute)))
+	release(t, acquire(t, third, req("third's", time.Minute))) // whose session has the newest id now
+
+	two := startAcquire(context.Background(), second, waiting("k", time.Minute))
+	queued(t, first, "k", 1)
+	three := startAcquire(context.Background(), third, waiting("k", time.Minute))
+	queued(t, first, "k", 2)
+	last := l.Token()
+	release(t, l)
+	for _, next := range []<-chan outcome{two, three} {
+		o := <-next
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		if o.Lease.Token() <= last {
+			t.Errorf("token %d after %d", o.Lease.Token(), last)
+		}
+		last = o.Lease.Token()
+		release(t, o.Lease)
+	}
+}
+
+func TestMint(t *testing.T) {
+	now := time.Now()
+	var m mint
+	if id := m.own(now); id != 0 {
+		t.Fatalf("own id %d without any", id)
+	}
+	if _, err := m.token(ownID, now); err == nil {
+		t.Error("a token of no id")
+	}
+	first, err := m.token("4294967301", now) // 2^32 + 5
+	if err != nil || first != 4294967301<<grantBits {
+		t.Fatal(first, err)
+	}
+	if id := m.own(now); id != 5 {
+		t.Errorf("own id %d, want the lower 32 bits", id)
+	}
+	if id := m.own(now.Add(ownFor + 1)); id != 0 {
+		t.Errorf("own id %d after %v: it may have come round", id, ownFor)
+	}
+	last, n := first, 1
+	for ; m.own(now) != 0; n++ {
+		next, err := m.token(ownID, now)
+		if err != nil || next <= last {
+			t.Fatal(next, last, err)
+		}
+		last = next
+	}
+	if n != 1<<grantBits || last >= 4294967302<<grantBits {
+		t.Errorf("%d tokens of one id, the last %d", n, last)
+	}
+	for _, bad := range []string{"", "0", "-1", "x", "70368744177664"} { // 2^46 does not fit
+		if token, err := m.token(bad, now); err == nil {
+			t.Errorf("%q makes token %d", bad, token)
+		}
+	}
+	if token, err := m.token("70368744177663", now); err != nil || token>>(64-8) != 0 {
+		t.Errorf("token %x, %v: package lock has no bits left", token, err)
+	}
+}
