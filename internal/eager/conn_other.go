@@ -1,0 +1,7 @@
+//go:build !unix
+
+package eager
+
+import "net"
+
+func wrap(c net.Conn) net.Conn { return c }
