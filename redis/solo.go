@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/eager"
 )
 
 // A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
@@ -39,7 +41,7 @@ func newSolo(options *redis.Options) *solo {
 		if err != nil {
 			return nil, err
 		}
-		return s.wrap(c), nil
+		return s.wrap(eager.New(c)), nil
 	}
 	s.client = redis.NewClient(&o)
 	return s
