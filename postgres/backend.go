@@ -51,7 +51,7 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	}
 	b.closing, b.close = context.WithCancel(context.Background())
 	b.base, b.cancel = context.WithCancel(context.Background())
-	b.pool = pool{b: b, all: make(map[*session]struct{}), changed: make(chan struct{})}
+	b.pool = pool{b: b, all: make(map[*session]struct{})}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
@@ -99,6 +99,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.close()
+	b.pool.cutWaits()
 	b.leases.Close()
 	b.calls.Drain(closeGrace)
 	b.calls.Seal()
@@ -128,9 +129,6 @@ func (p *pool) close() bool {
 		return false
 	}
 	p.closed = true
-	if p.watch != nil {
-		p.watch.Stop()
-	}
 	p.changedLocked()
 	return true
 }

@@ -47,10 +47,10 @@ func TestOwnErrorHandler(t *testing.T) {
 func unwatch(b *Backend) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.pool.watch != nil {
-		b.pool.watch.Stop()
+	if b.pool.ticker != nil {
+		b.pool.ticker.Stop()
 	}
-	b.pool.watchArmed = true
+	b.pool.armed = true
 }
 
 // endSession ends the session that holds key.

@@ -21,11 +21,11 @@ type pool struct {
 	carry   int           // sessions with holds, and those that are dialled for one
 	leases  int           // held, or being asked for
 	waiters int           // sessions that queue at the server
-	changed chan struct{} // closed when a session comes back or goes
+	changed chan struct{} // closed when a session comes back or goes; nil if nobody waits for it
 	closed  bool
 
-	watch      *time.Timer
-	watchArmed bool
+	ticker *time.Timer
+	armed  bool
 }
 
 // checkOut gets a session for a hold, which it adds to it, or for a look around if h is nil.
@@ -54,6 +54,9 @@ func (p *pool) checkOut(ctx context.Context, h *hold, share bool) (*session, err
 		if h != nil && p.pinnedLocked() >= most {
 			p.mu.Unlock()
 			return nil, fmt.Errorf("%w: all %d connections hold leases or wait for one", ErrExhausted, most)
+		}
+		if p.changed == nil {
+			p.changed = make(chan struct{})
 		}
 		changed := p.changed
 		p.mu.Unlock()
@@ -137,7 +140,12 @@ func (p *pool) pinnedLocked() int {
 
 // dial makes a session, whose place is reserved.
 func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
-	s, err := p.b.connect(ctx)
+	cctx, cancel := ctx, func() {}
+	if h != nil {
+		cctx, cancel = p.b.untilClosing(ctx)
+	}
+	s, err := p.b.connect(cctx)
+	cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
@@ -197,8 +205,10 @@ func (p *pool) settleLocked(s *session) {
 }
 
 func (p *pool) changedLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
 }
 
 // admit counts a lease in that is to be asked for; drop counts it out.

@@ -22,6 +22,7 @@ type session struct {
 	broken   atomic.Bool   // the connection was given up
 	answered atomic.Bool   // it has been used since it was made
 	mint     mint          // whose turn it is uses it
+	attended bool          // the pool looks after the end of the request's context; with the turn
 
 	// Guarded by pool.mu.
 	holds   map[hash]*hold
@@ -29,9 +30,14 @@ type session struct {
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	used    time.Time     // when the last request ended
-	until   time.Time     // when the request under way must have ended; zero for no limit
-	cut     bool          // it has not: the connection's deadline is over
 	dead    bool
+
+	// Of the request under way, guarded by pool.mu. See attend.go.
+	request uint64          // its number
+	asks    context.Context // that of one that ends with it; nil if it does not
+	ignore  func() bool     // stops watching that; nil if it is not watched yet
+	until   time.Time       // when it must have ended; zero for no limit
+	cut     bool            // it was ended: the connection's deadline is over
 
 	watching sync.Mutex // guards what follows
 	wanted   int        // how many want the turn
@@ -81,19 +87,6 @@ func (s *session) take(ctx context.Context) error {
 	return nil
 }
 
-// bound notes when the request that begins now must have ended. The pool's timer looks after it, as a timer for each request
-// costs as much as all else that a client does.
-func (s *session) bound(limit time.Duration) {
-	if limit == 0 {
-		return
-	}
-	p := &s.b.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.until = time.Now().Add(limit)
-	p.watchSoonLocked()
-}
-
 // give ends the turn. A connection that broke meanwhile takes its leases with it.
 func (s *session) give() {
 	p := &s.b.pool
@@ -101,14 +94,7 @@ func (s *session) give() {
 		p.bury(s)
 	} else {
 		s.answered.Store(true)
-		p.mu.Lock()
-		s.used, s.until = time.Now(), time.Time{}
-		if s.cut { // the answer was there just before
-			s.cut = false
-			_ = s.conn.Conn().SetDeadline(time.Time{})
-		}
-		p.watchSoonLocked()
-		p.mu.Unlock()
+		s.leave()
 	}
 	<-s.turn
 }
@@ -154,7 +140,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	if err := s.take(ctx); err != nil {
 		return false, err
 	}
-	s.bound(r.limit)
+	s.attend(ctx, r.limit, r.alone)
 	if r.alone || ctx.Done() == nil {
 		defer s.give()
 		return false, r.do(ctx)

@@ -149,7 +149,11 @@ func (s *session) query(ctx context.Context, sql string, params ...string) (rows
 // ask sends one request, with the turn, and returns the rows of its last statement that has some. A session that does not
 // answer until ctx ends is given up.
 func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
-	rows, err = exchange(ctx, s.conn, send)
+	watched := ctx
+	if s.attended {
+		watched = context.Background()
+	}
+	rows, err = exchange(watched, s.conn, send)
 	if errors.Is(err, errUnanswered) {
 		s.abort()
 		if backend.Ended(ctx) {

@@ -85,8 +85,6 @@ func (p *pool) endWait() {
 
 // queue waits once. queued tells that the request was sent: its connection was good.
 func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease, queued bool, err error) {
-	ctx, cancel := b.untilClosing(ctx)
-	defer cancel()
 	h, err := b.newHold(r)
 	if err != nil {
 		return nil, false, err

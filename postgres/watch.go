@@ -9,45 +9,6 @@ import (
 // much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
 const quiet = 20 * time.Millisecond
 
-// watchSoonLocked arranges for quiet sessions to be watched, and for requests that take too long to be given up.
-func (p *pool) watchSoonLocked() {
-	if p.watchArmed || p.closed {
-		return
-	}
-	p.watchArmed = true
-	if p.watch == nil {
-		p.watch = time.AfterFunc(quiet, p.watchQuiet)
-	} else {
-		p.watch.Reset(quiet)
-	}
-}
-
-func (p *pool) watchQuiet() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.watchArmed = false
-	again := false
-	now := time.Now()
-	for s := range p.all {
-		switch {
-		case !s.until.IsZero():
-			again = true
-			if now.After(s.until) {
-				s.cut = true
-				_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // the request ends without an answer
-			}
-		case s.dead || s.isWatched():
-		case now.Sub(s.used) < quiet/2:
-			again = true
-		default:
-			p.b.calls.Background(s.watch)
-		}
-	}
-	if again {
-		p.watchSoonLocked()
-	}
-}
-
 func (s *session) isWatched() bool {
 	s.watching.Lock()
 	defer s.watching.Unlock()

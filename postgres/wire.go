@@ -21,6 +21,9 @@ var errUnanswered = errors.New("no answer from the server")
 func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
 	send(f)
+	if ctx.Done() == nil {
+		return answer(conn, f)
+	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)

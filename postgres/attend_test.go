@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A request's context is not watched at first. It ends the request all the same, long before the time-out.
+func TestContextEndsYoungRequest(t *testing.T) {
+	s := servers.Postgres(t)
+	c := dialed(t, s.PostgresURL())
+	p := newProxy(t, s.Addr)
+	b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable&lock_timeout=1m")
+	for _, wait := range []bool{false, true} {
+		release(t, acquire(t, b, req("k", time.Minute)))
+		p.set(func(p *proxy) { p.mute = true })
+		ctx, cancel := context.WithCancel(context.Background())
+		r := req("k", time.Minute)
+		r.Wait = wait
+		begun := time.Now()
+		time.AfterFunc(tick/10, cancel)
+		if _, err := b.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("wait %v: %v", wait, err)
+		}
+		if took := time.Since(begun); took > soon {
+			t.Errorf("wait %v: took %v", wait, took)
+		}
+		p.set(func(p *proxy) { p.mute = false })
+		until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+	}
+}
+
+// The end of a request's context does not reach the next one of its session.
+func TestContextEndsOneRequest(t *testing.T) {
+	b := opened(t, servers.Postgres(t).PostgresURL())
+	blocker, key := acquire(t, b, req("k", time.Minute)), "k"
+	for range 20 {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := startAcquire(ctx, b, waiting(key, time.Minute))
+		queued(t, b, key, 1)
+		time.AfterFunc(0, cancel)
+		release(t, blocker)
+		o := <-done
+		if o.Err != nil && !errors.Is(o.Err, context.Canceled) {
+			t.Fatal(o.Err)
+		}
+		if o.Err == nil {
+			<-ctx.Done()
+			if err := o.Lease.Renew(context.Background(), time.Minute); err != nil {
+				t.Fatal("a renewal after the end of the context of the grant: ", err)
+			}
+			release(t, o.Lease)
+		}
+		blocker = acquire(t, b, waiting(key, time.Minute))
+	}
+}
+
+// Close does not wait for those who stand in the server's queue.
+func TestCloseEndsWaits(t *testing.T) {
+	s := servers.Postgres(t)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	l := acquire(t, a, req("k", time.Minute))
+	defer release(t, l)
+	done := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	begun := time.Now()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > closeGrace*9/10 {
+		t.Errorf("Close took %v", took)
+	}
+	if o := <-done; !errors.Is(o.Err, backend.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", o.Err)
+	}
+}
