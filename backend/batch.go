@@ -16,32 +16,35 @@ var errUnanswered = errors.New("no answer to this renewal")
 func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
 ) []error {
-	errs := make([]error, len(renewals))
-	var (
-		lives []*Life
-		ttls  []time.Duration
-		begun []renewalUnderway
-		index []int
-		last  time.Time
-	)
-	for i, r := range renewals {
-		l, ok := r.Lease.(*Life)
+	n := len(renewals)
+	errs := make([]error, n)
+	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
+	var last time.Time
+	sent, ended := time.Now(), ContextError(ctx, nil)
+	s.inParts(n, func(i int) (call func()) {
+		l, ok := renewals[i].Lease.(*Life)
 		if !ok || l.leases != s {
 			errs[i] = fmt.Errorf("%w: lease of another backend", ErrInvalid)
-			continue
+			return nil
 		}
-		if errs[i] = ValidateTTL(r.TTL); errs[i] != nil {
-			continue
+		ttl := renewals[i].TTL
+		if errs[i] = ValidateTTL(ttl); errs[i] != nil {
+			return nil
 		}
-		b, err := l.beginRenew(ctx, r.TTL, false)
+		if l.renewing && l.state == live {
+			errs[i] = errRenewing
+			return nil
+		}
+		bound, call, err := l.beginRenewLocked(ended, ttl, sent)
 		if errs[i] = err; err != nil {
-			continue
+			return call
 		}
-		lives, ttls, begun, index = append(lives, l), append(ttls, r.TTL), append(begun, b), append(index, i)
-		if b.bound.After(last) {
-			last = b.bound
+		lives, ttls, index = append(lives, l), append(ttls, ttl), append(index, i)
+		if bound.After(last) {
+			last = bound
 		}
-	}
+		return call
+	})
 	if len(lives) == 0 {
 		return errs
 	}
@@ -51,7 +54,9 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	stop()
 	cancel()
 	var strays []*Life
-	for k, l := range lives {
+	answered := time.Now()
+	s.inParts(len(lives), func(k int) (call func()) {
+		l, u := lives[k], underway{ttl: ttls[k], sent: sent}
 		var ttl time.Duration
 		err := errUnanswered
 		if k < len(sendErrs) {
@@ -60,11 +65,31 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		err, stray := l.endRenew(ctx, begun[k], ttl, err)
-		if errs[index[k]] = err; stray {
+		over, stray, call := l.endRenewLocked(u, ttl, err, answered)
+		if errs[index[k]] = renewError(ctx, over, err); stray {
 			strays = append(strays, l)
 		}
-	}
+		return call
+	})
 	s.giveBack(strays...)
 	return errs
+}
+
+// inParts calls f with 0 to n-1, with the lock, which it leaves to others now and then; and afterwards, without the lock,
+// what f returned.
+func (s *Leases) inParts(n int, f func(i int) (call func())) {
+	const part = 64
+	var calls []func()
+	for i := 0; i < n; {
+		s.mu.Lock()
+		for end := min(n, i+part); i < end; i++ {
+			if call := f(i); call != nil {
+				calls = append(calls, call)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, call := range calls {
+		call()
+	}
 }

@@ -50,7 +50,8 @@ type Life struct {
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
 	givenUp  bool          // Release was called after the loss
 	lost     chan struct{} // nil until it is asked for
-	renewing chan struct{} // not nil while a renewal is under way, closed at its end
+	renewing bool          // a renewal is under way
+	renewed  chan struct{} // closed at its end; nil until somebody waits for that
 	ended    chan struct{} // of the release under way; nil until somebody waits for that
 	kept     time.Time     // until when the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none

@@ -12,71 +12,82 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := ValidateTTL(ttl); err != nil {
 		return err
 	}
-	begun, err := l.beginRenew(ctx, ttl, true)
+	u, bound, err := l.beginRenew(ctx, ttl)
 	if err != nil {
 		return err
 	}
-	rctx, cancel := context.WithDeadline(ctx, begun.bound)
+	rctx, cancel := context.WithDeadline(ctx, bound)
 	stop := context.AfterFunc(l.leases.base, cancel) // Close
 	granted, err := l.leases.requests.RenewLease(rctx, l, ttl)
 	stop()
 	cancel()
-	err, stray := l.endRenew(ctx, begun, granted, err)
+	l.leases.mu.Lock()
+	over, stray, call := l.endRenewLocked(u, granted, err, time.Now())
+	l.leases.mu.Unlock()
+	if call != nil {
+		call()
+	}
 	if stray {
 		l.leases.giveBack(l)
 	}
-	return err
+	return renewError(ctx, over, err)
 }
 
-// A renewalUnderway is what beginRenew tells endRenew.
-type renewalUnderway struct {
-	ttl   time.Duration
-	sent  time.Time
-	bound time.Time // the deadline when the request was sent: no answer after it counts
+// An underway is a renewal that has been asked for.
+type underway struct {
+	ttl  time.Duration
+	sent time.Time
 }
 
 // errRenewing is the unknown outcome of a renewal that was not sent because another is under way.
 var errRenewing = errors.New("another renewal of this lease is under way")
 
-func (l *Life) beginRenew(ctx context.Context, ttl time.Duration, wait bool) (renewalUnderway, error) {
+// beginRenew waits until no other renewal is under way, and begins one.
+func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, bound time.Time, err error) {
 	s := l.leases
 	s.mu.Lock()
-	for l.state == live && l.renewing != nil {
-		if !wait {
-			s.mu.Unlock()
-			return renewalUnderway{}, errRenewing
+	for l.state == live && l.renewing {
+		if l.renewed == nil {
+			l.renewed = make(chan struct{})
 		}
-		other, lost := l.renewing, l.lostLocked()
+		other, lost := l.renewed, l.lostLocked()
 		s.mu.Unlock()
 		select {
 		case <-other:
 		case <-lost:
 		case <-ctx.Done():
-			return renewalUnderway{}, ContextError(ctx, nil)
+			return u, bound, ContextError(ctx, nil)
 		}
 		s.mu.Lock()
 	}
-	now := time.Now()
-	call := func() {}
-	if l.state == live && !now.Before(l.place.At()) { // the process slept past it and the timer has not run yet
+	u = underway{ttl, time.Now()}
+	bound, call, err := l.beginRenewLocked(ContextError(ctx, nil), ttl, u.sent)
+	s.mu.Unlock()
+	if call != nil {
+		call()
+	}
+	return u, bound, err
+}
+
+// beginRenewLocked begins a renewal sent now, unless the lease is over, or else ended is an error. bound is the deadline that
+// the lease has when the request is sent: no answer after it counts. call, if not nil, is to run after unlocking.
+func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (bound time.Time, call func(), err error) {
+	bound = l.place.At()
+	if l.state == live && !now.Before(bound) { // the process slept past it and the timer has not run yet
 		call = l.endLocked(lost)
 	}
 	if err := l.overLocked(); err != nil {
-		s.mu.Unlock()
-		call()
-		return renewalUnderway{}, err
+		return bound, call, err
 	}
-	defer s.mu.Unlock()
-	if err := ContextError(ctx, nil); err != nil {
-		return renewalUnderway{}, err
+	if ended != nil {
+		return bound, call, ended
 	}
-	begun := renewalUnderway{sent: now, bound: l.place.At(), ttl: ttl}
 	// The store may shorten the lease although its answer never arrives.
-	if d := Deadline(now, ttl); d.Before(l.place.At()) {
+	if d := Deadline(now, ttl); d.Before(bound) {
 		l.setDeadlineLocked(d)
 	}
-	l.renewing = make(chan struct{})
-	return begun, nil
+	l.renewing = true
+	return bound, call, nil
 }
 
 // unansweredLocked notes that a request for ttl may still be on its way to the store. Nothing says when it arrives, as long
@@ -99,50 +110,53 @@ func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
 }
 
 // keptLocked notes that a request for ttl which has ended just now may have reached the store.
-func (l *Life) keptLocked(ttl time.Duration) {
-	if t := time.Now().Add(ttl); t.After(l.kept) {
+func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
+	if t := now.Add(ttl); t.After(l.kept) {
 		l.kept = t
 	}
 }
 
-// endRenew enters the answer to a renewal. stray tells that the store has prolonged a lease that is over.
-func (l *Life) endRenew(ctx context.Context, begun renewalUnderway, granted time.Duration, err error) (_ error, stray bool) {
-	s := l.leases
-	s.mu.Lock()
-	close(l.renewing)
-	l.renewing = nil
-	l.keptLocked(max(begun.ttl, granted))
-	call := func() {}
+// endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray tells that the
+// store has prolonged such a one; call, if not nil, is to run after unlocking.
+func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (over error, stray bool, call func()) {
+	l.renewing = false
+	if l.renewed != nil {
+		close(l.renewed)
+		l.renewed = nil
+	}
+	l.keptLocked(now, max(u.ttl, granted))
 	switch {
 	case errors.Is(err, ErrLost):
 		l.unsure = false
 		call = l.endLocked(lost)
-	case l.state == live && l.pastLocked():
+	case l.state == live && !now.Before(l.place.At()):
 		// Answered or not, it came after the lease had ended: a renewal never revives.
 		call = l.endLocked(lost)
 		stray = err == nil
 		l.unsure = l.unsure || err != nil
 	case err == nil && l.state == live:
 		l.unsure = l.lateTTL > 0
-		l.setDeadlineLocked(Deadline(begun.sent, l.prolongedLocked(granted)))
+		l.setDeadlineLocked(Deadline(u.sent, l.prolongedLocked(granted)))
 	case err == nil:
 		stray = l.state == lost
 	default:
-		l.unansweredLocked(begun.ttl)
+		l.unansweredLocked(u.ttl)
 		stray = l.state == lost && l.givenUp
 	}
-	over := l.overLocked()
-	s.mu.Unlock()
-	call()
+	return l.overLocked(), stray, call
+}
+
+// renewError is what a renewal returns that ended with err, of a lease that is over if that is not nil.
+func renewError(ctx context.Context, over, err error) error {
 	switch {
 	case over != nil && err != nil && !errors.Is(err, ErrLost):
-		return fmt.Errorf("%w (last error: %w)", over, err), stray
+		return fmt.Errorf("%w (last error: %w)", over, err)
 	case over != nil:
-		return over, stray
+		return over
 	case err != nil:
 		if cerr := ContextError(ctx, err); cerr != nil {
-			err = cerr
+			return cerr
 		}
 	}
-	return err, stray
+	return err
 }
