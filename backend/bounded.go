@@ -7,8 +7,8 @@ import (
 )
 
 // A bounded context is that of one release: it has its caller's values but not its end, and ends after a timeout, or with base. What
-// makes it end is set up when it is first asked for anything but, once, for its error, as many do before they begin. A store that
-// answers at once does not ask for more.
+// makes it end is set up when it is first asked for anything but values and, once, its error, as many do before they begin. A store
+// that answers at once, or bounds its requests itself, does not ask for more.
 type bounded struct {
 	parent context.Context // for its values
 	leases *Leases         // for its timeout, from when it is set up, and its base
@@ -63,5 +63,10 @@ func (c *bounded) Err() error {
 	return c.waited().Err()
 }
 
-// Value implements context.Context. It is asked by what derives a context too, which then finds the one that ends.
-func (c *bounded) Value(key any) any { return c.waited().Value(key) }
+// Value implements context.Context. It is asked by what derives a context too, after Done, and then finds the one that ends.
+func (c *bounded) Value(key any) any {
+	if w := c.inner.Load(); w != nil && w != askedOnce {
+		return w.Value(key)
+	}
+	return context.WithoutCancel(c.parent).Value(key)
+}

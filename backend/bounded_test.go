@@ -67,6 +67,16 @@ func TestBounded(t *testing.T) {
 		}
 		c.cancel()
 
+		c, end = start(context.WithValue(parent, key{}, "v"))
+		defer end()
+		if c.Value(key{}) != "v" || context.Cause(c) != nil { // the end of its caller's shows in no value
+			t.Errorf("value %v, cause %v", c.Value(key{}), context.Cause(c))
+		}
+		if w := c.inner.Load(); w != nil && w != askedOnce {
+			t.Error("set up for a value")
+		}
+		c.cancel()
+
 		c, end = start(context.Background())
 		defer end()
 		c.cancel() // nothing was set up

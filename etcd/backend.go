@@ -32,6 +32,7 @@ type Backend struct {
 	renewer *renewer
 	watches *watches
 	guard   *guard
+	limits  *limits
 	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 	orphans sync.Map     // owner → []*lease that a request may have bound its key to
@@ -60,6 +61,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		naming:      naming{o.Namespace},
 		names:       newNames(),
 		guarantees:  guarantees(o.MinTTL),
+		limits:      newLimits(),
 	}
 	b.closing, b.begin = context.WithCancel(context.Background())
 	b.base, b.end = context.WithCancel(context.Background())

@@ -165,7 +165,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return ifEnded(l)
 	}
 	var resp *pb.DeleteRangeResponse
-	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := q.b.repeat(valued{q.b.base, ctx}, q.b.options.Timeout, func(ctx context.Context) (err error) {
 		resp, err = q.b.remove(ctx, h.own)
 		return err
 	})

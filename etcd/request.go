@@ -31,10 +31,11 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 	end := time.Now().Add(limit)
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for first := true; ; first = false {
-		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(b.options.Timeout/attemptShare, limit))
+		most := min(b.options.Timeout/attemptShare, limit)
+		actx, limited := b.limits.begin(clientv3.WithRequireLeader(ctx), most)
 		err = op(actx)
 		timedOut := actx.Err() != nil
-		cancel()
+		limited.end()
 		if err == nil || !uncertain(err) {
 			return unanswered, err
 		}
@@ -43,7 +44,7 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 			return true, backend.ContextError(ctx, err)
 		}
 		if timedOut {
-			err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
+			err = noneWithin(most, err)
 		}
 		if !passing(err) || !first && !time.Now().Before(end) {
 			return true, err
@@ -56,6 +57,14 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 			return true, backend.ContextError(ctx, err)
 		}
 	}
+}
+
+// noneWithin is err of a request that was ended after d; no error of a context, as the caller's has not ended.
+func noneWithin(d time.Duration, err error) error {
+	if code(err) == codes.Canceled { // which tells nothing
+		return fmt.Errorf("%w (%v)", errNoAnswer, d)
+	}
+	return fmt.Errorf("%w: %v", errNoAnswer, err)
 }
 
 // code is the gRPC code of an error, of a client or of a server.

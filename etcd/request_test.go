@@ -11,7 +11,7 @@ import (
 // works. One that has asked twice has seen an outage.
 func TestFrozenRequestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Backend{options: Options{Timeout: 5 * time.Second}}
+		b := &Backend{options: Options{Timeout: 5 * time.Second}, limits: newLimits()}
 		for answers, want := range map[int]bool{2: true, 3: false} {
 			n := 0
 			unanswered, err := b.repeat(t.Context(), b.options.Timeout, func(ctx context.Context) error {

@@ -139,6 +139,9 @@ const (
 	// server alone for minutes that was away for long.
 	dialTimeout = 3 * time.Second
 	mostBackoff = 2 * time.Second
+	// window is how much a server may send ahead, more than any answer to us. It stays as it is: to find out what a link can
+	// carry, gRPC would send a ping with each answer.
+	window = 1 << 20
 )
 
 // client makes the client of a URL. It makes no request.
@@ -155,6 +158,7 @@ func (t target) client() (*clientv3.Client, error) {
 		Logger:               zap.NewNop(), // errors are returned
 		DialOptions: []grpc.DialOption{
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: slow, MinConnectTimeout: dialTimeout}),
+			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
 	}
 	if t.tls != nil {
