@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/eager"
 )
 
 // A server is what a connection finds at its other end.
@@ -190,7 +191,7 @@ func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
 		}
-		t := &tracked{Conn: c, b: b}
+		t := &tracked{Conn: eager.New(c), b: b}
 		b.connsMu.Lock()
 		b.conns[t] = struct{}{}
 		b.connsMu.Unlock()

@@ -109,14 +109,20 @@ func prepare(ctx context.Context, conn *pgconn.PgConn, o Options) (prepared [sta
 // more: that is enough for pg_stat_activity.
 func (s *session) run(ctx context.Context, label string, steps ...step) (row []string, err error) {
 	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) {
+		var (
+			bind    pgproto3.Bind
+			execute pgproto3.Execute
+			text    [maxParams][]byte
+		)
 		for _, st := range steps {
 			d := s.prepared[st.statement]
-			bind := pgproto3.Bind{PreparedStatement: d.Name}
-			for _, p := range st.params[:len(d.ParamOIDs)] {
-				bind.Parameters = append(bind.Parameters, strconv.AppendInt(nil, p, 10))
+			n := len(d.ParamOIDs)
+			for i, p := range st.params[:n] {
+				text[i] = strconv.AppendInt(text[i][:0], p, 10)
 			}
-			f.SendBind(&bind)
-			f.SendExecute(&pgproto3.Execute{})
+			bind.PreparedStatement, bind.Parameters = d.Name, text[:n]
+			f.SendBind(&bind) // which encodes it now
+			f.SendExecute(&execute)
 		}
 		if label != "" {
 			f.SendParse(&pgproto3.Parse{Query: label})
