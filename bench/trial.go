@@ -68,6 +68,10 @@ type worker struct {
 	waits  []time.Duration // of all acquisitions, those cut off at last too
 }
 
+// room is for how many waits there is room at first, of all workers together: a slice that grows is copied again and again, in time
+// that counts as the store's.
+const room = 1 << 20
+
 // patience is how long after the end of a round those who still wait may get their turn.
 const patience = 2 * time.Second
 
@@ -117,6 +121,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 		if err := warm.cycle(&span{acquire: ctx, release: release}, 0); err != nil {
 			return err
 		}
+		w.waits = make([]time.Duration, 0, room/len(workers))
 	}
 	before, err := t.count(ctx)
 	if err != nil {
