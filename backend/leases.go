@@ -36,6 +36,7 @@ func NewLeases(r Requests, timeout time.Duration) *Leases {
 type Grant struct {
 	Token uint64        // the store's fencing number
 	Sent  time.Time     // taken before the request was sent that granted (or last prolonged) the lease
+	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
 	TTL   time.Duration // as granted, at least what was asked
 	Data  any           // kept in Life.Data
 }
@@ -49,8 +50,11 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	deadline := Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
-	l.kept = now.Add(g.TTL)
+	now := g.Got
+	if now.IsZero() {
+		now = g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
+	}
+	l.granted, l.kept = now, g.TTL
 	end, ends := ctx.Deadline()
 	var err error
 	switch {

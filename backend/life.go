@@ -43,6 +43,9 @@ type Life struct {
 	owner  string
 	token  uint64
 
+	granted time.Time // when it was told of
+	release bounded   // the context of the first release
+
 	// Guarded by leases.mu.
 	place    alarm.Entry[*Life] // at the deadline
 	state    state
@@ -53,7 +56,7 @@ type Life struct {
 	renewing bool          // a renewal is under way
 	renewed  chan struct{} // closed at its end; nil until somebody waits for that
 	ended    chan struct{} // of the release under way; nil until somebody waits for that
-	kept     time.Time     // until when the store may keep the key, whatever requests went unanswered
+	kept     time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
 	onLost   *callback     // the oldest first
 	watcher  LossWatcher   // called last
@@ -107,8 +110,8 @@ func (l *Life) Deadline() time.Time {
 }
 
 // Watch is OnLost for the one that uses the lease: without a function for each lease, and without a way to stop it but to
-// ignore the call.
-func (l *Life) Watch(w LossWatcher) {
+// ignore the call. It tells when the lease was granted.
+func (l *Life) Watch(w LossWatcher) (granted time.Time) {
 	s := l.leases
 	s.mu.Lock()
 	over := l.isLostLocked()
@@ -119,6 +122,7 @@ func (l *Life) Watch(w LossWatcher) {
 	if over {
 		w.LeaseLost()
 	}
+	return l.granted
 }
 
 // OnLost implements LossNotifier.

@@ -13,13 +13,17 @@ func (l *Life) Release(ctx context.Context) error {
 	if over {
 		return err
 	}
-	bounded := &bounded{parent: ctx, leases: l.leases} // its base ends with Close's grace
-	err = l.leases.requests.ReleaseLease(bounded, l)
-	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && Ended(bounded) {
+	bound := &l.release
+	if repeated {
+		bound = new(bounded) // something of an earlier attempt may still go by the first
+	}
+	bound.parent, bound.leases = ctx, l.leases // its base ends with Close's grace
+	err = l.leases.requests.ReleaseLease(bound, l)
+	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && Ended(bound) {
 		// Not the caller's context has ended, which does not count here, but ours.
 		err = fmt.Errorf("no answer within %v", l.leases.timeout)
 	}
-	bounded.cancel()
+	bound.cancel()
 	return l.endRelease(err, repeated)
 }
 
@@ -91,7 +95,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		call = l.loseLocked(closed)
 		err = ErrClosed
 	default:
-		s.abandonLocked(l.key, l.owner, l.Data, time.Until(l.kept))
+		s.abandonLocked(l.key, l.owner, l.Data, l.kept-time.Since(l.granted))
 	}
 	s.mu.Unlock()
 	call()

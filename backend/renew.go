@@ -111,9 +111,7 @@ func (l *Life) prolongedLocked(granted time.Duration) time.Duration {
 
 // keptLocked notes that a request for ttl which has ended just now may have reached the store.
 func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
-	if t := now.Add(ttl); t.After(l.kept) {
-		l.kept = t
-	}
+	l.kept = max(l.kept, now.Sub(l.granted)+ttl)
 }
 
 // endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray tells that the

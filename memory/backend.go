@@ -37,8 +37,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		return nil, backend.ErrClosed
 	default:
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
+	if ctx.Err() != nil { // a deadline that has just passed is Grant's to notice
+		return nil, backend.ContextError(ctx, nil)
 	}
 	g, err := b.acquire(ctx, r)
 	if err != nil {
@@ -55,6 +55,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
 	ttl := guarantees.Round(r.TTL)
 	g, w, holder := b.store.acquire(r, ttl)
+	got := g.at
 	switch {
 	case holder.Held():
 		return backend.Grant{}, &backend.HeldError{Holder: holder}
@@ -72,8 +73,9 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
 			return b.acquire(ctx, r)
 		}
+		got = time.Time{}
 	}
-	return backend.Grant{Token: g.token, Sent: g.at, TTL: ttl}, nil
+	return backend.Grant{Token: g.token, Sent: g.at, Got: got, TTL: ttl}, nil
 }
 
 // Inspect implements backend.Backend.

@@ -1,11 +1,7 @@
 package memory
 
-// Len is the number of keys that the store keeps, swept or not.
-func (s *Store) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.keys)
-}
+// Len is the number of keys that are held, swept or not.
+func (s *Store) Len() int { return s.heldLen() }
 
 // Named is the number of named stores.
 func Named() int {

@@ -40,10 +40,7 @@ func forget(s *Store) {
 	if !ok || named.stores[name].clients > 0 {
 		return
 	}
-	s.mu.Lock()
-	held := len(s.keys)
-	s.mu.Unlock()
-	if held == 0 {
+	if s.heldLen() == 0 {
 		s.discard()
 		delete(named.stores, name)
 		delete(named.names, s)

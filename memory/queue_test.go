@@ -155,3 +155,37 @@ func TestOwnerIsRecognised(t *testing.T) {
 		}
 	})
 }
+
+// A key that was free for a time is as free as one that never was held, whichever key is taken next.
+func TestFreedKeyIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewStore()
+		a, b := client(t, s), client(t, s)
+		for range 2 {
+			for _, key := range []string{"k", "k", "other", "k"} {
+				l := mustTry(t, a, key, time.Minute)
+				if err := l.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute) // past the expiry that it had
+				if h, err := b.Inspect(t.Context(), key); err != nil || h.Held() {
+					t.Errorf("freed key %q: %v, %v", key, h, err)
+				}
+				if n := s.Len(); n != 0 {
+					t.Errorf("%d keys are held after the release of %q", n, key)
+				}
+			}
+			k, other := mustTry(t, a, "k", time.Minute), mustTry(t, b, "other", time.Minute)
+			for _, key := range []string{"k", "other"} {
+				if _, err := try(b, key, time.Minute); !errors.Is(err, backend.ErrHeld) {
+					t.Errorf("held key %q: %v", key, err)
+				}
+			}
+			if n := s.Len(); n != 2 {
+				t.Errorf("%d keys are held, want 2", n)
+			}
+			k.Release(t.Context())
+			other.Release(t.Context())
+		}
+	})
+}

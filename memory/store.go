@@ -14,9 +14,9 @@ import (
 // do.
 type Store struct {
 	mu    sync.Mutex
-	keys  map[string]*entry   // only keys that are held
+	keys  map[string]*entry   // of keys that are held, and the spare one
 	clock alarm.Clock[*entry] // of their expiries
-	spare *entry              // of a key that is free now, for the next one
+	spare *entry              // of the key that was freed last: it is often wanted again at once, or else the next takes it over
 }
 
 // NewStore returns an empty store.
@@ -55,12 +55,22 @@ type grant struct {
 	at    time.Time // the lease lives from here
 }
 
+// heldLen is the number of keys that are held, swept or not.
+func (s *Store) heldLen() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spare != nil {
+		return len(s.keys) - 1
+	}
+	return len(s.keys)
+}
+
 // acquire grants the key, or puts a waiter into its queue if wait, or tells who holds it.
 func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, backend.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	e := s.heldLocked(r.Key)
+	e := s.heldLocked(r.Key, now)
 	switch {
 	case e == nil:
 		e = s.newEntryLocked(r.Key)
@@ -83,7 +93,7 @@ func (s *Store) leave(w *waiter) {
 	defer s.mu.Unlock()
 	e := s.keys[w.key]
 	switch {
-	case e == nil:
+	case e == nil || e == s.spare:
 	case w.place != nil:
 		e.queue.Remove(w.place)
 		w.place = nil
@@ -94,11 +104,12 @@ func (s *Store) leave(w *waiter) {
 
 // renewLocked prolongs the lease of owner to ttl from now and reports whether it had one.
 func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
-	e := s.heldLocked(key)
+	now := time.Now()
+	e := s.heldLocked(key, now)
 	if e == nil || e.owner != owner {
 		return false
 	}
-	s.prolongLocked(e, time.Now().Add(ttl))
+	s.prolongLocked(e, now.Add(ttl))
 	return true
 }
 
@@ -106,11 +117,11 @@ func (s *Store) renewLocked(key, owner string, ttl time.Duration) bool {
 func (s *Store) release(key, owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.heldLocked(key)
+	e := s.keys[key]
 	if e == nil {
 		return false
 	}
-	if e.owner == owner {
+	if e.owner == owner { // if it ran out just now, nobody has had the key since
 		s.endLocked(e)
 		return true
 	}
@@ -128,7 +139,7 @@ func (s *Store) inspect(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if e := s.heldLocked(key); e != nil {
+	if e := s.heldLocked(key, now); e != nil {
 		return e.holder(now)
 	}
 	return backend.Holder{}
@@ -142,21 +153,30 @@ func (s *Store) discard() {
 }
 
 // heldLocked returns the entry of a key that is held now. The timer may be late, so that a lease is also ended here.
-func (s *Store) heldLocked(key string) *entry {
+func (s *Store) heldLocked(key string, now time.Time) *entry {
 	e := s.keys[key]
-	if e == nil || time.Until(e.expires.At()) > 0 {
-		return e
+	if e != nil && e != s.spare && !now.Before(e.expires.At()) {
+		s.endLocked(e)
+		e = s.keys[key]
 	}
-	s.endLocked(e)
-	return s.keys[key]
+	if e == s.spare {
+		return nil
+	}
+	return e
 }
 
+// newEntryLocked returns the entry of a key that is not held.
 func (s *Store) newEntryLocked(key string) *entry {
 	e := s.spare
 	s.spare = nil
-	if e == nil {
+	switch {
+	case e == nil:
 		e = new(entry)
 		e.expires.Item = e
+	case e.key == key:
+		return e
+	default:
+		delete(s.keys, e.key)
 	}
 	e.key = key
 	s.keys[key] = e
@@ -167,9 +187,11 @@ func (s *Store) newEntryLocked(key string) *entry {
 func (s *Store) endLocked(e *entry) {
 	front := e.queue.Front()
 	if front == nil {
-		delete(s.keys, e.key)
 		s.clock.Remove(&e.expires)
-		e.key, e.owner = "", ""
+		e.owner = ""
+		if s.spare != nil {
+			delete(s.keys, s.spare.key)
+		}
 		s.spare = e
 		return
 	}
