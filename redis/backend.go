@@ -62,8 +62,8 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 
 // held is a lease's Data.
 type held struct {
-	renewals atomic.Uint64
-	ttl      time.Duration // of the grant
+	renewal *renewal      // the last; nil before the first
+	ttl     time.Duration // of the grant
 	// An earlier request for this lease went unanswered and may still arrive after the release.
 	echo bool
 }

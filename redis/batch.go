@@ -22,10 +22,9 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 
 // A share is the part of a batch that one script renews.
 type share struct {
-	index []int // of its leases in the batch
-	keys  []string
-	args  []any
-	ttl   time.Duration // the shortest
+	index    []int // of its leases in the batch
+	renewals []*renewal
+	ttl      time.Duration // the shortest
 }
 
 func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
@@ -59,22 +58,37 @@ func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []
 	var list []*share
 	open := make(map[int]*share) // by slot; all in 0 if slots do not matter
 	for _, i := range todo {
-		l, s := lives[i], 0
+		r, s := b.renewal(lives[i], granted[i]), 0
 		if bySlot {
-			s = slot(l.Key())
+			s = r.slot
 		}
 		sh := open[s]
 		if sh == nil || len(sh.index) == scriptLeases {
 			sh = &share{ttl: backend.MaxTTL}
+			if !bySlot {
+				sh.index, sh.renewals = make([]int, 0, scriptLeases), make([]*renewal, 0, scriptLeases)
+			}
 			open[s] = sh
 			list = append(list, sh)
 		}
 		sh.index = append(sh.index, i)
-		sh.keys = append(sh.keys, b.naming.lock(l.Key()))
-		sh.args = renewArgs(sh.args, l, granted[i])
+		sh.renewals = append(sh.renewals, r)
 		sh.ttl = min(sh.ttl, granted[i])
 	}
 	return list
+}
+
+// command is the share as a command of go-redis.
+func (sh *share) command(ctx context.Context, text bool) *redis.Cmd {
+	n := len(sh.renewals)
+	args := append(make([]any, 0, 3+3*n), "evalsha", renewScript.digest, n)
+	if text {
+		args[0], args[1] = "eval", renewScript.text
+	}
+	cmd := redis.NewCmd(ctx, appendRenewals(args, sh.renewals)...)
+	const firstKey = 3
+	cmd.SetFirstKeyPos(firstKey)
+	return cmd
 }
 
 // A pipeline is shares that are sent together.
@@ -91,7 +105,7 @@ func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
 	for _, sh := range shares {
 		var client redis.Cmdable = b.client
 		if b.options.MinReplicas > 0 {
-			if node, err := b.node(ctx, sh.keys[0]); err == nil {
+			if node, err := b.node(ctx, sh.renewals[0].lock.(string)); err == nil {
 				client = node
 			}
 		}
@@ -113,11 +127,10 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 	v, err := b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) { return b.execPipeline(ctx, p), nil })
 	replies, _ := v.([]result)
 	for i, sh := range p.shares {
-		var list []any
+		var v any
 		shareErr := err
 		if err == nil {
-			list, _ = replies[i].v.([]any)
-			shareErr = replies[i].err
+			v, shareErr = replies[i].v, replies[i].err
 		}
 		if shareErr != nil && isContextError(shareErr) && ctx.Err() == nil {
 			shareErr = noAnswer(p.limit, shareErr) // a context's error would be mistaken for the caller's
@@ -125,16 +138,13 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 		if isCrossSlot(shareErr) {
 			b.crossSlot.Store(true)
 		}
-		for k, lease := range sh.index {
-			switch {
-			case shareErr != nil:
+		if shareErr != nil {
+			for _, lease := range sh.index {
 				errs[lease] = shareErr
-			case k < len(list):
-				errs[lease] = renewError(list[k])
-			default:
-				errs[lease] = errReply(list)
 			}
+			continue
 		}
+		renewAnswers(v, len(sh.index), func(k int, err error) { errs[sh.index[k]] = err })
 	}
 }
 
@@ -149,7 +159,8 @@ func (b *Backend) execPipeline(ctx context.Context, p *pipeline) []result {
 		pipe := p.client.Pipeline()
 		cmds := make([]*redis.Cmd, len(todo))
 		for k, i := range todo {
-			cmds[k] = renewScript.queue(ctx, pipe, text, p.shares[i].keys, p.shares[i].args)
+			cmds[k] = p.shares[i].command(ctx, text)
+			_ = pipe.Process(ctx, cmds[k])
 		}
 		var wait *redis.Cmd
 		if p.wait {

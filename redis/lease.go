@@ -2,24 +2,14 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-// What renew.lua returns for a lease.
-const (
-	renewLost     = int64(0)
-	renewDone     = int64(1)
-	renewOvertake = int64(2)
-)
-
 // leastLimit is the least time in which a renewal must be answered; a short lease's deadline may come sooner.
 const leastLimit = 250 * time.Millisecond
-
-var errOvertaken = errors.New("overtaken by a later renewal")
 
 // requests are what Leases asks of the server.
 type requests struct{ b *Backend }
@@ -30,39 +20,19 @@ var _ backend.Requests = requests{}
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	b := q.b
 	granted := b.guarantees.Round(ttl)
+	r := b.renewal(l, granted)
 	v, _, err := b.eval(ctx, request{
 		script: renewScript,
-		keys:   []string{b.naming.lock(l.Key())},
-		args:   renewArgs(nil, l, granted),
+		keys:   []string{r.lock.(string)},
+		args:   []any{r.value, granted.Milliseconds()},
 		ack:    true,
 		// On a connection that hangs a renewal fails while there is time for another one.
 		limit: max(granted/3, leastLimit),
 	})
-	if err != nil {
-		return 0, err
+	if err == nil {
+		renewAnswers(v, 1, func(_ int, e error) { err = e })
 	}
-	list, ok := v.([]any)
-	if !ok || len(list) != 1 {
-		return 0, errReply(v)
-	}
-	return granted, renewError(list[0])
-}
-
-func renewArgs(args []any, l *backend.Life, granted time.Duration) []any {
-	number := l.Data.(*held).renewals.Add(1)
-	return append(args, l.Owner(), granted.Milliseconds(), number)
-}
-
-func renewError(v any) error {
-	switch v {
-	case renewDone:
-		return nil
-	case renewLost:
-		return backend.ErrLost
-	case renewOvertake:
-		return errOvertaken
-	}
-	return errReply(v)
+	return granted, err
 }
 
 // ReleaseLease implements [backend.Requests].

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -208,8 +209,9 @@ func TestLateRequests(t *testing.T) {
 		return v
 	}
 	left := func() time.Duration { return admin.PTTL(ctx, n.lock).Val() }
-	for range 2 {
-		if err := l.Renew(ctx, time.Minute); err != nil {
+	value := func(number int) string { return fmt.Sprintf("%d:%d:%s", l.Token(), number, r.Owner) }
+	for _, ttl := range []time.Duration{time.Second, time.Minute} {
+		if err := l.Renew(ctx, ttl); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,11 +219,11 @@ func TestLateRequests(t *testing.T) {
 	if got := left(); got < 50*time.Second {
 		t.Errorf("a late acquire cut the lease down to %v", got)
 	}
-	if v := eval(renewScript, []string{n.lock}, r.Owner, 1000, 1).([]any)[0]; v != renewOvertake || left() < 50*time.Second {
+	if v := eval(renewScript, []string{n.lock}, value(1), 1000).([]any)[0]; v != renewOvertake || left() < 50*time.Second {
 		t.Errorf("a late renewal: answer %v, lease cut down to %v", v, left())
 	}
 	release(t, l)
-	if v := eval(renewScript, []string{n.lock}, r.Owner, 1000, 9).([]any)[0]; v != renewLost || left() > 0 {
+	if v := eval(renewScript, []string{n.lock}, value(9), 1000).([]any)[0]; v != renewLost || left() > 0 {
 		t.Errorf("a renewal after the release: answer %v, %v left", v, left())
 	}
 	if err := l.Renew(ctx, time.Minute); !errors.Is(err, backend.ErrLost) {

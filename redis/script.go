@@ -29,7 +29,7 @@ var inspectLua string
 
 var (
 	acquireScript = script{prelude + acquireLua, "b1022968649dcc08d9f6cbd1f17d395fd138f780"}
-	renewScript   = script{prelude + renewLua, "1c66f852700cbba714a5dbf4ffd486924e0e8cb7"}
+	renewScript   = script{prelude + renewLua, "3158282f2eecc8149cb2c67626029388ec65ee4c"}
 	releaseScript = script{prelude + releaseLua, "0971a00d5fc7b0b746c98a660c43a5aa4593ab12"}
 	inspectScript = script{prelude + inspectLua, "2b19fe38057b5d7ce1b8e54006fd6cdfe398af1b"}
 )

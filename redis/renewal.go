@@ -1,0 +1,99 @@
+package redis
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A renewal is what a lease's requests for one TTL say, from the first to the last of them. It does not change: one that was
+// given up may be on its way to the connection still.
+type renewal struct {
+	// Strings, kept as the arguments of a command, because each conversion would be an allocation.
+	lock, value any
+	slot        int
+	ttl         time.Duration
+	number      uint64 // of the TTL, among those that the lease was renewed to one after the other
+}
+
+// renewal returns what to send for l. One renewal of a lease is under way at a time.
+func (b *Backend) renewal(l *backend.Life, granted time.Duration) *renewal {
+	h := l.Data.(*held)
+	last := h.renewal
+	if last != nil && last.ttl == granted {
+		return last
+	}
+	next := &renewal{ttl: granted, number: 1}
+	if last != nil {
+		next.lock, next.slot, next.number = last.lock, last.slot, last.number+1
+	} else {
+		next.lock, next.slot = b.naming.lock(l.Key()), slot(l.Key())
+	}
+	var room [128]byte
+	value := strconv.AppendUint(room[:0], l.Token(), 10)
+	value = append(value, ':')
+	value = strconv.AppendUint(value, next.number, 10)
+	value = append(value, ':')
+	value = append(value, l.Owner()...)
+	next.value = string(value)
+	h.renewal = next
+	return next
+}
+
+// appendRenewals appends the keys and arguments of renew.lua.
+func appendRenewals(args []any, list []*renewal) []any {
+	for _, r := range list {
+		args = append(args, r.lock)
+	}
+	same := true
+	for _, r := range list {
+		args = append(args, r.value)
+		same = same && r.ttl == list[0].ttl
+	}
+	if same {
+		list = list[:1]
+	}
+	for _, r := range list {
+		args = append(args, r.ttl.Milliseconds())
+	}
+	return args
+}
+
+// What renew.lua returns for a lease.
+const (
+	renewLost     = int64(0)
+	renewDone     = int64(1)
+	renewOvertake = int64(2)
+)
+
+var errOvertaken = errors.New("overtaken by a later renewal")
+
+// renewAnswers hands each of n leases its error by renew.lua's reply.
+func renewAnswers(v any, n int, each func(i int, err error)) {
+	list, _ := v.([]any)
+	all := len(list) == 1 && list[0] == renewDone
+	for i := range n {
+		switch {
+		case all:
+			each(i, nil)
+		case len(list) != n:
+			each(i, errReply(v))
+		default:
+			each(i, renewError(list[i]))
+		}
+	}
+}
+
+func renewError(v any) error {
+	switch v {
+	case renewDone:
+		return nil
+	case renewLost:
+		return backend.ErrLost
+	case renewOvertake:
+		return errOvertaken
+	}
+	return errReply(v)
+}

@@ -1,0 +1,100 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has become of
+// the others' keys. A stranger's key stays as it is.
+func TestBatchOfAllSorts(t *testing.T) {
+	s := servers.Redis(t)
+	cluster := servers.RedisCluster(t, 3)
+	for name, url := range map[string]string{"single": "redis://" + s.Addr, "cluster": "redis+cluster://" + cluster[0].Addr} {
+		t.Run(name, func(t *testing.T) { batchOfAllSorts(t, opened(t, url)) })
+	}
+}
+
+func batchOfAllSorts(t *testing.T, b *Backend) {
+	ctx := context.Background()
+	const leases = 3*scriptLeases + 7
+	list := make([]backend.Renewal, leases)
+	for i := range list {
+		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("sort-", i), time.Minute)), TTL: time.Hour}
+	}
+	life := func(i int) *backend.Life { return list[i].Lease.(*backend.Life) }
+	name := func(i int) string { return b.naming.lock(life(i).Key()) }
+	renew := func(what string, want map[int]error) {
+		t.Helper()
+		for i, err := range b.RenewBatch(ctx, list) {
+			if !errors.Is(err, want[i]) {
+				t.Fatalf("%s: lease %d: %v, want %v", what, i, err, want[i])
+			}
+			if left := b.client.PTTL(ctx, name(i)).Val(); want[i] == nil && (left > list[i].TTL || left < list[i].TTL-5*time.Second) {
+				t.Fatalf("%s: lease %d has %v left, want %v", what, i, left, list[i].TTL)
+			}
+		}
+	}
+	renew("the first", nil)
+	renew("the second", nil)
+	for i := range list {
+		list[i].TTL = time.Duration(1+i%3) * 20 * time.Second // some longer, some shorter
+	}
+	renew("to other TTLs", nil)
+	renew("to other TTLs again", nil)
+
+	b.client.Del(ctx, name(0))
+	stranger := fmt.Sprintf("%d:1:stranger", life(5).Token())
+	b.client.Set(ctx, name(5), stranger, 77*time.Second)
+	b.client.Set(ctx, name(70), "0:0:"+life(70).Owner(), 77*time.Second) // as if only kept for it
+	b.client.Del(ctx, name(leases-1))
+	b.client.LPush(ctx, name(leases-1), "no string")
+	lost := map[int]error{0: backend.ErrLost, 5: backend.ErrLost, 70: backend.ErrLost, leases - 1: backend.ErrLost}
+	renew("of stolen keys", lost)
+	if v, left := b.client.Get(ctx, name(5)).Val(), b.client.PTTL(ctx, name(5)).Val(); v != stranger || left > 77*time.Second {
+		t.Errorf("a stranger's key: %q for %v", v, left)
+	}
+	renew("after losses", lost)
+
+	// A later renewal of one lease, which this client does not know of, is not undone, and does not hold up the others.
+	later := fmt.Sprintf("%d:99:%s", life(9).Token(), life(9).Owner())
+	b.client.Set(ctx, name(9), later, 77*time.Second)
+	overtaken := map[int]error{9: errOvertaken}
+	for i := range lost {
+		overtaken[i] = backend.ErrLost
+	}
+	renew("overtaken", overtaken)
+	if v, left := b.client.Get(ctx, name(9)).Val(), b.client.PTTL(ctx, name(9)).Val(); v != later || left < 70*time.Second {
+		t.Errorf("the later renewal became %q for %v", v, left)
+	}
+}
+
+// A renewal repeats what the last one to its TTL said, and says so of another TTL that the server can tell which is later.
+func TestRenewalsAreNumberedByTTL(t *testing.T) {
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	l := acquire(t, b, req("k", time.Minute)).(*backend.Life)
+	admin := raw(t, s.Addr)
+	ctx := context.Background()
+	for _, step := range []struct {
+		ttl    time.Duration
+		number int
+	}{{time.Minute, 1}, {time.Minute, 1}, {time.Hour, 2}, {time.Hour, 2}, {time.Minute, 3}} {
+		if err := l.Renew(ctx, step.ttl); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%d:%d:%s", l.Token(), step.number, l.Owner())
+		if got := admin.Get(ctx, b.naming.lock("k")).Val(); got != want {
+			t.Errorf("renewed to %v: %q, want %q", step.ttl, got, want)
+		}
+		if left := admin.PTTL(ctx, b.naming.lock("k")).Val(); left > step.ttl || left < step.ttl-5*time.Second {
+			t.Errorf("renewed to %v: %v left", step.ttl, left)
+		}
+	}
+}
