@@ -149,7 +149,7 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *se
 	}
 	h.mu.Unlock()
 	if !terms.manual {
-		l.renewals.add(h, now.Add(interval(left)))
+		l.renewals.add(h, now, left)
 	}
 	return lease
 }

@@ -36,6 +36,8 @@ type renewer struct {
 	clock   alarm.Clock[*hold]
 	working int
 	closed  bool
+	group   time.Time // when those are renewed that were put in last
+	joined  int       // how many they are
 }
 
 func newRenewer(l *Locker) *renewer {
@@ -57,12 +59,13 @@ func (r *renewer) close() {
 	r.workers.Wait()
 }
 
-// add begins to renew h.
-func (r *renewer) add(h *hold, first time.Time) {
+// add begins to renew h, which has so much left.
+func (r *renewer) add(h *hold, now time.Time, left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h.left = false
-	r.putLocked(h, first)
+	r.putLocked(h, r.nextLocked(now, left))
+	r.armLocked()
 }
 
 // again moves the next renewal of h, if it is renewed at all, to where its new deadline wants it.
@@ -71,7 +74,8 @@ func (r *renewer) again(h *hold) {
 	defer r.mu.Unlock()
 	r.clock.Remove(&h.renewal)
 	now := time.Now()
-	r.putLocked(h, now.Add(interval(h.lease.Deadline().Sub(now))))
+	r.putLocked(h, r.nextLocked(now, h.lease.Deadline().Sub(now)))
+	r.armLocked()
 }
 
 // renews reports whether h is renewed automatically.
@@ -89,11 +93,18 @@ func (r *renewer) remove(h *hold) {
 	r.clock.Remove(&h.renewal)
 }
 
-// interval is the time until the next renewal after one that worked: a third of what is left, jittered so that leases
-// that began together drift apart.
-func interval(left time.Duration) time.Duration {
-	d := left / 3
-	return d - jitter(d/8)
+// nextLocked is when a lease is to be renewed that has so much left: when a third of it has passed, less a random part, so that
+// leases that began together drift apart. Where the store renews many at once they do so by as many as go into one request.
+func (r *renewer) nextLocked(now time.Time, left time.Duration) time.Time {
+	third := left / 3
+	apart := third / 8
+	latest := now.Add(third)
+	if r.joined < r.size && !r.group.After(latest) && r.group.After(latest.Add(-apart)) {
+		r.joined++
+		return r.group
+	}
+	r.group, r.joined = latest.Add(-jitter(apart)), 1
+	return r.group
 }
 
 // attemptTime is how long one attempt may take when left is left of the lease: one that hangs must leave time for another.
@@ -111,7 +122,6 @@ func (r *renewer) putLocked(h *hold, at time.Time) {
 		return
 	}
 	r.clock.Set(&h.renewal, at)
-	r.armLocked()
 }
 
 // armLocked sets the timer, unless all workers are busy: the first that has finished sets it then.
@@ -140,7 +150,7 @@ func (r *renewer) startLocked() {
 func (r *renewer) work() {
 	for {
 		r.mu.Lock()
-		due := r.takeLocked()
+		due, shortest := r.takeLocked()
 		if len(due) == 0 {
 			r.working--
 			r.armLocked()
@@ -149,19 +159,19 @@ func (r *renewer) work() {
 		}
 		r.startLocked()
 		r.mu.Unlock()
-		r.renew(due)
+		r.renew(due, shortest)
 	}
 }
 
 // takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
 // Leases that have much more or less time left than the first are left to another worker: a request has as long as the
-// shortest of them allows.
-func (r *renewer) takeLocked() []*hold {
+// shortest of them allows, which is what one of them has left.
+func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 	now := time.Now()
 	if r.closed || r.clock.FirstDue(now) == nil {
-		return nil
+		return nil, 0
 	}
-	var due []*hold
+	due = make([]*hold, 0, min(r.size, r.clock.Len()))
 	var others []*alarm.Entry[*hold]
 	var first time.Duration
 	for len(due) < r.size && len(others) < r.size {
@@ -175,24 +185,24 @@ func (r *renewer) takeLocked() []*hold {
 		}
 		r.clock.Remove(e)
 		if len(due) == 0 {
-			first = left
+			first, shortest = left, left
 		} else if left > 4*first || first > 4*left {
 			others = append(others, e)
 			continue
 		}
 		due = append(due, e.Item)
+		shortest = min(shortest, left)
 	}
 	for _, e := range others {
 		r.clock.Set(e, e.At())
 	}
-	return due
+	return due, shortest
 }
 
 // renew makes one request for what is due, or one each, and says when to come again.
-func (r *renewer) renew(due []*hold) {
+func (r *renewer) renew(due []*hold, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
 	holds := due[:0]
-	soonest := time.Duration(-1)
 	for _, h := range due {
 		ttl, ok := h.renewTo()
 		if !ok {
@@ -200,14 +210,11 @@ func (r *renewer) renew(due []*hold) {
 		}
 		renewals = append(renewals, backend.Renewal{Lease: h.lease, TTL: ttl})
 		holds = append(holds, h)
-		if left := time.Until(h.lease.Deadline()); soonest < 0 || left < soonest {
-			soonest = left
-		}
 	}
 	if len(renewals) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, attemptTime(soonest))
+	ctx, cancel := context.WithTimeout(r.ctx, attemptTime(shortest))
 	var errs []error
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)
@@ -219,27 +226,40 @@ func (r *renewer) renew(due []*hold) {
 	}
 	cancel()
 	for i, h := range holds {
-		r.renewed(h, errs[i])
+		if errs[i] != nil {
+			r.failed(h, errs[i])
+		}
 	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, h := range holds {
+		if errs[i] != nil {
+			continue
+		}
+		if left := h.lease.Deadline().Sub(now); left > 0 { // otherwise the lease itself tells its holder
+			r.putLocked(h, r.nextLocked(now, left))
+		}
+	}
+	r.armLocked()
 }
 
-func (r *renewer) renewed(h *hold, err error) {
+// failed says when to come again after a renewal that failed.
+func (r *renewer) failed(h *hold, err error) {
 	left := time.Until(h.lease.Deadline())
-	after := interval(left)
-	switch {
-	case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0:
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) || left <= 0 {
 		return // the lease itself tells its holder
-	case err != nil:
-		if r.ctx.Err() == nil {
-			r.locker.defaults.logger.Warn("renewal: outcome unknown, trying again", "backend", r.locker.name,
-				"owner", h.owner, "left", left, "error", err)
-		}
-		after = min(left/8, time.Second)
-		after = max(after-jitter(after/2), retryLeast)
 	}
+	if r.ctx.Err() == nil {
+		r.locker.defaults.logger.Warn("renewal: outcome unknown, trying again", "backend", r.locker.name,
+			"owner", h.owner, "left", left, "error", err)
+	}
+	after := min(left/8, time.Second)
+	after = max(after-jitter(after/2), retryLeast)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.putLocked(h, time.Now().Add(after))
+	r.armLocked()
 }
 
 // renewTo is the TTL to renew to; not ok if the lease has all that it may get.
