@@ -22,13 +22,14 @@ var (
 	Jain       = Measure{"fairness", "", "Jain's index of the workers' shares: 1 is equal shares, 1/n is all for one", true}
 	Requests   = Measure{"requests", "", "requests served per cycle, commands inside of scripts too", false}
 	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
+	Work       = Measure{"work", "s", "processor time of the client's process per cycle", false}
 	CPU        = Measure{"cpu", "%", "of one core, used by the client's process", false}
 	Load       = Measure{"load", "/s", "requests served per second", false}
 	Goroutines = Measure{"goroutines", "", "goroutines more than before", false}
 )
 
 // Measures lists every measure, in the order of tables.
-var Measures = []Measure{Rate, P50, P99, Max, Jain, Requests, Allocs, CPU, Load, Goroutines}
+var Measures = []Measure{Rate, P50, P99, Max, Jain, Requests, Allocs, Work, CPU, Load, Goroutines}
 
 // A Sample is what one round measured, by the names of measures.
 type Sample map[string]float64

@@ -177,6 +177,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 type spending struct {
 	requests int64
 	allocs   uint64
+	cpu      time.Duration
 }
 
 func (t *trial) count(ctx context.Context) (s spending, err error) {
@@ -187,13 +188,16 @@ func (t *trial) count(ctx context.Context) (s spending, err error) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	s.allocs = m.Mallocs
+	s.allocs, s.cpu = m.Mallocs, processCPU()
 	return s, nil
 }
 
 // spent puts what was used up between two counts into the sample, for each cycle.
 func (t *trial) spent(before, after spending, cycles int) {
 	t.sample.set(Allocs, float64(after.allocs-before.allocs)/float64(cycles))
+	if used := after.cpu - before.cpu; used > 0 {
+		t.sample.set(Work, used.Seconds()/float64(cycles))
+	}
 	if t.store.Requests != nil {
 		t.sample.set(Requests, float64(after.requests-before.requests)/float64(cycles))
 	}
