@@ -1,9 +1,12 @@
 package lock
 
-// Kept is how many gates and renewals l has.
+// Kept is how many gates with someone inside, and renewals, l has.
 func (l *Locker) Kept() (gates, renewals int) {
 	l.mu.Lock()
 	gates = len(l.gates)
+	if l.idle != nil {
+		gates--
+	}
 	l.mu.Unlock()
 	l.renewals.mu.Lock()
 	defer l.renewals.mu.Unlock()

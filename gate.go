@@ -3,16 +3,17 @@ package lock
 import (
 	"container/list"
 	"context"
+	"sync/atomic"
 
 	"github.com/anylock/lock/backend"
 )
 
 // A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
-// come first served. It exists while someone is inside. Locker.mu guards it.
+// come first served. It exists while someone is inside, or is Locker.idle. Locker.mu guards its queue.
 type gate struct {
 	key     string
-	inside  *tenure    // who holds the key, nil while the one inside still contends for it
-	waiters *list.List // of *waiter; nil until the first comes
+	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
+	waiters *list.List             // of *waiter; nil until the first comes
 }
 
 // A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
@@ -32,9 +33,14 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		return nil, nil, ErrClosed
 	}
 	g := l.gates[key]
-	if g == nil {
+	switch g {
+	case nil:
 		g = &gate{key: key}
 		l.gates[key] = g
+		l.mu.Unlock()
+		return g, nil, nil
+	case l.idle:
+		l.idle = nil
 		l.mu.Unlock()
 		return g, nil, nil
 	}
@@ -87,24 +93,21 @@ func (l *Locker) passOn(g *gate, handed *hold) {
 	_ = l.giveUp(context.Background(), g, handed) // the TTL ends what cannot be released
 }
 
-func (l *Locker) setInside(g *gate, t *tenure) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	g.inside = t
-}
-
 // leave lets the next waiter contend for the key, or closes the gate.
 func (l *Locker) leave(g *gate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g.inside = nil
+	g.inside.Store(nil)
 	l.callNextLocked(g, turn{})
 }
 
 func (l *Locker) callNextLocked(g *gate, t turn) {
 	next := g.nextLocked()
 	if next == nil {
-		delete(l.gates, g.key)
+		if l.idle != nil {
+			delete(l.gates, l.idle.key)
+		}
+		l.idle = g
 		return
 	}
 	g.waiters.Remove(g.waiters.Front())
@@ -121,8 +124,9 @@ func (g *gate) nextLocked() *waiter {
 
 // heldLocked is the error of an attempt that must not wait.
 func (g *gate) heldLocked() error {
-	if g.inside == nil {
+	inside := g.inside.Load()
+	if inside == nil {
 		return ErrHeld // someone of this process is asking the store for it
 	}
-	return &HeldError{Holder: g.inside.holder()}
+	return &HeldError{Holder: inside.holder()}
 }

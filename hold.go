@@ -50,34 +50,37 @@ type stay struct {
 }
 
 func (l *Locker) newGrant(lease backend.Lease, owner string, ttl time.Duration) *grant {
-	granted := l.opened.Add(time.Since(l.opened)) // the cheapest way to read the clock
-	g := &grant{hold: hold{locker: l, lease: lease, owner: owner, granted: granted, ttl: ttl, left: true}}
+	g := &grant{hold: hold{locker: l, lease: lease, owner: owner, ttl: ttl, left: true}}
 	g.hold.renewal.Item = &g.hold
 	g.hold.watch()
 	return g
 }
 
-// watch arranges for the call of lose.
+// watch arranges for the call of lose, and finds out when the lease was granted.
 func (h *hold) watch() {
-	switch lease := h.lease.(type) {
-	case *backend.Life:
+	if lease, ok := h.lease.(*backend.Life); ok {
+		h.granted = lease.Granted()
 		lease.Watch(h)
-	case backend.LossNotifier:
-		h.stop = lease.OnLost(h.lose)
-	default: // a stranger's lease that cannot call back
-		gone := make(chan struct{})
-		h.stop = func() bool {
-			close(gone)
-			return true
-		}
-		go func() {
-			select {
-			case <-lease.Lost():
-				h.lose()
-			case <-gone:
-			}
-		}()
+		return
 	}
+	h.granted = time.Now()
+	if lease, ok := h.lease.(backend.LossNotifier); ok {
+		h.stop = lease.OnLost(h.lose)
+		return
+	}
+	// A stranger's lease that cannot call back.
+	lease, gone := h.lease, make(chan struct{})
+	h.stop = func() bool {
+		close(gone)
+		return true
+	}
+	go func() {
+		select {
+		case <-lease.Lost():
+			h.lose()
+		case <-gone:
+		}
+	}()
 }
 
 // age is the time since the store's grant.
@@ -134,12 +137,12 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *se
 	}
 	lease := &s.lease
 	lease.tenure, lease.parent = t, ctx
-	l.setInside(g, t) // first: a loss may let the next one in as soon as h knows of t
+	g.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	left := h.lease.Deadline().Sub(now)
 	if h.lost || left <= 0 {
 		h.mu.Unlock()
-		l.setInside(g, nil)
+		g.inside.Store(nil)
 		return nil
 	}
 	h.tenure = t
@@ -192,7 +195,7 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++
-	g.inside = nil
+	g.inside.Store(nil)
 	l.callNextLocked(g, turn{handed: h})
 	return true
 }

@@ -301,7 +301,9 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
 	cancel := t.cancels[l]
-	delete(t.cancels, l)
+	if cancel != nil {
+		delete(t.cancels, l)
+	}
 	t.count--
 	last := t.count == 0
 	if last && !t.over {

@@ -47,10 +47,10 @@ type Locker struct {
 	guarantees Guarantees
 	defaults   settings
 	renewals   *renewer
-	opened     time.Time
 
 	mu     sync.Mutex
 	gates  map[string]*gate
+	idle   *gate // the one that was left last, with nobody inside: its key is often wanted again at once
 	closed bool
 	done   chan struct{} // closed by Close
 
@@ -114,7 +114,7 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	}
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
-		opened: time.Now(), gates: make(map[string]*gate), done: make(chan struct{}),
+		gates: make(map[string]*gate), done: make(chan struct{}),
 	}
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
@@ -169,7 +169,10 @@ func (l *Locker) fullKey(key string) (string, error) {
 	if key == "" {
 		return "", backend.ValidateKey(key) // a prefix does not make it a key
 	}
-	full := l.defaults.prefix + key
+	full := key
+	if l.defaults.prefix != "" {
+		full = l.defaults.prefix + key
+	}
 	return full, backend.ValidateKey(full)
 }
 

@@ -80,6 +80,9 @@ func (l *Life) Key() string { return l.key }
 // Owner is the owner that holds the lease.
 func (l *Life) Owner() string { return l.owner }
 
+// Granted is when the client learnt of the grant.
+func (l *Life) Granted() time.Time { return l.granted }
+
 // Token implements Lease.
 func (l *Life) Token() uint64 { return l.token }
 
@@ -110,8 +113,8 @@ func (l *Life) Deadline() time.Time {
 }
 
 // Watch is OnLost for the one that uses the lease: without a function for each lease, and without a way to stop it but to
-// ignore the call. It tells when the lease was granted.
-func (l *Life) Watch(w LossWatcher) (granted time.Time) {
+// ignore the call.
+func (l *Life) Watch(w LossWatcher) {
 	s := l.leases
 	s.mu.Lock()
 	over := l.isLostLocked()
@@ -122,7 +125,6 @@ func (l *Life) Watch(w LossWatcher) (granted time.Time) {
 	if over {
 		w.LeaseLost()
 	}
-	return l.granted
 }
 
 // OnLost implements LossNotifier.
