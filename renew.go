@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	batchSize    = 512 // leases in one request, where the store can
+	batchSize    = 1024 // leases in one request, where the store can
 	batchWorkers = 4
 	soloWorkers  = 16 // where each lease is a request of its own
 

@@ -78,7 +78,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 // grant begins the lease.
 func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) {
 	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
-		Token: ans.token, Sent: a.sent, TTL: a.ttl, Data: &held{ttl: a.ttl, echo: a.unanswered},
+		Token: ans.token, Sent: a.sent, TTL: a.ttl, Data: &held{lock: a.names.lock, ttl: a.ttl, echo: a.unanswered},
 	})
 	if err != nil {
 		// Leases gives the lease back, unless it is closed.

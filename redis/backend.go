@@ -62,6 +62,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 
 // held is a lease's Data.
 type held struct {
+	lock    string        // the key's name
 	renewal *renewal      // the last; nil before the first
 	ttl     time.Duration // of the grant
 	// An earlier request for this lease went unanswered and may still arrive after the release.

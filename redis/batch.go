@@ -58,9 +58,9 @@ func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []
 	var list []*share
 	open := make(map[int]*share) // by slot; all in 0 if slots do not matter
 	for _, i := range todo {
-		r, s := b.renewal(lives[i], granted[i]), 0
+		r, s := renewalOf(lives[i], granted[i]), 0
 		if bySlot {
-			s = r.slot
+			s = slot(lives[i].Key())
 		}
 		sh := open[s]
 		if sh == nil || len(sh.index) == scriptLeases {

@@ -20,7 +20,7 @@ var _ backend.Requests = requests{}
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	b := q.b
 	granted := b.guarantees.Round(ttl)
-	r := b.renewal(l, granted)
+	r := renewalOf(l, granted)
 	v, _, err := b.eval(ctx, request{
 		script: renewScript,
 		keys:   []string{r.lock.(string)},

@@ -13,13 +13,12 @@ import (
 type renewal struct {
 	// Strings, kept as the arguments of a command, because each conversion would be an allocation.
 	lock, value any
-	slot        int
 	ttl         time.Duration
 	number      uint64 // of the TTL, among those that the lease was renewed to one after the other
 }
 
-// renewal returns what to send for l. One renewal of a lease is under way at a time.
-func (b *Backend) renewal(l *backend.Life, granted time.Duration) *renewal {
+// renewalOf returns what to send for l. One renewal of a lease is under way at a time.
+func renewalOf(l *backend.Life, granted time.Duration) *renewal {
 	h := l.Data.(*held)
 	last := h.renewal
 	if last != nil && last.ttl == granted {
@@ -27,9 +26,9 @@ func (b *Backend) renewal(l *backend.Life, granted time.Duration) *renewal {
 	}
 	next := &renewal{ttl: granted, number: 1}
 	if last != nil {
-		next.lock, next.slot, next.number = last.lock, last.slot, last.number+1
+		next.lock, next.number = last.lock, last.number+1
 	} else {
-		next.lock, next.slot = b.naming.lock(l.Key()), slot(l.Key())
+		next.lock = h.lock
 	}
 	var room [128]byte
 	value := strconv.AppendUint(room[:0], l.Token(), 10)
