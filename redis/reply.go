@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// An answer is what acquire.lua returns.
+// An answer is what acquireScript returns.
 type answer struct {
 	granted bool
 	token   uint64

@@ -15,6 +15,9 @@ type script struct{ text, digest string }
 //go:embed prelude.lua
 var prelude string
 
+//go:embed acquire_free.lua
+var acquireFreeLua string
+
 //go:embed acquire.lua
 var acquireLua string
 
@@ -28,7 +31,7 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{prelude + acquireLua, "b1022968649dcc08d9f6cbd1f17d395fd138f780"}
+	acquireScript = script{acquireFreeLua + prelude + acquireLua, "8cb74b00852e98e3273e8eb49337505c61ecee8c"}
 	renewScript   = script{prelude + renewLua, "3158282f2eecc8149cb2c67626029388ec65ee4c"}
 	releaseScript = script{prelude + releaseLua, "0971a00d5fc7b0b746c98a660c43a5aa4593ab12"}
 	inspectScript = script{prelude + inspectLua, "2b19fe38057b5d7ce1b8e54006fd6cdfe398af1b"}
