@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	usualLanes = 2                    // one sends while the other's answers are handed out
+	usualLanes = 3                    // one sends, one's answers are handed out, and the server always has one's to work on
 	linger     = 2 * time.Millisecond // a request that has waited so long for a lane opens one more
-	mostCalls  = 64                   // in one pipeline: the first waits until the server has done the last
+	mostCalls  = 32                   // in one pipeline: the first waits until the server has done the last
 )
 
 // Lanes carry the requests of one client to its server. A request that comes alone runs on its caller's goroutine, if it

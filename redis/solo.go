@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/internal/eager"
 )
 
 // A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
@@ -34,14 +32,14 @@ const freshTime = 100 * time.Millisecond
 func newSolo(options *redis.Options) *solo {
 	s := &solo{}
 	o := *options
-	dial := redis.NewDialer(&o)
+	dial := eagerDialer(&o)
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return s.wrap(eager.New(c)), nil
+		return s.wrap(c), nil
 	}
 	s.client = redis.NewClient(&o)
 	return s
