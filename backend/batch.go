@@ -21,7 +21,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
 	var last time.Time
 	sent, ended := time.Now(), ContextError(ctx, nil)
-	s.inParts(n, func(i int) (call func()) {
+	s.inParts(n, func(i int, _ time.Time) (call func()) {
 		l, ok := renewals[i].Lease.(*Life)
 		if !ok || l.leases != s {
 			errs[i] = fmt.Errorf("%w: lease of another backend", ErrInvalid)
@@ -54,8 +54,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	stop()
 	cancel()
 	var strays []*Life
-	answered := time.Now()
-	s.inParts(len(lives), func(k int) (call func()) {
+	s.inParts(len(lives), func(k int, now time.Time) (call func()) {
 		l, u := lives[k], underway{ttl: ttls[k], sent: sent}
 		var ttl time.Duration
 		err := errUnanswered
@@ -65,7 +64,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		over, stray, call := l.endRenewLocked(u, ttl, err, answered)
+		over, stray, call := l.endRenewLocked(u, ttl, err, now)
 		if errs[index[k]] = renewError(ctx, over, err); stray {
 			strays = append(strays, l)
 		}
@@ -75,15 +74,16 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	return errs
 }
 
-// inParts calls f with 0 to n-1, with the lock, which it leaves to others now and then; and afterwards, without the lock,
-// what f returned.
-func (s *Leases) inParts(n int, f func(i int) (call func())) {
+// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then; and afterwards, without
+// the lock, what f returned. The time is read under the lock: nobody has seen a later one for which a lease was over.
+func (s *Leases) inParts(n int, f func(i int, now time.Time) (call func())) {
 	const part = 64
 	var calls []func()
 	for i := 0; i < n; {
 		s.mu.Lock()
+		now := time.Now()
 		for end := min(n, i+part); i < end; i++ {
-			if call := f(i); call != nil {
+			if call := f(i, now); call != nil {
 				calls = append(calls, call)
 			}
 		}
