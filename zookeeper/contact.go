@@ -61,15 +61,31 @@ func (c *contact) proved(sent time.Time) time.Time {
 	if sent.After(c.proof) {
 		c.proof = sent
 	}
-	for i := len(c.signs) - 1; i >= 0; i-- {
-		if s := c.signs[i]; !s.ready.After(sent) {
-			if until := backend.Deadline(s.at, c.timeout); until.After(c.until) {
-				c.until = until
-			}
-			break
-		}
+	if until := c.boundLocked(sent); until.After(c.until) {
+		c.until = until
 	}
 	return c.until
+}
+
+// boundLocked is the bound if a write sent at sent is committed, as far as that tells.
+func (c *contact) boundLocked(sent time.Time) time.Time {
+	for i := len(c.signs) - 1; i >= 0; i-- {
+		if s := c.signs[i]; !s.ready.After(sent) {
+			return backend.Deadline(s.at, c.timeout)
+		}
+	}
+	return time.Time{}
+}
+
+// assumed is what claim will be, at least, if a write sent now is committed.
+func (c *contact) assumed(most time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if end := c.boundLocked(now); end.Before(backend.Deadline(now, most)) {
+		return end
+	}
+	return backend.Deadline(now, most)
 }
 
 // bound is the instant until which the ensemble certainly keeps the session.

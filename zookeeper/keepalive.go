@@ -40,23 +40,25 @@ func (s *session) kickAfter() time.Duration {
 // session to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	var lives []*backend.Life
+	var long []*node
 	for n := range s.nodes {
-		if l, long := n.lease(); l != nil && long {
-			lives = append(lives, l)
+		if l, isLong := n.lease(); l != nil && isLong {
+			long = append(long, n)
 		}
 	}
 	timeout := s.timeout
 	s.mu.Unlock()
-	if len(lives) == 0 {
-		return timeout + time.Second
-	}
-	left := time.Until(s.contact.claim(s.b.guarantees.MaxSilence))
-	if left <= 0 {
-		for _, l := range lives {
+	left := timeout + time.Second
+	for _, n := range long {
+		end, ok := n.claimIn(s)
+		switch d := time.Until(end); {
+		case !ok: // it has just been moved
+		case d <= 0:
+			l, _ := n.lease()
 			l.Lose()
+		default:
+			left = min(left, d)
 		}
-		return timeout
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
 		s.b.calls.Background(func() {

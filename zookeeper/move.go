@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -20,14 +21,19 @@ func (b *Backend) move(ctx context.Context, n *node, to *session) error {
 	if from.isOver() {
 		return backend.ErrLost
 	}
-	n.mu.Lock()
-	n.maybe = to
-	n.mu.Unlock()
-	if to != from && !b.keepIn(to, n) {
-		return to.reason()
+	// A session that has not begun yet keeps nothing, and nothing is known of it.
+	end := time.Now().Add(b.options.Timeout)
+	if _, err := to.whenReady(ctx, end); err != nil {
+		return err
+	}
+	if to != from {
+		if !b.keepIn(to, n) {
+			return to.reason()
+		}
+		n.mayMove(to)
 	}
 	_, sent, err := await(ctx, to, request[[]zk.MultiResponse]{
-		limit: b.options.Timeout,
+		limit: time.Until(end),
 		grace: answerGrace,
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			return c.Multi(

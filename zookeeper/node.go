@@ -24,11 +24,12 @@ type node struct {
 	name string
 	echo bool // a create went unanswered, and may yet leave a second node
 
-	mu    sync.Mutex
-	s     *session // where it lives
-	maybe *session // where it may live: a move went unanswered
-	life  *backend.Life
-	long  bool // longer than the ensemble keeps a session
+	mu      sync.Mutex
+	s       *session  // where it lives
+	maybe   *session  // where it may live: a move is under way, or went unanswered
+	assumed time.Time // until when maybe keeps it at least, if it lives there
+	life    *backend.Life
+	long    bool // longer than the ensemble keeps a session
 }
 
 func newNode(b *Backend, r backend.Request) *node {
@@ -57,17 +58,41 @@ func (n *node) setLong(long bool) {
 	n.long = long
 }
 
+// mayMove notes that n is about to be moved to another session, and may live there from then on.
+func (n *node) mayMove(to *session) {
+	end := to.contact.assumed(to.b.guarantees.MaxSilence)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.maybe != to { // else it may have been moved before
+		n.maybe, n.assumed = to, end
+	}
+}
+
 // claim is until when it lives at least, and what a deadline is made of that moves on by itself.
 func (n *node) claim() time.Time {
 	s, maybe := n.home()
-	most := s.b.guarantees.MaxSilence
-	t := s.contact.claim(most)
+	t, _ := n.claimIn(s)
 	if maybe != nil {
-		if m := maybe.contact.claim(most); m.Before(t) {
+		if m, ok := n.claimIn(maybe); ok && m.Before(t) {
 			t = m
 		}
 	}
 	return t
+}
+
+// claimIn is until when s keeps it at least, if it lives there; ok is false if it certainly does not.
+func (n *node) claimIn(s *session) (end time.Time, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	end = s.contact.claim(s.b.guarantees.MaxSilence)
+	if n.s == s {
+		return end, true
+	}
+	// What is known of s may be old, or nothing yet. A move that was made proves it, as of then.
+	if end.Before(n.assumed) {
+		end = n.assumed
+	}
+	return end, n.maybe == s
 }
 
 // keep makes the session answer for n. It is false when the session is over.

@@ -38,7 +38,7 @@ func (b *Backend) enter(class time.Duration) (*session, error) {
 	if b.shut {
 		return nil, backend.ErrClosed
 	}
-	if s := b.sessions[class]; s != nil {
+	if s := b.sessions[class]; s != nil && !s.isOver() { // else it is about to be forgotten
 		b.useLocked(s)
 		return s, nil
 	}
@@ -56,9 +56,11 @@ func (b *Backend) enterAny(class time.Duration) (*session, error) {
 	b.mu.Lock()
 	if s := b.sessions[class]; s == nil {
 		for _, other := range b.sessions {
-			b.useLocked(other)
-			b.mu.Unlock()
-			return other, nil
+			if !other.isOver() {
+				b.useLocked(other)
+				b.mu.Unlock()
+				return other, nil
+			}
 		}
 	}
 	b.mu.Unlock()

@@ -189,3 +189,72 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 		t.Errorf("the key was free after %v", took)
 	}
 }
+
+// A lease that is longer than any session lives on while a renewal moves it to a session which is being opened, or of which
+// nothing has been known for long: a slow link is none that is down.
+func TestSlowMoveLosesNothing(t *testing.T) {
+	const (
+		ttl   = 2 * time.Second
+		delay = 350 * time.Millisecond // more than the pause between two looks after long leases
+	)
+	s := servers.ZooKeeper(t)
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.Addr)
+			b := opened(t, "zookeeper://"+p.Addr)
+			if known {
+				release(t, acquire(t, b, req(fmt.Sprint("other", known), ttl)))
+				time.Sleep(b.limits.session(ttl) + 100*time.Millisecond)
+			}
+			l := acquire(t, b, req(fmt.Sprint("k", known), time.Hour))
+			p.set(func(p *proxy) { p.delay = delay })
+			done := make(chan error, 1)
+			begun := time.Now()
+			go func() { done <- l.Renew(t.Context(), ttl) }()
+			for ended := false; !ended; {
+				select {
+				case err := <-done:
+					if ended = true; err != nil {
+						t.Errorf("renewed after %v: %v", time.Since(begun), err)
+					}
+				case <-time.After(time.Millisecond):
+				}
+				if left := time.Until(l.Deadline()); left < ttl/2-delay {
+					t.Fatalf("%v after the renewal began, its deadline is in %v", time.Since(begun), left)
+				}
+			}
+			if home, maybe := l.(lease).n.home(); home.class != b.limits.session(ttl) || maybe != nil {
+				t.Errorf("it lives in a session of %v, maybe in %v", home.class, maybe)
+			}
+			p.set(func(p *proxy) { p.delay = 0 })
+			release(t, l)
+		})
+	}
+}
+
+// Who is told that a session is over does not get the same one again, although it has not been forgotten yet.
+func TestSessionThatIsOverIsNotEntered(t *testing.T) {
+	b := opened(t, servers.ZooKeeperURL(t))
+	for _, class := range []time.Duration{b.limits.longest, b.limits.shortest} {
+		s, err := b.enterAny(class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.leave(s)
+		s.mu.Lock()
+		s.err = errExpired // as die does, which goes on to forget it
+		close(s.over)
+		s.mu.Unlock()
+		for _, enter := range []func(time.Duration) (*session, error){b.enterAny, b.enter} {
+			next, err := enter(class)
+			if err != nil || next == s {
+				t.Errorf("entered the session that is over, %v", err)
+			}
+			b.leave(next)
+		}
+		b.forget(s)
+		s.shut()
+	}
+	release(t, acquire(t, b, req("k", time.Minute)))
+}
