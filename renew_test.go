@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
@@ -414,3 +415,48 @@ func TestShortBatchAnswer(t *testing.T) {
 type mute struct{ *memory.Backend }
 
 func (mute) RenewBatch(context.Context, []backend.Renewal) []error { return nil }
+
+// countedBatches counts the requests for renewals, and what is in them.
+type countedBatches struct {
+	*memory.Backend
+	mu               sync.Mutex
+	requests, leases int
+}
+
+func (c *countedBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	c.mu.Lock()
+	c.requests++
+	c.leases += len(renewals)
+	c.mu.Unlock()
+	return c.Backend.RenewBatch(ctx, renewals)
+}
+
+// Leases that were acquired one after the other are renewed together, in time, and stay together.
+func TestRenewalsShareRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const leases, long = 2000, time.Minute
+		store := &countedBatches{Backend: memory.New()}
+		l := locker(t, store, lock.WithTTL(long))
+		begun := time.Now()
+		held := make([]*lock.Lease, leases)
+		for i := range held {
+			held[i] = acquire(t, l, fmt.Sprint(i))
+			time.Sleep(time.Millisecond)
+		}
+		const times = 6
+		time.Sleep(time.Until(begun.Add(2*long + long/8))) // each is renewed after a third of what is left, or up to an eighth earlier
+		store.mu.Lock()
+		defer store.mu.Unlock()
+		if store.leases < times*leases || store.leases > (times+1)*leases {
+			t.Errorf("%d renewals of %d leases, want %d or %d of each", store.leases, leases, times, times+1)
+		}
+		if store.requests > 10*times {
+			t.Errorf("%d requests for %d renewals", store.requests, store.leases)
+		}
+		for i, h := range held {
+			if h.Err() != nil {
+				t.Fatalf("lease %d: %v", i, h.Err())
+			}
+		}
+	})
+}
