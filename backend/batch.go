@@ -64,7 +64,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		if k < len(granted) {
 			ttl = granted[k]
 		}
-		over, stray, call := l.endRenewLocked(u, ttl, err, now)
+		stray, call, over := l.endRenewLocked(u, ttl, err, now)
 		if errs[index[k]] = renewError(ctx, over, err); stray {
 			strays = append(strays, l)
 		}

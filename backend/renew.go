@@ -22,7 +22,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	stop()
 	cancel()
 	l.leases.mu.Lock()
-	over, stray, call := l.endRenewLocked(u, granted, err, time.Now())
+	stray, call, over := l.endRenewLocked(u, granted, err, time.Now())
 	l.leases.mu.Unlock()
 	if call != nil {
 		call()
@@ -116,7 +116,7 @@ func (l *Life) keptLocked(now time.Time, ttl time.Duration) {
 
 // endRenewLocked enters the answer to a renewal. over is the error of a lease that is not live any more; stray tells that the
 // store has prolonged such a one; call, if not nil, is to run after unlocking.
-func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (over error, stray bool, call func()) {
+func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now time.Time) (stray bool, call func(), over error) {
 	l.renewing = false
 	if l.renewed != nil {
 		close(l.renewed)
@@ -141,7 +141,7 @@ func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now 
 		l.unansweredLocked(u.ttl)
 		stray = l.state == lost && l.givenUp
 	}
-	return l.overLocked(), stray, call
+	return stray, call, l.overLocked()
 }
 
 // renewError is what a renewal returns that ended with err, of a lease that is over if that is not nil.
