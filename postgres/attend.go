@@ -41,7 +41,7 @@ func (s *session) leave() {
 		s.ignore()
 		s.ignore = nil
 	}
-	if s.cut { // the answer was there just before
+	if s.cut && !s.isBroken() { // the answer was there just before
 		s.cut = false
 		_ = s.conn.Conn().SetDeadline(time.Time{})
 	}

@@ -79,3 +79,36 @@ func TestCloseEndsWaits(t *testing.T) {
 		t.Errorf("%v, want ErrClosed", o.Err)
 	}
 }
+
+// A request that ends with its connection leaves nothing with its context, which may live on.
+func TestBrokenRequestLeavesContext(t *testing.T) {
+	s := servers.Postgres(t)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	l := acquire(t, a, req("k", time.Minute))
+	defer release(t, l)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := startAcquire(ctx, b, waiting("k", time.Minute))
+	queued(t, a, "k", 1)
+	var waits *session
+	until(t, soon, "the wait's context is watched", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		for s := range b.pool.all {
+			if s.ignore != nil {
+				waits = s
+			}
+		}
+		return waits != nil
+	})
+	_ = waits.tracked().Close()
+	until(t, soon, "the broken connection's context is left", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return waits.dead && waits.ignore == nil && waits.asks == nil
+	})
+	cancel()
+	if o := <-done; !errors.Is(o.Err, context.Canceled) {
+		t.Errorf("%v, want the context's end", o.Err)
+	}
+}

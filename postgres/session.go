@@ -89,12 +89,11 @@ func (s *session) take(ctx context.Context) error {
 
 // give ends the turn. A connection that broke meanwhile takes its leases with it.
 func (s *session) give() {
-	p := &s.b.pool
+	s.leave()
 	if s.isBroken() {
-		p.bury(s)
+		s.b.pool.bury(s)
 	} else {
 		s.answered.Store(true)
-		s.leave()
 	}
 	<-s.turn
 }
