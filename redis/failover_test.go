@@ -234,7 +234,7 @@ func TestMinReplicas(t *testing.T) {
 		release(t, l)
 		// A renewal that too few replicas have is no renewal; a batch neither.
 		l, err = b.leases.Grant(context.Background(), req("k2", time.Hour), backend.Grant{
-			Token: 1, Sent: time.Now(), TTL: time.Hour, Data: new(held),
+			Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &held{lock: b.naming.lock("k2")},
 		})
 		if err != nil {
 			t.Fatal(err)
