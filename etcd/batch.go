@@ -46,11 +46,11 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		})
 	}
 	kept, keptBy := same, index
-	// A second round for what was not answered, on a new stream.
-	for round := 0; round < 2 && len(same) > 0 && ctx.Err() == nil; round++ {
+	// Other rounds for what was not answered, each on a new stream: the next server may hang as well, for want of a leader.
+	for round := 0; round < 4 && len(same) > 0 && ctx.Err() == nil; round++ {
 		var again []*lease
 		var at []int
-		for k, err := range b.pool.renew(ctx, max(shortest/6, leastLimit), same...) {
+		for k, err := range b.pool.renew(ctx, max(shortest/12, leastLimit), same...) {
 			errs[index[k]] = err
 			if err != nil && err != backend.ErrLost {
 				again, at = append(again, same[k]), append(at, index[k])

@@ -286,7 +286,7 @@ func renewable(err error) bool {
 
 // patience is how long a renewal may stay unanswered before another server is tried.
 func (p *pool) patience(ttl time.Duration) time.Duration {
-	return min(p.b.options.Timeout/attemptShare, max(ttl/6, 250*time.Millisecond))
+	return min(p.b.options.Timeout/attemptShare, max(ttl/12, 250*time.Millisecond))
 }
 
 // renew renews leases once. An error is ErrLost where the server says that the lease is gone.

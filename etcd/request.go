@@ -31,7 +31,7 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 	end := time.Now().Add(limit)
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for first := true; ; first = false {
-		most := min(b.options.Timeout/attemptShare, limit)
+		most := min(b.attemptTime(ctx), limit)
 		actx, limited := b.limits.begin(clientv3.WithRequireLeader(ctx), most)
 		err = op(actx)
 		timedOut := actx.Err() != nil
@@ -57,6 +57,16 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 			return true, backend.ContextError(ctx, err)
 		}
 	}
+}
+
+// attemptTime is how long one attempt may take: a share of what is left until the end of ctx, so that a server which hangs does
+// not use up the time of a renewal that others would answer.
+func (b *Backend) attemptTime(ctx context.Context) time.Duration {
+	most := b.options.Timeout / attemptShare
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, max(time.Until(end)/attemptShare, leastLimit))
+	}
+	return most
 }
 
 // noneWithin is err of a request that was ended after d; no error of a context, as the caller's has not ended.
