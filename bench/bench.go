@@ -72,7 +72,7 @@ type Options struct {
 	Stores    []Store
 	Scenarios []string      // names, see Scenarios; nil means all
 	Rounds    int           // default 5
-	Duration  time.Duration // of one scenario on one store in one round; default 100 ms
+	Duration  time.Duration // of one scenario on one store in one round; default 60 ms
 	Clients   int           // how many independent clients contend where several do; default 8
 	Workers   int           // goroutines: of the one client, default 64, or of each of several, default 8
 	Hold      time.Duration // how long a worker holds a contended key; 0 means the scenario's own: 1 ms between clients, none within one; negative means none
@@ -95,7 +95,7 @@ type Progress struct {
 
 const (
 	defaultRounds   = 5
-	defaultDuration = 100 * time.Millisecond
+	defaultDuration = 60 * time.Millisecond
 	defaultClients  = 8
 	defaultHeld     = 1000
 	defaultTTL      = 30 * time.Second

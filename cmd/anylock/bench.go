@@ -56,7 +56,7 @@ Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a sto
 	flags.IntVar(&b.options.Clients, "clients", 0, "clients where several contend (default 8)")
 	flags.IntVar(&b.options.Workers, "workers", 0, "workers of a client (default 64 of one client, 8 of each of several)")
 	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms between clients, 0 within one)")
-	flags.Var(&b.duration, "duration", "of one scenario on one store in one round (default 100ms)")
+	flags.Var(&b.duration, "duration", "of one scenario on one store in one round (default 60ms)")
 	flags.IntVar(&b.options.Rounds, "rounds", 0, "how many rounds (default 5)")
 	flags.IntVar(&b.options.Held, "held", 0, "how many leases the scenario held keeps (default 1000)")
 	flags.StringVar(&b.jsonFile, "json", "", "write the report as JSON to this `FILE` too")
