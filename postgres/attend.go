@@ -51,7 +51,7 @@ func (s *session) leave() {
 // cutLocked ends the request without an answer.
 func (s *session) cutLocked() {
 	s.cut = true
-	_ = s.conn.Conn().SetDeadline(time.Unix(1, 0)) // in the past
+	_ = s.conn.Conn().SetDeadline(longAgo)
 }
 
 // lookLocked looks at the request under way, and reports whether to look again.

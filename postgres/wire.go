@@ -17,6 +17,9 @@ import (
 // errUnanswered means that the connection broke, or was given up, before the answer was there. It must be closed.
 var errUnanswered = errors.New("no answer from the server")
 
+// longAgo as a connection's deadline ends the request on it.
+var longAgo = time.Unix(1, 0)
+
 // exchange sends one request, and returns the rows of its last statement that has some. NULL is empty.
 func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
@@ -27,7 +30,7 @@ func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Fr
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		_ = conn.Conn().SetDeadline(time.Unix(1, 0)) // in the past
+		_ = conn.Conn().SetDeadline(longAgo)
 	})
 	rows, err = answer(conn, f)
 	if !stop() {
