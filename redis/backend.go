@@ -98,6 +98,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.Holder{}, err
 	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return backend.Holder{}, err
+	}
 	if !b.calls.Begin() {
 		return backend.Holder{}, backend.ErrClosed
 	}

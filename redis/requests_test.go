@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -188,5 +189,41 @@ func TestScriptFlush(t *testing.T) {
 		if diff, _ := since(before, commands(t, admin)); diff["eval"] != 3 || diff["evalsha"] != 6 {
 			t.Errorf("after SCRIPT FLUSH: %v, want 3 eval and 6 evalsha", diff)
 		}
+	}
+}
+
+// What begins with an ended context sends nothing, also by a client whose requests are made on goroutines of their own.
+func TestEndedContextSendsNothing(t *testing.T) {
+	s := servers.Redis(t)
+	admin := raw(t, s.Addr)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, client := range map[string]redis.UniversalClient{
+		"plain": raw(t, s.Addr), "foreign": struct{ redis.UniversalClient }{raw(t, s.Addr)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := New(client, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			l := acquire(t, b, req(name, time.Minute))
+			before := commands(t, admin)
+			_, acquired := b.Acquire(ended, req("other", time.Minute))
+			_, inspected := b.Inspect(ended, name)
+			for op, err := range map[string]error{
+				"Acquire": acquired, "Inspect": inspected, "Renew": l.Renew(ended, time.Minute),
+			} {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v, want context.Canceled", op, err)
+				}
+			}
+			if err := b.Close(); err != nil { // waits for requests that were left behind
+				t.Fatal(err)
+			}
+			if diff, n := since(before, commands(t, admin)); n != 0 {
+				t.Errorf("commands: %v, want none", diff)
+			}
+		})
 	}
 }
