@@ -26,31 +26,39 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		slots    = make(chan struct{}, changesAtOnce)
 		shortest time.Duration
 	)
+	// Changes wait for each other, but nothing for them: those that hang must not use up the time of all.
+	change := func(i int) {
+		changes.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if errs[i] = errNoAnswer; ctx.Err() == nil {
+				errs[i] = b.change(ctx, lives[i], granted[i])
+			}
+		})
+	}
 	for i, l := range lives {
 		granted[i] = b.guarantees.Round(ttls[i])
 		h := l.Data.(*held)
 		h.mu.Lock()
 		main := h.keptBy(granted[i])
 		h.mu.Unlock()
-		if main != nil {
-			same, index = append(same, main), append(index, i)
-			if shortest == 0 || granted[i] < shortest {
-				shortest = granted[i]
-			}
+		if main == nil {
+			change(i)
 			continue
 		}
-		slots <- struct{}{}
-		changes.Go(func() {
-			defer func() { <-slots }()
-			errs[i] = b.change(ctx, l, granted[i])
-		})
+		errs[i] = errNoAnswer // until there is one: perhaps ctx has ended by now, and no request is made
+		same, index = append(same, main), append(index, i)
+		if shortest == 0 || granted[i] < shortest {
+			shortest = granted[i]
+		}
 	}
 	kept, keptBy := same, index
+	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
 	// Other rounds for what was not answered, each on a new stream: the next server may hang as well, for want of a leader.
 	for round := 0; round < 4 && len(same) > 0 && ctx.Err() == nil; round++ {
 		var again []*lease
 		var at []int
-		for k, err := range b.pool.renew(ctx, max(shortest/12, leastLimit), same...) {
+		for k, err := range b.pool.renew(ctx, patience, same...) {
 			errs[index[k]] = err
 			if err != nil && err != backend.ErrLost {
 				again, at = append(again, same[k]), append(at, index[k])
@@ -60,11 +68,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	for k, l := range kept {
 		if i := keptBy[k]; errs[i] == nil && b.pool.isStale(l) { // there is a new leader
-			slots <- struct{}{}
-			changes.Go(func() {
-				defer func() { <-slots }()
-				errs[i] = b.change(ctx, lives[i], granted[i])
-			})
+			change(i)
 		}
 	}
 	changes.Wait()

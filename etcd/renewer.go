@@ -98,13 +98,11 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 		}
 		return b.got, b.errs
 	}
-	s.send(b, ids)
-	t := time.NewTimer(patience - time.Since(begun))
+	t := time.AfterFunc(patience-time.Since(begun), func() { s.fail(errNoAnswer) }) // sending may hang, too
 	defer t.Stop()
+	s.send(b, ids)
 	select {
 	case <-b.done:
-	case <-t.C:
-		s.fail(errNoAnswer)
 	case <-ctx.Done():
 		if time.Since(begun) > patience/2 {
 			s.fail(errNoAnswer) // it may hang
@@ -121,7 +119,7 @@ func (r *renewer) open(ctx context.Context) (*renewals, error) {
 		case r.closed:
 			r.mu.Unlock()
 			return nil, backend.ErrClosed
-		case r.current != nil:
+		case r.current != nil && !r.current.isOver():
 			s := r.current
 			r.mu.Unlock()
 			return s, nil
@@ -241,6 +239,13 @@ func (s *renewals) fail(err error) {
 			at.batch.answer(at.index, renewed{}, err)
 		}
 	}
+}
+
+// isOver reports whether the stream has failed, perhaps a moment before receive finds that out and makes room for another one.
+func (s *renewals) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed != nil
 }
 
 func (r *renewer) close() {

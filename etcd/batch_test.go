@@ -1,0 +1,114 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// manyChanges returns renewals of which the last one keeps its lease and all others, more than are sent at once, change theirs.
+func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
+	t.Helper()
+	const ttl, other = 30 * time.Second, 20 * time.Second
+	for i := range changesAtOnce + 4 {
+		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
+	}
+	kept = acquire(t, b, req("kept", ttl))
+	return append(list, backend.Renewal{Lease: kept, TTL: ttl}), kept
+}
+
+// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in a lease that
+// the server ends.
+func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
+	s := servers.Etcd(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "etcd://"+p.Addr)
+	list, kept := manyChanges(t, b)
+	before := kept.Deadline()
+	p.set(func(p *proxy) { p.silent = true })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for i, err := range b.RenewBatch(ctx, list) {
+		if err == nil {
+			t.Errorf("renewal %d of %d succeeded although the server got none", i, len(list))
+		}
+	}
+	if now := kept.Deadline(); now.After(before) {
+		t.Errorf("a deadline was moved by %v", now.Sub(before))
+	}
+	p.set(func(p *proxy) { p.silent = false })
+	p.cut()
+}
+
+// And so it is when the time is over before anything was sent, as after a freeze of the process.
+func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
+	b := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	l := acquire(t, b, req("k", 30*time.Second)).(*backend.Life)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, errs := b.sendBatch(ctx, []*backend.Life{l}, []time.Duration{30 * time.Second})
+	if errs[0] == nil {
+		t.Error("a renewal succeeded that was not sent")
+	}
+}
+
+// hangingGrants answers no grant.
+type hangingGrants struct{ pb.LeaseClient }
+
+func (hangingGrants) LeaseGrant(ctx context.Context, _ *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Leases that change their TTL may take all of a batch's time. The others are renewed at once.
+func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
+	b := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	list, kept := manyChanges(t, b)
+	until(t, soon, "no lease is being granted", func() bool { return b.pool.idle(30*time.Second) > 0 })
+	b.leaseClient = hangingGrants{b.leaseClient}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	errs := b.RenewBatch(ctx, list)
+	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
+		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
+	}
+	main := kept.(*backend.Life).Data.(*held).main
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if took := main.renewed.Sub(begun); took < 0 || took > 500*time.Millisecond {
+		t.Errorf("renewed after %v", took)
+	}
+}
+
+// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that hangs no
+// more time than any request has.
+func TestBatchTriesOtherStreams(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		const ttl, rounds = time.Hour, 4
+		l, err := b.leases.Grant(t.Context(), req("k", ttl), backend.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
+			Data: &held{main: &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{})}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		errs := b.RenewBatch(t.Context(), []backend.Renewal{{Lease: l, TTL: ttl}})
+		if !errors.Is(errs[0], errNoAnswer) {
+			t.Error(errs[0])
+		}
+		if took := time.Since(begun); took > rounds*b.options.Timeout {
+			t.Errorf("took %v", took)
+		}
+		if n := c.sent.Load(); n != rounds {
+			t.Errorf("sent %d times, want %d", n, rounds)
+		}
+	})
+}
