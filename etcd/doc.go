@@ -51,10 +51,10 @@
 //   - A waiter whose process was killed or is frozen keeps its place for its TTL, 30 s at most, and MaxLate; so long the next
 //     one may wait once its turn has come. A waiter that was cut off for longer has lost its place, and queues again at the
 //     end.
-//   - While the cluster is away, waiters that have queued go on trying for max(TTL, 10 s); all other calls fail within
-//     Options.Timeout, 5 s by default. An attempt without an answer is repeated after a quarter of it, at another
-//     endpoint if the client has several. A frozen member so costs some requests that time until its connection is given
-//     up, 13 s later.
+//   - While the cluster is away, waiters that have queued go on trying for max(TTL, 10 s); all other requests are given up
+//     after Options.Timeout, 5 s by default, and the quarter of it that the last attempt may take. An attempt without an
+//     answer is repeated after a quarter of it, one of a renewal sooner, at another endpoint if the client has several. A
+//     frozen member so costs some requests that time until its connection is given up, 13 s later.
 //   - What was asked without an answer is cleaned up by revoking its lease: that ends its key, and whatever the request would
 //     still do when it arrives late.
 //   - A cluster that is restored from a snapshot has lost the leases since, and goes back in its revisions: tokens no longer

@@ -91,8 +91,11 @@ func TestTokenRunsOut(t *testing.T) {
 		next := queueUp(t, b, waiting("k", 20*time.Second), 2)
 		begun := time.Now()
 		release(t, l)
-		o := granted(t, done, 3*recheck) // by a look at the latest
-		t.Logf("handed on in %v", o.At.Sub(begun))
+		o := granted(t, done, 3*recheck)
+		// The waiter looked for itself no sooner than 2 s after the release.
+		if took := o.At.Sub(begun); took > 1500*time.Millisecond {
+			t.Errorf("handed on in %v: the watch was refused, and no other one made", took)
+		}
 		l, done = o.Lease, next
 	}
 	release(t, l)

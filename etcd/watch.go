@@ -172,6 +172,10 @@ func (ws *watches) serve() {
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	switch {
+	case resp.Canceled && resp.Created:
+		// A watch was refused, and newer servers do not say which. The token of the stream's log-in may have run out: a new
+		// stream logs in anew.
+		s.cancel()
 	case resp.Canceled, len(resp.Events) > 0: // only deletions are sent
 		ws.mu.Lock()
 		w := ws.list[resp.WatchId]
@@ -181,9 +185,6 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 			return
 		}
 		if resp.Canceled {
-			if resp.Created { // refused: the token of the stream's log-in may have run out, and a new stream logs in anew
-				s.cancel()
-			}
 			w.fire(0)
 			return
 		}
