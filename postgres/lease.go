@@ -117,9 +117,11 @@ var errGhost = errors.New("the server had not noticed yet that the connection is
 // exorcise ends the session of a broken connection, in case the server has not noticed. ErrLost means that there is none.
 func (b *Backend) exorcise(ctx context.Context, h *hold) error {
 	b.pool.drop(h)
-	if b.options.Mode == ModeTransaction {
-		return backend.ErrLost // whose session it was is known to the pooler, which ends it
+	if b.options.Mode == ModeTransaction || !h.s.isDirect() {
+		return backend.ErrLost // the pooler ends it, or gives it to somebody else, who may have the key by now
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
 	return b.aside(ctx, func(s *session) error {
 		rows, err := s.query(ctx, ghostSQL, h.s.server.pid, h.s.server.begun)
 		switch {
