@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
@@ -41,6 +42,13 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 		conns: make(map[*tracked]struct{}),
 	}
 	b.config.DialFunc = b.track(b.config.DialFunc)
+	if n := hosts(b.config); n > 1 && b.config.ConnectTimeout == 0 {
+		b.config.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent one leaves time for the others
+	}
+	b.config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		// Not an application's own, that may wait for an answer: who reads from a connection at rest would never be gone.
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
+	}
 	onError := b.config.OnPgError
 	b.config.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
 		keep := onError == nil || onError(c, e)

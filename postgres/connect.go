@@ -49,6 +49,19 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// hosts counts the servers that config names.
+func hosts(config *pgconn.Config) int {
+	type host struct {
+		name string
+		port uint16
+	}
+	named := map[host]bool{{config.Host, config.Port}: true}
+	for _, f := range config.Fallbacks {
+		named[host{f.Host, f.Port}] = true
+	}
+	return len(named)
+}
+
 // dial connects and looks at the server.
 func (b *Backend) dial(ctx context.Context) (*session, error) {
 	conn, err := pgconn.ConnectConfig(ctx, b.config.Copy())

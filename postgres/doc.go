@@ -21,7 +21,8 @@
 //     keeps using its id while it is the server's newest, which spares the server's log. They increase across release and expiry, and across a stop of the
 //     server in order. A crash makes the server forget the ids of its last moments (up to 3 × wal_writer_delay, 0.6 s)
 //     and give them again, so that Fencing is FencingProcess; with Durable each id waits for the server's log on disk,
-//     and it is FencingRestart. Ids do not survive dump and restore.
+//     and it is FencingRestart. Ids do not survive dump and restore, nor a failover but, with Durable, to a standby that the
+//     primary waits for (synchronous_standby_names).
 //   - Waiters that have a connection are served in the order in which they came to the server; the others ask again and
 //     again, every 20 to 500 ms, and come in when they meet the key free. An Acquire that does not wait never passes
 //     those in the queue.
@@ -59,7 +60,8 @@
 //   - Inspect shows the owner as the holder's session tells it in pg_stat_activity, to the same role and to members of
 //     pg_read_all_stats, where track_activities is on. It cannot tell the token.
 //
-// Standbys are refused at opening and by each new connection; list all hosts in the URL with target_session_attrs=primary. A
+// Standbys are refused at opening and by each new connection; list all hosts in the URL with target_session_attrs=primary
+// (connect_timeout is for how long each may be silent; 10 s in all, divided among them, by default). A
 // pooler that gives statements to different sessions is refused in session mode.
 //
 // # URLs

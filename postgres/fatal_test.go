@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
@@ -40,6 +41,30 @@ func TestOwnErrorHandler(t *testing.T) {
 		if !errors.Is(err, backend.ErrLost) {
 			t.Errorf("%s: %v, want ErrLost", what, err)
 		}
+	}
+}
+
+// An application's own way to end requests, by a cancel request and some time for the answer, does not keep a renewal from a
+// connection that is read from.
+func TestOwnContextWatcher(t *testing.T) {
+	config, err := pgx.ParseConfig(servers.PostgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Minute}
+	}
+	b, err := New(context.Background(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
+	until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*hold).s.isWatched)
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	if err := l.Renew(ctx, time.Minute); err != nil {
+		t.Error(err)
 	}
 }
 

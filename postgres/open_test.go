@@ -115,6 +115,18 @@ func TestURLForms(t *testing.T) {
 	}
 }
 
+// A host that does not answer leaves time for the others.
+func TestSilentHost(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := servers.Postgres(t)
+	b := opened(t, "postgres://postgres@"+silent.Addr().String()+","+s.Addr+"/postgres?sslmode=disable&target_session_attrs=primary")
+	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
 // P9: session mode is refused behind a pooler that changes sessions, on one connection and on many, and works in session
 // pooling. Transaction mode works in transaction pooling, and is refused in statement pooling.
 func TestPoolers(t *testing.T) {
