@@ -150,9 +150,6 @@ func (b *Backend) expired(h *hold) {
 	if b.isClosing() {
 		return // its key stays held until the TTL has run out
 	}
-	b.calls.Background(func() {
-		ctx, cancel := context.WithTimeout(b.base, b.options.Timeout)
-		defer cancel()
-		_ = b.giveUp(ctx, h) // the server's timer does it in any case
-	})
+	// However long others have their turn before: they keep the session alive, and with it the lock.
+	b.calls.Background(func() { _ = b.giveUp(b.base, h) })
 }

@@ -21,13 +21,24 @@ func (s *session) attend(ctx context.Context, limit time.Duration, alone bool) {
 		s.asks = ctx
 	}
 	if limit != 0 {
-		s.until = time.Now().Add(limit)
+		s.boundLocked(limit)
 	}
 	if s.waits && s.b.isClosing() {
 		s.cutLocked() // Close has been here before
 	}
 	p.tickSoonLocked()
 }
+
+// bound is for a request under way, with the turn, that has a limit from now on.
+func (s *session) bound(limit time.Duration) {
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.boundLocked(limit)
+	p.tickSoonLocked()
+}
+
+func (s *session) boundLocked(limit time.Duration) { s.until = time.Now().Add(limit) }
 
 // leave ends the request, with the turn.
 func (s *session) leave() {
@@ -84,6 +95,12 @@ func (p *pool) cutWaits() {
 			s.cutLocked()
 		}
 	}
+}
+
+func (p *pool) tickSoon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tickSoonLocked()
 }
 
 // tickSoonLocked arranges for quiet sessions to be watched, and for requests under way to be looked at.

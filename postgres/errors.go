@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -38,8 +39,11 @@ func translate(err error) error {
 }
 
 // neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
-// the server ended the session, and with it the locks.
+// the session ended, and with it the locks. pgx says so of all reads that fail; where only the time is over it is not true.
 func neverHeld(err error) bool {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
 	return pgconn.SafeToRetry(err) || errors.Is(err, errBroken) || endedByServer(err)
 }
 

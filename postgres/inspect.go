@@ -38,10 +38,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
 	var rows [][]string
 	err = b.aside(ctx, func(s *session) (err error) {
-		rctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-		defer cancel()
 		classid, objid := h.halves()
-		rows, err = s.query(rctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
+		rows, err = s.query(ctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
 		return err
 	})
 	if err != nil {

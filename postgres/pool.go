@@ -243,10 +243,13 @@ func (p *pool) bury(s *session) {
 	}
 	var lives []*backend.Life
 	for _, h := range s.holds {
+		h.gone = true
+		p.leases--
 		if h.life != nil {
 			lives = append(lives, h.life)
 		}
 	}
+	clear(s.holds)
 	p.changedLocked()
 	p.mu.Unlock()
 	for _, l := range lives {

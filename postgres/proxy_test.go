@@ -19,6 +19,7 @@ type proxy struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	syncs  int  // requests: a client waits for the answer to each Sync or Query
+	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
 	closed bool
@@ -76,6 +77,7 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 		dropped := p.silent || p.mute && count == nil
 		if count != nil {
 			p.syncs += count(buf[:n])
+			p.mute = p.mute || p.muteAt > 0 && p.syncs >= p.muteAt
 		}
 		p.mu.Unlock()
 		if n > 0 && !dropped {

@@ -116,7 +116,7 @@ func (s *session) turnFor(ctx context.Context, do func() error) error {
 }
 
 // aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
-// was at rest turns out to have ended before. do can be repeated.
+// was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
 func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
 		s, err := b.pool.checkOut(ctx, nil, false)
@@ -124,7 +124,10 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 			return err
 		}
 		used := s.answered.Load()
-		err = s.turnFor(ctx, func() error { return do(s) })
+		err = s.turnFor(ctx, func() error {
+			s.attend(ctx, b.options.Timeout, true)
+			return do(s)
+		})
 		b.pool.checkIn(s)
 		if err == nil || !used || !neverHeld(err) || n > b.options.MaxConns {
 			return err
@@ -218,7 +221,10 @@ func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64
 	if row[1] == "" {
 		return 0, nil
 	}
-	return s.mint.token(row[1], now)
+	if token, err = s.mint.token(row[1], now); err != nil {
+		s.close() // it has the lock
+	}
+	return token, err
 }
 
 // labelTimeout is what a label tells of a lease's end: nothing where the server's timer is too short for it.

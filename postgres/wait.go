@@ -102,13 +102,13 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 	_, err = s.make(ctx, request{
 		alone: true,
 		do: func(rctx context.Context) (err error) {
-			defer b.pool.setWaits(s, false)
 			sent = time.Now()
 			if token, err = s.lock(rctx, h, stWait); err != nil {
 				return err
 			}
 			if time.Since(sent) > h.ttl/lateGrant {
 				sent = time.Now()
+				s.bound(b.options.Timeout)
 				if err = s.renew(rctx, h, h.ttl); err != nil {
 					s.close()
 				}
@@ -116,6 +116,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease
 			return err
 		},
 	})
+	b.pool.setWaits(s, false)
 	if err != nil {
 		b.pool.drop(h)
 		b.pool.checkIn(s)
@@ -129,4 +130,5 @@ func (p *pool) setWaits(s *session, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.waits = waits
+	p.changedLocked() // nobody need hope for this session
 }

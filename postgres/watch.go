@@ -23,6 +23,10 @@ func (s *session) watch() {
 	default:
 		return // it is in use, and watched soon after
 	}
+	defer func() {
+		<-s.turn
+		s.b.pool.tickSoon() // who wanted the turn may have left without it
+	}()
 	ctx, cancel := context.WithCancel(s.b.closing)
 	defer cancel()
 	s.watching.Lock()
@@ -32,7 +36,6 @@ func (s *session) watch() {
 	}
 	s.watching.Unlock()
 	if !free {
-		<-s.turn
 		return
 	}
 	s.park()
@@ -47,7 +50,6 @@ func (s *session) watch() {
 	if s.isBroken() {
 		s.b.pool.bury(s)
 	}
-	<-s.turn
 }
 
 // keep reads until ctx ends, the connection does, or a lease longer than the server's longest timer needs it started anew.

@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// proxied opens a backend behind a proxy.
+func proxied(t *testing.T, params string) (*servers.Server, *proxy, *Backend) {
+	t.Helper()
+	s := servers.Postgres(t)
+	p := newProxy(t, s.Addr)
+	return s, p, opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable"+params)
+}
+
+// rest waits until nothing more is sent on the connections, which carry no leases.
+func rest(t *testing.T, b *Backend) {
+	t.Helper()
+	until(t, soon, "all connections are at rest", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		for s := range b.pool.all {
+			if s.timeout != 0 || !s.isWatched() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// unanswered calls do while nothing comes back, and returns its error, which must be there soon.
+func unanswered(t *testing.T, p *proxy, do func() error) error {
+	t.Helper()
+	p.set(func(p *proxy) { p.mute = true })
+	defer p.set(func(p *proxy) { p.mute = false })
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Fatal("no error without an answer")
+		}
+		return err
+	case <-time.After(soon):
+		t.Fatalf("no end within %v", soon)
+		panic("unreachable")
+	}
+}
+
+// What the server did with a request that it has not answered is unknown. To make it again would find the key held, by oneself
+// perhaps, and take the time of a request once more for each connection.
+func TestUnansweredIsNotMadeAgain(t *testing.T) {
+	_, p, b := proxied(t, "&lock_timeout=300ms")
+	release(t, acquire(t, b, req("k", time.Minute)))
+	rest(t, b)
+	err := unanswered(t, p, func() error {
+		_, err := b.Acquire(context.Background(), req("k", time.Minute))
+		return err
+	})
+	if !errors.Is(err, errUnanswered) {
+		t.Errorf("%v, want %v", err, errUnanswered)
+	}
+}
+
+// A time-out of our own is not told as the end of the caller's context.
+func TestUnansweredInspect(t *testing.T) {
+	_, p, b := proxied(t, "&lock_timeout=300ms")
+	release(t, acquire(t, b, req("k", time.Minute)))
+	rest(t, b)
+	err := unanswered(t, p, func() error {
+		_, err := b.Inspect(context.Background(), "k")
+		return err
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// A token is asked for on another connection, where nothing else bounds the request.
+func TestUnansweredToken(t *testing.T) {
+	_, p, b := proxied(t, "&lock_timeout=300ms&lock_mode=transaction")
+	release(t, acquire(t, b, req("k", time.Minute)))
+	_ = unanswered(t, p, func() error {
+		_, err := b.takeToken(context.Background())
+		return err
+	})
+}
+
+// A wait has no limit. The renewal after a long one has.
+func TestUnansweredLateRenewal(t *testing.T) {
+	s, p, b := proxied(t, "&lock_timeout=500ms")
+	a := opened(t, s.PostgresURL())
+	const ttl = 20 * time.Second
+	held := acquire(t, a, req("k", time.Minute))
+	release(t, acquire(t, b, req("other", ttl)))
+	rest(t, b)
+	p.requests()
+	p.set(func(p *proxy) { p.muteAt = 2 })
+	done := startAcquire(context.Background(), b, waiting("k", ttl))
+	queued(t, a, "k", 1)
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond) // so that the grant is late
+	release(t, held)
+	until(t, soon, "the renewal has been sent", func() (sent bool) {
+		p.set(func(p *proxy) { sent = p.mute })
+		return sent
+	})
+	time.Sleep(100 * time.Millisecond) // its answer is lost
+	p.set(func(p *proxy) { p.mute, p.muteAt = false, 0 })
+	release(t, granted(t, done, soon).Lease)
+}
+
+// A lease that could not be given up in time is not counted for ever, but goes with its connection.
+func TestUnansweredGivingUp(t *testing.T) {
+	_, p, b := proxied(t, "&lock_timeout=300ms")
+	l := acquire(t, b, req("k", time.Second))
+	p.set(func(p *proxy) { p.mute = true })
+	lost(t, l, soon)
+	until(t, soon, "the connection is given up, and no lease is counted", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return l.(*backend.Life).Data.(*hold).s.dead && b.pool.leases == 0
+	})
+	p.set(func(p *proxy) { p.mute = false })
+}
+
+// A lease that ends while another's request takes its time is given up after that, however long it takes: the connection
+// may live on.
+func TestGivingUpWaitsForTheTurn(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL()+"&lock_share=10s&lock_timeout=500ms")
+	c := dialed(t, s.PostgresURL())
+	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))
+	if err := kept.Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	shared := over.(*backend.Life).Data.(*hold).s
+	if err := shared.take(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	lost(t, over, soon)
+	time.Sleep(2 * b.options.Timeout)
+	shared.give()
+	until(t, soon, "the lock is given up", func() bool { return locks(t, c) == 1 })
+	if err := kept.Renew(context.Background(), time.Minute); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// only is the one session that b has, with its turn.
+func only(t *testing.T, b *Backend) *session {
+	t.Helper()
+	b.pool.mu.Lock()
+	var s *session
+	for one := range b.pool.all {
+		s = one
+	}
+	n := len(b.pool.all)
+	b.pool.mu.Unlock()
+	if n != 1 {
+		t.Fatalf("%d sessions, want 1", n)
+	}
+	if err := s.take(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// One that asks for a connection, and finds out that all are for waiters and leases, does not stay.
+func TestExhaustedByWaiters(t *testing.T) {
+	b := opened(t, servers.PostgresURL(t)+"&lock_max_conns=4")
+	for range 3 {
+		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+	}
+	h, err := b.newHold(waiting(backend.NewOwner(), time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.pool.checkOut(context.Background(), h, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		b.pool.setWaits(s, false)
+		b.pool.drop(h)
+		b.pool.checkIn(s)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	done := startAcquire(ctx, b, req(backend.NewOwner(), time.Minute))
+	until(t, soon, "it asks for a connection", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return b.pool.changed != nil
+	})
+	b.pool.setWaits(s, true)
+	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
+		t.Errorf("%v, want ErrExhausted", o.Err)
+	}
+}
+
+// A wait that ends before it has begun is not taken for one afterwards.
+func TestWaitThatNeverBegan(t *testing.T) {
+	b := opened(t, servers.PostgresURL(t))
+	s := only(t, b)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the end of the context", err)
+	}
+	s.give()
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if s.waits || len(b.pool.idle) != 1 {
+		t.Errorf("waits %v, %d sessions are back", s.waits, len(b.pool.idle))
+	}
+}
+
+// An answer that makes no token leaves no lock in a session that others will use.
+func TestBadTokenLeavesNoLock(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL())
+	bad := only(t, b)
+	d, err := bad.conn.Prepare(context.Background(), "bad",
+		"SELECT pg_backend_pid(), CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::xid::text END", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad.prepared[stTry] = d
+	bad.give()
+	if _, err := b.Acquire(context.Background(), req("k", time.Minute)); err == nil || errors.Is(err, backend.ErrHeld) {
+		t.Errorf("%v, want an error of the token", err)
+	}
+	c := dialed(t, s.PostgresURL())
+	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
+// A connection is watched again after somebody has wanted it in vain.
+func TestWatchedAgain(t *testing.T) {
+	s := servers.Postgres(t)
+	b := opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	l := acquire(t, b, req("k", time.Minute))
+	held := l.(*backend.Life).Data.(*hold).s
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for {
+		until(t, soon, "the connection is watched", held.isWatched)
+		if held.take(cancelled) != nil {
+			break
+		}
+		held.give() // the watch had ended already
+	}
+	time.Sleep(5 * quiet)
+	endSession(t, c, "k")
+	lost(t, l, soon)
+}
