@@ -19,7 +19,7 @@ type attempt struct {
 	begun time.Time
 
 	queued   time.Time // when it got its place
-	answered time.Time // when the ensemble said last that the key is busy
+	answered time.Time // when the ensemble said last that the key is busy, or was heard of since
 }
 
 // leastPatience is the shortest time for which a waiter outlives an outage.
@@ -119,7 +119,7 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	a.queued = time.Now()
 	lease, err := a.queue(ctx, s, n, l, fresh, sent)
 	if err != nil && !errors.Is(err, errGranted) {
-		s.giveUp(n, err)
+		s.giveUp(ctx, n, err)
 		a.b.leave(s)
 		return nil, err
 	}
@@ -129,11 +129,11 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	return lease, nil
 }
 
-// giveUp removes n. An attempt that was refused leaves nothing behind when it returns; one that has waited does not wait
-// for that, too.
-func (s *session) giveUp(n *node, err error) {
+// giveUp removes n. An attempt that was refused leaves nothing behind when it returns, unless its context ends; one that has
+// waited does not wait for that, too.
+func (s *session) giveUp(ctx context.Context, n *node, err error) {
 	if errors.Is(err, backend.ErrHeld) && !n.echo {
-		if rerr := s.remove(context.Background(), n.path()); rerr == nil || isReply(rerr) {
+		if rerr := s.remove(ctx, n.path()); rerr == nil || isReply(rerr) {
 			return
 		}
 	}

@@ -48,6 +48,36 @@ func TestCallsOnHungLink(t *testing.T) {
 	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
 }
 
+// A server that hangs is left as soon when more is on its way to it than the link takes.
+func TestLeavesHungServerBehindFullLink(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Dial: smallBuffers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	key := strings.Repeat("k", 800)
+	release(t, acquire(t, b, waiting(key, time.Minute)))
+	sess := b.onlySession(t)
+	sess.mu.Lock()
+	w := sess.wire
+	sess.mu.Unlock()
+	s.Freeze()
+	defer s.Thaw()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() { _, _ = b.Acquire(ctx, waiting(key, time.Minute)) })
+	}
+	wg.Wait()
+	until(t, 2*sess.kickAfter(), "the connection is given up", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.ended
+	})
+}
+
 // smallBuffers dials a connection that takes little until somebody reads.
 func smallBuffers(network, address string, timeout time.Duration) (net.Conn, error) {
 	const size = 16 << 10

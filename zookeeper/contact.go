@@ -95,6 +95,17 @@ func (c *contact) bound() time.Time {
 	return c.until
 }
 
+// heard is when the last sign of life was sent that was answered, and until when the ensemble keeps the session if it was the last
+// of which the leader has heard.
+func (c *contact) heard() (at, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.signs); n > 0 {
+		at = c.signs[n-1].at
+	}
+	return at, at.Add(c.timeout)
+}
+
 // claim is the bound, or most after the last write if that is earlier: what may be made of a lease that lives for as long
 // as the session is kept, and no longer than most without a word.
 func (c *contact) claim(most time.Duration) time.Time {

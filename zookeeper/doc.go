@@ -26,7 +26,8 @@
 //     This, and that clocks run at about the same speed, is all that is assumed of time.
 //   - MinTTL, MaxSilence and MaxLate follow from what the servers negotiate, looked up at opening. With servers as they come
 //     MinTTL is 1 s and MaxSilence 33 s. The shortest session is taken for two ticks, unless the longest one tells of longer
-//     ticks: a server with minSessionTimeout below two ticks of more than 2 s would be misjudged.
+//     ticks, of 2 s at most: a server with minSessionTimeout below two ticks would be misjudged if these are longer than 2 s, or
+//     if maxSessionTimeout is below 20 ticks, too.
 //   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If that is lost for MaxSilence, the
 //     lease is lost with it: its deadline is never further away than the ensemble is known to keep the session. Raise
 //     maxSessionTimeout on the servers for a longer MaxSilence.
@@ -49,7 +50,7 @@
 //   - An operator who deletes the node of a lease ends it unasked. The holder learns of it at its next renewal; a waiter whose
 //     node is deleted fails.
 //   - A waiter whose session has expired, after an outage longer than that, queues again at the end of the queue, for up
-//     to max(TTL, 10 s) after it was told last that the key is busy. All other calls fail within twice Options.Timeout.
+//     to max(TTL, 10 s) after the ensemble was heard of last. All other calls fail within twice Options.Timeout.
 //   - A server that does not answer is left for another after a sixth of the session's timeout, from 500 ms to 4 s.
 //   - Close leaves a session in which leases live to expire, so that their keys stay taken until then; those of waiters in it
 //     are removed.

@@ -15,18 +15,21 @@ type doom struct {
 	dir, prefix string
 	name        string    // empty for all nodes with the prefix: a create went unanswered
 	absent      time.Time // since when none has been seen
+	orphan      bool      // its lease was lost
 }
 
 // settle is how long a create that went unanswered may still take to arrive behind a look that has not found its node.
 const settle = 200 * time.Millisecond
 
 // discard removes a node in the background, until the servers have confirmed it or the session has ended.
-func (s *session) discard(n *node) {
+func (s *session) discard(n *node) { s.doom(doomOf(n)) }
+
+func doomOf(n *node) *doom {
 	d := &doom{dir: n.dir, prefix: n.prefix}
 	if !n.echo {
 		d.name = n.name
 	}
-	s.doom(d)
+	return d
 }
 
 func (s *session) doom(d *doom) {
@@ -36,6 +39,9 @@ func (s *session) doom(d *doom) {
 		return
 	}
 	s.doomed = append(s.doomed, d)
+	if d.orphan {
+		s.orphans++
+	}
 	start := !s.reaping
 	s.reaping = true
 	s.mu.Unlock()
@@ -67,6 +73,7 @@ func (s *session) reap() {
 		for _, d := range batch {
 			go func() {
 				if s.tryReap(ctx, d) {
+					s.reaped(d)
 					d = nil
 				}
 				done <- d
@@ -86,6 +93,15 @@ func (s *session) reap() {
 		s.doomed = append(s.doomed, again...)
 		s.mu.Unlock()
 		_ = s.sleep(ctx, pause.Next(0))
+	}
+}
+
+// reaped notes that d is settled.
+func (s *session) reaped(d *doom) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.orphan {
+		s.orphans--
 	}
 }
 

@@ -10,27 +10,26 @@ import (
 // broken. A client that tries again and again would keep the keys of leases that it has lost itself.
 
 // mayShake reports whether another handshake may be sent, and counts it. The first one on the end of a connection always
-// may: it tells whether the session lives. Then there must be something to save: a lease that is live, or, if none was
-// lost, the places of waiters, for as long as the servers certainly keep them.
+// may: it tells whether the session lives. Then there must be something to save: a lease that is live; or the places of waiters,
+// for as long as the servers may keep them, unless there is a node that they should not keep.
 func (s *session) mayShake() bool {
-	lives, bereft, again := s.leases()
+	lives, orphans, again := s.leases()
 	if !again {
 		return true
 	}
-	if !time.Now().Before(s.contact.bound()) {
-		return false
-	}
+	now, bound := time.Now(), s.contact.bound()
 	for _, l := range lives {
-		if time.Now().Before(l.Deadline()) {
+		if now.Before(bound) && now.Before(l.Deadline()) {
 			return true
 		}
 	}
-	return !bereft
+	_, until := s.contact.heard() // not the bound: waiters write once, and it may have passed long ago
+	return len(lives) == 0 && orphans == 0 && now.Before(until)
 }
 
-// leases counts a handshake, and returns the leases that the session has, whether one was lost since the last
-// connection, and whether this is a further handshake of a session that there is.
-func (s *session) leases() (lives []*backend.Life, bereft, again bool) {
+// leases counts a handshake, and returns the leases that the session has, how many nodes of lost ones it may still have,
+// and whether this is a further handshake of a session that there is.
+func (s *session) leases() (lives []*backend.Life, orphans int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := range s.nodes {
@@ -40,12 +39,12 @@ func (s *session) leases() (lives []*backend.Life, bereft, again bool) {
 	}
 	again = s.id != 0 && s.shakes > 0
 	s.shakes++
-	return lives, s.bereft, again
+	return lives, s.orphans, again
 }
 
-// bereave notes that a lease was lost. While there is a connection its node is removed by a request.
-func (s *session) bereave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bereft = true
+// bereave removes the node of a lease that was lost.
+func (s *session) bereave(n *node) {
+	d := doomOf(n)
+	d.orphan = true
+	s.doom(d)
 }

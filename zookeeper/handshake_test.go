@@ -1,11 +1,13 @@
 package zookeeper
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/servers"
@@ -150,5 +152,56 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 		if _, err := b.Inspect(t.Context(), "held"); err != nil {
 			t.Fatalf("Inspect: %v", err)
 		}
+	}
+}
+
+// A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after a break, as
+// while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is gone.
+func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
+	const ttl = time.Second
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	other := opened(t, "zookeeper://"+s.Addr)
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.Addr)
+			b := opened(t, "zookeeper://"+p.Addr)
+			if lost {
+				l := acquire(t, b, req(t.Name()+" other", ttl))
+				<-l.Lost()
+			}
+			held := acquire(t, other, req(t.Name(), time.Hour))
+			done := make(chan backend.Lease, 1)
+			go func() {
+				l, err := b.Acquire(t.Context(), waiting(t.Name(), ttl))
+				if err != nil {
+					t.Error(err)
+				}
+				done <- l
+			}()
+			until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, t.Name())) == 2 })
+			place := places(t, c, b, t.Name())[1].name
+			b.mu.Lock()
+			sess := b.sessions[b.limits.session(ttl)]
+			b.mu.Unlock()
+			time.Sleep(time.Until(sess.contact.bound()) + 100*time.Millisecond)
+			p.set(func(p *proxy) { p.silent = true })
+			p.cut()
+			time.Sleep(sess.handshakeLimit() / 2)
+			p.set(func(p *proxy) { p.silent = false })
+			until(t, soon, "the client is back", func() bool {
+				sess.mu.Lock()
+				defer sess.mu.Unlock()
+				return sess.connected || sess.err != nil
+			})
+			if q := places(t, c, b, t.Name()); sess.isOver() || len(q) != 2 || q[1].name != place {
+				t.Errorf("places %v, want %s in the second; the session: %v", q, place, sess.reason())
+			}
+			release(t, held)
+			if l := <-done; l != nil {
+				release(t, l)
+			}
+		})
 	}
 }

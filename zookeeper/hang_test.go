@@ -107,3 +107,34 @@ func TestLeavesHungMember(t *testing.T) {
 	}
 	release(t, l)
 }
+
+// An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
+func TestRefusedAttemptEndsWithContext(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr)
+	l := acquire(t, b, req("k", time.Minute))
+	refused := func(within time.Duration) (took time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		begun := time.Now()
+		r := req("k", time.Minute)
+		a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.session(r.TTL), begun: begun}
+		if _, err := a.once(ctx); !errors.Is(err, backend.ErrHeld) { // it was free a moment ago
+			t.Errorf("attempt: %v, want ErrHeld", err)
+		}
+		return time.Since(begun)
+	}
+	refused(soon)
+	if q := places(t, c, b, "k"); len(q) != 1 {
+		t.Errorf("places %v behind an attempt that was refused", q)
+	}
+	pass := p.swallow(opDelete)
+	if took := refused(200 * time.Millisecond); took > time.Second {
+		t.Errorf("an attempt with a context of 200ms took %v", took)
+	}
+	pass()
+	until(t, soon, "its place is gone", func() bool { return len(places(t, c, b, "k")) == 1 })
+	release(t, l)
+}

@@ -47,11 +47,10 @@ func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
 
 // clear removes the node of a lease that is over.
 func (b *Backend) clear(n *node) {
-	s, maybe := n.home()
+	s, maybe := n.end()
 	for _, s := range []*session{s, maybe} {
 		if s != nil {
-			s.bereave()
-			s.discard(n)
+			s.bereave(n)
 			s.part(n)
 		}
 	}
@@ -66,16 +65,19 @@ var _ backend.Requests = requests{}
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	n, begun := l.Data.(*node), time.Now()
 	ttl = q.b.guarantees.Round(ttl)
-	s, maybe := n.home()
+	if err := q.b.settle(ctx, n); err != nil {
+		return 0, q.renewError(n, err)
+	}
+	s, _ := n.home()
 	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-	if class := q.b.limits.session(ttl); class != s.class || maybe != nil {
+	if class := q.b.limits.session(ttl); class != s.class {
 		to, err := q.b.enter(class)
 		if err != nil {
 			return 0, err
 		}
 		defer q.b.leave(to)
 		s = to
-		if err := q.b.move(ctx, n, to); err != nil {
+		if err := q.b.move(ctx, n, to, backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))); err != nil {
 			return 0, q.renewError(n, err)
 		}
 	} else if err := prove(ctx); err != nil {
@@ -89,12 +91,15 @@ func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.T
 	prove func(ctx context.Context) error,
 ) (time.Duration, error) {
 	kept := min(ttl, q.b.guarantees.MaxSilence)
-	n.setLong(ttl > kept)
+	if ttl > kept {
+		n.setLong(true)
+	}
 	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
 		if err := s.secure(ctx, end, prove); err != nil {
 			return 0, q.renewError(n, err)
 		}
 	}
+	n.setLong(ttl > kept) // until here its old deadline counts on what was known of the session
 	return ttl, nil
 }
 
@@ -112,7 +117,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if !ok {
 		return backend.ErrLost
 	}
-	s, maybe := n.home()
+	s, maybe := n.end()
 	if s.isOver() && maybe != nil && !maybe.isOver() {
 		s = maybe
 	}
@@ -135,5 +140,6 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return backend.ErrLost
 	}
 	s.discard(n)
+	s.part(n)
 	return err
 }

@@ -272,3 +272,17 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 		return err == nil && !ok
 	})
 }
+
+// The patience of a waiter counts from when the ensemble was heard of last, not from when it read the queue.
+func TestPatienceCountsFromLastSign(t *testing.T) {
+	b := &Backend{closing: make(chan struct{}), limits: defaultLimits()}
+	for _, silence := range []time.Duration{time.Second, leastPatience + time.Second} {
+		s := newSession(b, b.limits.longest)
+		s.contact.connected(time.Now().Add(-silence), s.class)
+		r := waiting("k", time.Second)
+		a := &attempt{b: b, r: r, ttl: r.TTL, answered: time.Now().Add(-leastPatience - time.Second)}
+		if a.heardOf(s); a.mayGoOn(t.Context(), s, errNoAnswer) != (silence < leastPatience) {
+			t.Errorf("after a silence of %v a waiter may go on: %v", silence, silence >= leastPatience)
+		}
+	}
+}

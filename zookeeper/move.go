@@ -14,28 +14,37 @@ import (
 // is all that the order of the queue depends on, and belongs to the session that makes the write. Nobody sees the place
 // empty; the waiter that watches the node is woken, and finds it there. A node that is missing is ErrLost.
 //
-// A move that went unanswered may be made again: whichever session the node lives in, it then lives in the new one. Until
-// then the lease counts on both.
-func (b *Backend) move(ctx context.Context, n *node, to *session) error {
+// A move that went unanswered is for settle to make again. Until then the lease counts on both sessions. So the other one must be
+// kept until end, as far as it is known beforehand.
+func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time) error {
 	from, maybe := n.home()
 	if from.isOver() {
 		return backend.ErrLost
 	}
 	// A session that has not begun yet keeps nothing, and nothing is known of it.
-	end := time.Now().Add(b.options.Timeout)
-	if _, err := to.whenReady(ctx, end); err != nil {
+	limit := time.Now().Add(b.options.Timeout)
+	if _, err := to.whenReady(ctx, limit); err != nil {
 		return err
 	}
-	if to != from {
-		if !b.keepIn(to, n) {
-			return to.reason()
+	if to.contact.assumed(b.guarantees.MaxSilence).Before(end) {
+		if err := to.secure(ctx, end, to.prove); err != nil {
+			return err
 		}
-		n.mayMove(to)
+		limit = time.Now().Add(b.options.Timeout)
+	}
+	if !b.keepIn(to, n) {
+		return to.reason()
+	}
+	moving := make(chan struct{})
+	if !n.mayMove(to, moving) {
+		to.part(n)
+		return backend.ErrLost
 	}
 	_, sent, err := await(ctx, to, request[[]zk.MultiResponse]{
-		limit: time.Until(end),
+		limit: time.Until(limit),
 		grace: answerGrace,
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
+			defer close(moving)
 			return c.Multi(
 				&zk.DeleteRequest{Path: n.path(), Version: -1},
 				&zk.CreateRequest{
@@ -47,26 +56,39 @@ func (b *Backend) move(ctx context.Context, n *node, to *session) error {
 	switch {
 	case err == nil:
 		to.contact.proved(sent)
-		n.mu.Lock()
-		n.s, n.maybe = to, nil
-		n.mu.Unlock()
-		for _, s := range []*session{from, maybe} {
-			if s != nil && s != to {
-				s.part(n)
-			}
+		for _, s := range n.moved(to) {
+			s.part(n)
 		}
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		return backend.ErrLost
-	case wasNotSent(err) && maybe == nil:
-		n.mu.Lock()
-		n.maybe = nil
-		n.mu.Unlock()
-		if to != from {
+	case wasNotSent(err):
+		close(moving)
+		if maybe == nil {
+			n.notMoved()
 			to.part(n)
 		}
 	}
 	return err
+}
+
+// settle finds out where n lives after a move that went unanswered, by making it again. A move to a third session, or back, would
+// not do: the first could arrive behind it, and leave the node in a session that nobody keeps for it.
+func (b *Backend) settle(ctx context.Context, n *node) error {
+	_, maybe := n.home()
+	if maybe == nil {
+		return nil
+	}
+	t := time.NewTimer(b.options.Timeout)
+	defer t.Stop()
+	select { // it may be sent yet, or be on its way: only one that is over is certainly made before the next, or never
+	case <-n.lastMove():
+	case <-ctx.Done():
+		return backend.ContextError(ctx, nil)
+	case <-t.C:
+		return errNoAnswer
+	}
+	return b.move(ctx, n, maybe, time.Time{})
 }
 
 // keepIn makes another session answer for n, too.

@@ -25,9 +25,11 @@ type node struct {
 	echo bool // a create went unanswered, and may yet leave a second node
 
 	mu      sync.Mutex
-	s       *session  // where it lives
-	maybe   *session  // where it may live: a move is under way, or went unanswered
-	assumed time.Time // until when maybe keeps it at least, if it lives there
+	s       *session      // where it lives
+	maybe   *session      // where it may live: a move is under way, or went unanswered
+	assumed time.Time     // until when maybe keeps it at least, if it lives there
+	moving  chan struct{} // closed when the request of the latest move is over; nil before the first
+	over    bool          // it is released, or its lease is lost: no session answers for it any more
 	life    *backend.Life
 	long    bool // longer than the ensemble keeps a session
 }
@@ -58,14 +60,53 @@ func (n *node) setLong(long bool) {
 	n.long = long
 }
 
-// mayMove notes that n is about to be moved to another session, and may live there from then on.
-func (n *node) mayMove(to *session) {
+// end notes that n is over, and is home.
+func (n *node) end() (s, maybe *session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.over = true
+	return n.s, n.maybe
+}
+
+// mayMove notes that n is about to be moved to another session, by a request that closes moving when it is over, and may live
+// there from then on. It is false when n is over.
+func (n *node) mayMove(to *session, moving chan struct{}) bool {
 	end := to.contact.assumed(to.b.guarantees.MaxSilence)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.over {
+		return false
+	}
 	if n.maybe != to { // else it may have been moved before
 		n.maybe, n.assumed = to, end
 	}
+	n.moving = moving
+	return true
+}
+
+// moved notes that n lives in another session now, and returns those that answer for it no longer.
+func (n *node) moved(to *session) (others []*session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if others = append(others, n.s); n.over {
+		others = append(others, to)
+	}
+	n.s, n.maybe = to, nil
+	return others
+}
+
+// notMoved notes that a move was not made.
+func (n *node) notMoved() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.maybe = nil
+}
+
+// lastMove is closed when the request of the latest move is over, nil if there was none.
+func (n *node) lastMove() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.moving
 }
 
 // claim is until when it lives at least, and what a deadline is made of that moves on by itself.

@@ -172,3 +172,25 @@ func (p *proxy) once(op int32, f func() (forward, cut bool)) (met <-chan struct{
 	})
 	return done
 }
+
+// hold keeps the next request of a kind, and what comes behind it on its connection, until pass is called; others pass.
+func (p *proxy) hold(op int32) (met <-chan struct{}, pass func()) {
+	done, gate := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	p.set(func(p *proxy) {
+		p.request = func(o int32) (forward, cut bool) {
+			if o == op && first.CompareAndSwap(false, true) {
+				close(done)
+				<-gate
+			}
+			return true, false
+		}
+	})
+	return done, sync.OnceFunc(func() { close(gate) })
+}
+
+// swallow loses all requests of a kind until pass is called; others pass.
+func (p *proxy) swallow(op int32) (pass func()) {
+	p.set(func(p *proxy) { p.request = func(o int32) (forward, cut bool) { return o != op, false } })
+	return func() { p.set(func(p *proxy) { p.request = nil }) }
+}

@@ -29,15 +29,15 @@ type session struct {
 	wire      *wire         // of the connection at the moment
 	ready     chan struct{} // closed while there is a connection
 	connected bool
-	dials     int  // since the last connection
-	shakes    int  // handshakes since, none of them answered
-	bereft    bool // a lease was lost since
+	dials     int // since the last connection
+	shakes    int // handshakes since, none of them answered
 	abandoned bool
 	err       error              // why it is over
 	nodes     map[*node]struct{} // of leases that live in it
 	pending   map[string]*node   // creates under way, by the path that is asked for
 	watches   map[string]*watched
 	doomed    []*doom // nodes to be removed, whatever it takes
+	orphans   int     // of them, those of leases that were lost
 	reaping   bool
 
 	zxid    atomic.Int64 // the latest that a server told
@@ -130,7 +130,7 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	}
 	first := s.id == 0
 	s.id, s.timeout = id, timeout
-	s.dials, s.shakes, s.bereft = 0, 0, false
+	s.dials, s.shakes = 0, 0
 	if !s.connected {
 		s.connected = true
 		close(s.ready)

@@ -33,13 +33,22 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 	case <-fired:
 		return true, nil
 	case <-t.C:
+		a.heardOf(s)
 		return false, nil
 	case <-s.over:
+		a.heardOf(s)
 		return false, s.reason()
 	case <-ctx.Done():
 		return false, backend.ContextError(ctx, nil)
 	case <-a.b.closing:
 		return false, backend.ErrClosed
+	}
+}
+
+// heardOf notes when the ensemble was heard of last while nothing was read: a waiter's patience counts from when an outage began.
+func (a *attempt) heardOf(s *session) {
+	if at, _ := s.contact.heard(); at.After(a.answered) {
+		a.answered = at
 	}
 }
 

@@ -204,8 +204,14 @@ func (w *wire) ping() (unanswered time.Duration) {
 	if len(w.pings) > 0 {
 		unanswered = min(time.Since(w.pings[0]), time.Since(w.heard))
 	}
+	blocks := w.ahead > mostAhead
 	w.mu.Unlock()
-	_, _ = w.Write(header(xidPing, opPing, 0))
+	write := func() { _, _ = w.Write(header(xidPing, opPing, 0)) }
+	if blocks {
+		w.s.b.calls.Background(write)
+	} else {
+		write()
+	}
 	return unanswered
 }
 

@@ -1,0 +1,181 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A move that went unanswered and arrives late leaves the node in no session that the client has forgotten, and closes as unused
+// while the lease is live.
+func TestLateMoveKeepsOneHolder(t *testing.T) {
+	const ttl = 4 * time.Second
+	s := servers.ZooKeeper(t)
+	for _, back := range []bool{true, false} {
+		t.Run(fmt.Sprint("back ", back), func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.Addr)
+			b, other := opened(t, "zookeeper://"+p.Addr), opened(t, "zookeeper://"+s.Addr)
+			b.mu.Lock()
+			b.idle = 100 * time.Millisecond
+			b.mu.Unlock()
+			key := fmt.Sprint("k", back)
+			l := acquire(t, b, req(key, ttl))
+			next := ttl // of the first session, or of a third
+			if !back {
+				next = 2 * ttl / 3
+			}
+			met, pass := p.hold(opMulti)
+			t.Cleanup(pass)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if err := l.Renew(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("renew: %v, want the context's error", err)
+			}
+			<-met
+			late := time.AfterFunc(200*time.Millisecond, pass)
+			defer late.Stop()
+			if err := l.Renew(t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+			renewed := time.Now()
+			for time.Since(renewed) < 2*time.Second {
+				o, err := other.Acquire(t.Context(), req(key, ttl))
+				if err == nil {
+					t.Fatalf("granted to another %v before the deadline: token %d", time.Until(l.Deadline()), o.Token())
+				}
+				if !errors.Is(err, backend.ErrHeld) {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			release(t, l)
+			until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
+		})
+	}
+}
+
+// aged makes a session's last sign of life, and all that was proved, as old as that.
+func (s *session) aged(by time.Duration) {
+	c := &s.contact
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := time.Now().Add(-by)
+	c.signs = []sign{{at, at.Add(c.hop)}}
+	c.until, c.proof = backend.Deadline(at, c.timeout), at.Add(c.hop)
+}
+
+// A deadline never lies behind what is known of the session in which the node may live: neither when a move goes unanswered to a
+// session that was not heard of for long, nor when a renewal fails because that is not known to be kept for long enough.
+func TestFailedRenewalPromisesNoMore(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	for _, test := range []struct{ first, next time.Duration }{
+		{4 * time.Second, 2 * time.Second},
+		{time.Hour, 8 * time.Second},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			p := newProxy(t, s.Addr)
+			b := opened(t, "zookeeper://"+p.Addr)
+			key := fmt.Sprint(test)
+			to, err := b.enter(b.limits.session(test.next))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.leave(to)
+			l := acquire(t, b, req(key, test.first))
+			if err := to.prove(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if from, _ := l.(lease).n.home(); from != to {
+				p.set(func(p *proxy) { p.delay = 300 * time.Millisecond })
+			}
+			to.aged(to.class - time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := l.Renew(ctx, test.next); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("renew: %v, want the context's error", err)
+			}
+			from, maybe := l.(lease).n.home()
+			if late := l.Deadline().Sub(to.contact.bound()); late > 0 && (from == to || maybe == to) {
+				t.Errorf("the deadline is %v behind the time until which the session is kept", late)
+			}
+			if time.Until(l.Deadline()) < 0 {
+				t.Error("the lease is over")
+			}
+		})
+	}
+}
+
+// A lease that is released while it moves counts in no session afterwards, whichever of the two is first.
+func TestReleaseWhileMoving(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "zookeeper://"+p.Addr)
+	b.mu.Lock()
+	b.idle = 50 * time.Millisecond
+	b.mu.Unlock()
+	release(t, acquire(t, b, req("k", time.Hour))) // in the session that was opened first
+	for round := range 30 {
+		key := fmt.Sprint("k", round)
+		l := acquire(t, b, req(key, 4*time.Second))
+		renewed := make(chan struct{})
+		go func() {
+			_ = l.Renew(context.Background(), time.Hour)
+			close(renewed)
+		}()
+		time.Sleep(time.Duration(round) * 100 * time.Microsecond)
+		if err := l.Release(t.Context()); err != nil && !errors.Is(err, backend.ErrLost) {
+			t.Fatal(err)
+		}
+		<-renewed
+		if q := places(t, c, b, key); len(q) != 0 {
+			t.Errorf("round %d: left behind: %v", round, q)
+		}
+	}
+	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
+
+	l := acquire(t, b, req("last", 4*time.Second))
+	to, err := b.enter(b.limits.longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	if err := b.move(t.Context(), l.(lease).n, to, time.Time{}); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("a move after the release: %v", err)
+	}
+	b.leave(to)
+	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
+}
+
+// A lease whose release goes unanswered for longer than it would have lived counts in no session, which is closed when it is
+// unused.
+func TestUnansweredReleaseFreesSession(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.mu.Lock()
+	b.idle = 50 * time.Millisecond
+	b.mu.Unlock()
+	const ttl = time.Second
+	release(t, acquire(t, b, req("k", time.Hour))) // in the session that was opened first
+	l := acquire(t, b, req("k", ttl))
+	pass := p.swallow(opDelete)
+	if err := l.Release(t.Context()); err == nil || errors.Is(err, backend.ErrLost) {
+		t.Fatalf("release: %v, want an unknown outcome", err)
+	}
+	time.Sleep(ttl + 300*time.Millisecond) // nobody asks for it any more but the session
+	pass()
+	until(t, soon, "the node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
+	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
+}
