@@ -74,6 +74,11 @@ type Harness struct {
 	// frozen and emptied by the checks.
 	Members []Member
 
+	// Gather returns when all of Members take part again. It is called before each of them fails: a cluster that bears the
+	// loss of one need not bear it while another, which serves again or was let go on, is still catching up. Nil where
+	// that takes no time.
+	Gather func()
+
 	// Outage is how long the store may be without service after one of Members has failed, at most: an election, a
 	// client's change to another server. Default 10 s.
 	Outage time.Duration

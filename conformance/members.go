@@ -48,6 +48,9 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	c := &clusterTrial{trial: t, order: &tokens{t: t}, orderKey: t.newKey()}
 	c.keep()
 	for i, m := range t.h.Members {
+		if t.h.Gather != nil {
+			t.h.Gather()
+		}
 		name := fmt.Sprintf("member %d of %d was %s", i+1, len(t.h.Members), how)
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())

@@ -7,14 +7,24 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on.
+// member is one of the servers on which the store runs: while one of them is away, the others need a moment to go on. They
+// cannot if another has come back and has not caught up.
 func (s *server) member() conformance.Member {
 	const election = 50 * time.Millisecond
 	thaw := func() {}
 	away := func() {
+		if s.apart {
+			s.gate.Lock()
+			thaw = sync.OnceFunc(s.gate.Unlock)
+			return
+		}
 		s.gate.Lock()
 		time.Sleep(election)
 		s.gate.Unlock()
+	}
+	back := func() {
+		thaw()
+		s.apart = true
 	}
 	return conformance.Member{
 		Freeze: func() {
@@ -26,7 +36,7 @@ func (s *server) member() conformance.Member {
 			away()
 		},
 		Thaw: func() {
-			thaw()
+			back()
 			if s.is("a member that goes on frees what it was asked for long ago") {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -48,8 +58,9 @@ func (s *server) member() conformance.Member {
 				s.restartWithout(func() { clear(s.keys) })
 			}
 		},
-		Start: func() {},
+		Start: back,
 		StartEmpty: func() {
+			back()
 			if s.is("an empty member counts tokens anew") {
 				s.restartWithout(func() { clear(s.tokens) })
 			}

@@ -25,6 +25,7 @@ type server struct {
 	kick    chan struct{} // closed by a restart: waiters ask again
 	emptied int           // how often it has lost its data
 	nth     int           // counts what a bug spares mostly
+	apart   bool          // a member has come back and not caught up; only for hooks
 }
 
 type entry struct {
@@ -81,6 +82,7 @@ func (s *server) harness() conformance.Harness {
 		Restart:      s.restart,
 		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
 		Members:      []conformance.Member{s.member(), s.member(), s.member()},
+		Gather:       func() { s.apart = false },
 		Outage:       time.Second,
 		Linked:       s.linked,
 		Process:      s.process,

@@ -2,10 +2,12 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +43,48 @@ func ZooKeeperEnsemble(t testing.TB, members int) []*Server {
 		}
 	}
 	return list
+}
+
+// GatherZooKeeper returns when an ensemble has one leader with which all others are in step. A member that was frozen
+// notices late that it leads no more.
+func GatherZooKeeper(t testing.TB, list []*Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := until(ctx, nil, func(ctx context.Context) error { return zooKeeperGathered(ctx, list) }); err != nil {
+		t.Errorf("servers: zookeeper ensemble: %v", err)
+	}
+}
+
+func zooKeeperGathered(ctx context.Context, list []*Server) error {
+	var leader *Server
+	for _, s := range list {
+		switch mode, err := ZooKeeperMode(ctx, s.Addr); {
+		case err != nil:
+			return err
+		case mode == "leader" && leader == nil:
+			leader = s
+		case mode != "follower":
+			return fmt.Errorf("%s is in mode %q", s.Addr, mode)
+		}
+	}
+	if leader == nil {
+		return errors.New("there is no leader")
+	}
+	text, err := ZooKeeperAsk(ctx, leader.Addr, "mntr")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		if n, ok := strings.CutPrefix(line, "zk_synced_followers\t"); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
+			if err == nil && int(n) != len(list)-1 {
+				err = fmt.Errorf("%v of %d followers are in step", n, len(list)-1)
+			}
+			return err
+		}
+	}
+	return fmt.Errorf("%s does not tell zk_synced_followers", leader.Addr)
 }
 
 // CanEmptyZooKeeper reports whether EmptyZooKeeper works on s.

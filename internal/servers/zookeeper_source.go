@@ -28,7 +28,7 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 	return launch{
 		command: func(at place) (args []string, files map[string]string) {
 			own := []string{
-				"tickTime=" + ZooKeeperTick, "initLimit=20", "syncLimit=4",
+				"tickTime=" + ZooKeeperTick, "initLimit=10", "syncLimit=4",
 				"dataDir=./.", "clientPort=" + at.port, "clientPortAddress=" + at.bind,
 				"admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0",
 				"forceSync=no", "preAllocSize=1024",
@@ -44,8 +44,9 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 					"zkServer.sh", "start-foreground", containerDir + "/" + conf,
 				}, files
 			}
-			return append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", zooKeeperClasses(),
-				"org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
+			return append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+				"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+				"-cp", zooKeeperClasses(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
 		},
 		ready: zooKeeperReady,
 		empty: without(zooKeeperData),

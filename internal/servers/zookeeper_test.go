@@ -2,8 +2,10 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -70,5 +72,41 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	old.Start()
 	if mode := modeOf(t, old); mode != "follower" {
 		t.Errorf("an emptied member is %q", mode)
+	}
+}
+
+// A leader that was frozen takes itself for one when it goes on, beside the one that was elected meanwhile.
+func TestGatherZooKeeper(t *testing.T) {
+	list := ZooKeeperEnsemble(t, 3)
+	GatherZooKeeper(t, list)
+	leads := func(list []*Server) *Server {
+		i := slices.IndexFunc(list, func(s *Server) bool { return modeOf(t, s) == "leader" })
+		if i < 0 {
+			return nil
+		}
+		return list[i]
+	}
+	frozen := leads(list)
+	others := slices.DeleteFunc(slices.Clone(list), func(s *Server) bool { return s == frozen })
+	frozen.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	if err := until(ctx, nil, func(ctx context.Context) error {
+		for _, s := range others {
+			if mode, err := ZooKeeperMode(ctx, s.Addr); err != nil || mode == "leader" {
+				return err
+			}
+		}
+		return errors.New("no leader")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	frozen.Thaw()
+	GatherZooKeeper(t, list)
+	if mode := modeOf(t, frozen); mode != "follower" {
+		t.Errorf("the leader that was frozen is %q", mode)
+	}
+	if leads(others) == nil {
+		t.Error("none of the others leads")
 	}
 }
