@@ -20,7 +20,8 @@ const (
 	requestLimit = time.Second
 	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
 	hungTime = 100 * time.Millisecond
-	// A node gets no more requests to which so many are under way and that has answered none of them for so long.
+	// A node that hangs with so many requests under way is asked for no vote that is not needed, and for nothing at all once
+	// it has answered none of them for so long.
 	stuckRequests = 32
 	stuckTime     = 500 * time.Millisecond
 )
@@ -75,6 +76,13 @@ func (n *node) hangs() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.requests > 0 && time.Since(n.silent) > hungTime
+}
+
+// crowded reports whether the node hangs with many requests under way.
+func (n *node) crowded() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.requests >= stuckRequests && time.Since(n.silent) > hungTime
 }
 
 // patience is how much longer to wait for the node before it counts as hung: limit since it last answered anybody, or a few

@@ -53,6 +53,13 @@ func (w window) needing(ttl time.Duration) window {
 
 // ask asks node i for its vote.
 func (e *election) ask(i int) (verdict, func(late bool)) {
+	if !e.needs(i) {
+		return none, func(late bool) {
+			if !late {
+				e.errs[i] = errStuck
+			}
+		}
+	}
 	v, err := e.vote(i)
 	why := err
 	if err == nil {
@@ -69,6 +76,24 @@ func (e *election) ask(i int) (verdict, func(late bool)) {
 		if !late {
 			e.votes[i], e.count[i], e.errs[i] = v, why == nil, why
 		}
+	}
+}
+
+// needs reports whether node i must be asked. One that hangs with many requests under way is left alone where the others
+// suffice, and so costs nothing that lasts longer than the round.
+func (e *election) needs(i int) bool {
+	if !e.t.hangs[i] || !e.r.nodes[i].crowded() {
+		return true
+	}
+	t := time.NewTimer(hungTime)
+	defer t.Stop()
+	select {
+	case <-e.t.end:
+		return false
+	case <-e.t.all:
+		return !e.t.enough()
+	case <-t.C:
+		return true
 	}
 }
 
