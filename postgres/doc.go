@@ -56,7 +56,8 @@
 //     needs idle_transaction_timeout = 0, and a default_pool_size above the number of leases: each keeps a server connection,
 //     and a token needs one more.
 //   - An Acquire whose context ends in the middle of a request closes its connection; the next one costs a few milliseconds
-//     more. PgBouncer 1.18 can crash on cancel requests ("bad client state"), so none is sent through a pooler.
+//     more. PgBouncer 1.18 can crash on cancel requests ("bad client state"), so none is sent through a pooler, but by pgx
+//     after a connection has broken, when its pooler has mostly forgotten it.
 //   - Inspect shows the owner as the holder's session tells it in pg_stat_activity, to the same role and to members of
 //     pg_read_all_stats, where track_activities is on. It cannot tell the token.
 //
