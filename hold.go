@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -32,8 +33,9 @@ type hold struct {
 	lost   bool
 	ended  bool
 
-	left     bool  // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8 // how often it was handed on; only the one inside the gate touches it
+	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
+	taken    atomic.Int32 // by workers that renew it
 	renewal  alarm.Entry[*hold]
 }
 
@@ -175,6 +177,9 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 		return false
 	}
 	l.renewals.remove(h)
+	if h.taken.Load() > 0 {
+		return false // what is on its way to the store was on this holder's terms, and may come after the next one's
+	}
 	ttl := terms.leaseTTL()
 	// The next holder gets what it asked for: its own TTL, all of it if nobody will renew it.
 	if ttl != h.currentTTL() || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
@@ -243,8 +248,10 @@ func (l *Locker) keep(ctx context.Context, g *gate, h *hold, d time.Duration) er
 	l.renewals.remove(h)
 	var err error
 	for again := true; again; {
+		overlaps := h.taken.Load() > 0 // with a renewal to the TTL, which may come after this one
 		err = h.lease.Renew(ctx, d)
-		again = err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err) && backend.Sleep(ctx, keepPause) == nil
+		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err)) &&
+			backend.Sleep(ctx, keepPause) == nil
 	}
 	l.end(h)
 	l.leave(g)

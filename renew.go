@@ -16,6 +16,11 @@ const (
 	batchWorkers = 4
 	soloWorkers  = 16 // where each lease is a request of its own
 
+	// Requests that hang must not hold up the others: a renewal that has waited so long for a worker gets one more, up to so
+	// many times as many.
+	overdue   = 50 * time.Millisecond
+	lateTimes = 8
+
 	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
 )
 
@@ -27,7 +32,7 @@ type renewer struct {
 	locker  *Locker
 	batch   backend.BatchRenewer // nil where the store has none
 	size    int                  // leases that a worker takes at once
-	most    int                  // workers at once
+	most    int                  // workers at once, as long as no renewal is overdue
 	ctx     context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -36,6 +41,8 @@ type renewer struct {
 	clock   alarm.Clock[*hold]
 	working int
 	closed  bool
+	more    *time.Timer // fires when one more worker may be needed; nil until all were busy once
+	moreSet bool
 	group   time.Time // when those are renewed that were put in last
 	joined  int       // how many they are
 }
@@ -54,6 +61,9 @@ func (r *renewer) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.clock.Stop()
+	if r.more != nil {
+		r.more.Stop()
+	}
 	r.mu.Unlock()
 	r.cancel()
 	r.workers.Wait()
@@ -85,7 +95,7 @@ func (r *renewer) renews(h *hold) bool {
 	return !h.left
 }
 
-// remove ends the renewal of h. One that is under way goes on, but h does not come back.
+// remove ends the renewal of h. One that is under way goes on, as hold.taken tells, but h does not come back.
 func (r *renewer) remove(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,18 +127,37 @@ func jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
+// putLocked has h renewed at a time, or sooner if it is to be already.
 func (r *renewer) putLocked(h *hold, at time.Time) {
-	if h.left || h.renewal.Set() || r.closed {
+	if h.left || r.closed || h.renewal.Set() && !at.Before(h.renewal.At()) {
 		return
 	}
 	r.clock.Set(&h.renewal, at)
 }
 
-// armLocked sets the timer, unless all workers are busy: the first that has finished sets it then.
+// armLocked sets the timer. If all workers are busy, the first that has finished does that; or they hang, and it looks again
+// soon.
 func (r *renewer) armLocked() {
-	if !r.closed && r.working < r.most {
+	switch {
+	case r.closed || r.clock.Len() == 0:
+	case r.working < r.most:
 		r.clock.Arm()
+	case !r.moreSet && r.working < lateTimes*r.most:
+		r.moreSet = true
+		if r.more == nil {
+			r.more = time.AfterFunc(overdue, r.fireMore)
+		} else {
+			r.more.Reset(overdue)
+		}
 	}
+}
+
+func (r *renewer) fireMore() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moreSet = false
+	r.startLocked()
+	r.armLocked()
 }
 
 func (r *renewer) fire() {
@@ -141,7 +170,12 @@ func (r *renewer) fire() {
 
 // startLocked starts a worker if there is work for one.
 func (r *renewer) startLocked() {
-	if r.working < r.most && !r.closed && r.clock.FirstDue(time.Now()) != nil {
+	now := time.Now()
+	first := r.clock.FirstDue(now)
+	if r.closed || first == nil {
+		return
+	}
+	if r.working < r.most || r.working < lateTimes*r.most && now.Sub(first.At()) >= overdue {
 		r.working++
 		r.workers.Go(r.work)
 	}
@@ -158,6 +192,7 @@ func (r *renewer) work() {
 			return
 		}
 		r.startLocked()
+		r.armLocked()
 		r.mu.Unlock()
 		r.renew(due, shortest)
 	}
@@ -191,6 +226,7 @@ func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 			continue
 		}
 		due = append(due, e.Item)
+		e.Item.taken.Add(1)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -206,6 +242,7 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 	for _, h := range due {
 		ttl, ok := h.renewTo()
 		if !ok {
+			h.taken.Add(-1)
 			continue // its maximum hold: the deadline that it has is its last
 		}
 		renewals = append(renewals, backend.Renewal{Lease: h.lease, TTL: ttl})
@@ -234,10 +271,15 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, h := range holds {
+		h.taken.Add(-1)
 		if errs[i] != nil {
 			continue
 		}
-		if left := h.lease.Deadline().Sub(now); left > 0 { // otherwise the lease itself tells its holder
+		switch left := h.lease.Deadline().Sub(now); {
+		case left <= 0: // the lease itself tells its holder
+		case h.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
+			r.putLocked(h, now)
+		default:
 			r.putLocked(h, r.nextLocked(now, left))
 		}
 	}

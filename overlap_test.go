@@ -1,0 +1,151 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+// A slowStore takes a while to answer renewals, and does not answer those of keys that begin with "dead".
+type slowStore struct {
+	backend.Backend
+	leases *backend.Leases
+}
+
+func newSlowStore() *slowStore {
+	s := &slowStore{Backend: memory.New()}
+	s.leases = backend.NewLeases(s, time.Second)
+	return s
+}
+
+func (s *slowStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return s.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
+}
+
+func (s *slowStore) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	if strings.HasPrefix(l.Key(), "dead") {
+		return 0, hang(ctx)
+	}
+	return ttl, backend.Sleep(ctx, 200*time.Millisecond)
+}
+
+func (s *slowStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
+
+func (s *slowStore) Close() error {
+	s.leases.Close()
+	return s.Backend.Close()
+}
+
+// A Renew to a longer TTL stands although automatic renewal, to the TTL of before, begins while it is under way.
+func TestRenewOverlapsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, newSlowStore(), lock.WithTTL(ttl))
+		for range 20 {
+			lease := acquire(t, l, "k")
+			third := time.Until(lease.Deadline()) / 3
+			time.Sleep(third - third/8 - 10*time.Millisecond) // automatic renewal comes within the next eighth
+			if err := lease.Renew(t.Context(), 10*ttl); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if left := time.Until(lease.Deadline()); left < 9*ttl {
+				t.Errorf("%v left of %v", left, 10*ttl)
+			}
+			time.Sleep(10 * ttl)
+			if lost(lease) {
+				t.Fatal("lost")
+			}
+			release(t, lease)
+		}
+	})
+}
+
+// overlapping lets the first renewal that l's store is asked for go on when the channel that it returns is closed.
+func overlapping(f *faulty) (goOn chan struct{}) {
+	goOn = make(chan struct{})
+	first := true
+	f.set(func() {
+		f.renew = func(context.Context) error {
+			f.mu.Lock()
+			wait := first
+			first = false
+			f.mu.Unlock()
+			if wait {
+				<-goOn
+			}
+			return nil
+		}
+	})
+	return goOn
+}
+
+// A renewal that is under way when a lease is given up, on its holder's terms, does not change the next holder's.
+func TestHandoffOverlapsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTTL(time.Second))
+		goOn := overlapping(f)
+		first := acquire(t, l, "k")
+		got := queue(t, l, 1, lock.WithTTL(time.Minute), lock.WithoutRenewal())
+		time.Sleep(350 * time.Millisecond) // renewal has begun
+		release(t, first)
+		next := <-got
+		close(goOn)
+		time.Sleep(10 * time.Millisecond)
+		if left := time.Until(next.Deadline()); left < 59*time.Second {
+			t.Errorf("%v left of a minute", left)
+		}
+		release(t, next)
+	})
+}
+
+// Nor does it free a key before its minimum hold.
+func TestMinHoldOverlapsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		f := newFaulty(store.Client())
+		a, b := locker(t, f, lock.WithTTL(time.Second)), locker(t, store.Client())
+		goOn := overlapping(f)
+		lease := acquire(t, a, "k", lock.WithMinHold(time.Minute))
+		time.Sleep(350 * time.Millisecond) // renewal has begun
+		time.AfterFunc(50*time.Millisecond, func() { close(goOn) })
+		release(t, lease)
+		time.Sleep(50 * time.Second)
+		busy(t, b, "k")
+		time.Sleep(11 * time.Second)
+		free(t, b, "k")
+	})
+}
+
+// Renewals that hang, however many, do not keep others from being made.
+func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, newSlowStore(), lock.WithTTL(10*time.Minute))
+		dead := make([]*lock.Lease, 50)
+		for i := range dead {
+			dead[i] = acquire(t, l, fmt.Sprint("dead", i))
+		}
+		time.Sleep(200 * time.Second) // all of them are being renewed, or wait for it
+		for range 5 {
+			alive := acquire(t, l, "k", lock.WithTTL(2*time.Second))
+			time.Sleep(30 * time.Second)
+			if lost(alive) {
+				t.Fatal("lost")
+			}
+			release(t, alive)
+		}
+		for _, lease := range dead {
+			if lost(lease) {
+				t.Fatal("these should live still")
+			}
+			release(t, lease)
+		}
+	})
+}
