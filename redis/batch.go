@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +16,7 @@ const (
 )
 
 // RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, scripts by the hundred in
-// one pipeline. In a cluster a script covers the leases of one slot, and a pipeline all servers.
+// one pipeline. In a cluster a script covers the leases of one slot, and a pipeline those of one server.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
 }
@@ -35,9 +36,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	// A second round for what has failed in a way that passes.
 	for range 2 {
-		for _, p := range b.pipelines(ctx, b.shares(lives, granted, todo)) {
-			b.sendPipeline(ctx, p, errs)
-		}
+		b.sendPipelines(ctx, b.pipelines(ctx, b.shares(lives, granted, todo)), errs)
 		var failed []int
 		for _, i := range todo {
 			if errs[i] != nil && ctx.Err() == nil && (passing(errs[i]) || isCrossSlot(errs[i])) {
@@ -91,34 +90,43 @@ func (sh *share) command(ctx context.Context, text bool) *redis.Cmd {
 	return cmd
 }
 
-// A pipeline is shares that are sent together.
+// A pipeline is shares of one server that are sent together.
 type pipeline struct {
-	client redis.Cmdable
-	wait   bool // for replicas; then all shares are of one server
+	client redis.Cmdable // a cluster's follows slots that move, but cannot wait for replicas
+	wait   bool          // for replicas
 	shares []*share
 	limit  time.Duration // for its answer: on a connection that hangs it fails while there is time for another attempt
 }
 
 func (b *Backend) pipelines(ctx context.Context, shares []*share) []*pipeline {
 	var list []*pipeline
-	open := make(map[redis.Cmdable]*pipeline)
+	open := make(map[*redis.Client]*pipeline) // by server
 	for _, sh := range shares {
 		var client redis.Cmdable = b.client
-		if b.options.MinReplicas > 0 {
-			if node, err := b.node(ctx, sh.renewals[0].lock.(string)); err == nil {
-				client = node
-			}
+		node, err := b.node(ctx, sh.renewals[0].lock.(string))
+		if err == nil && b.options.MinReplicas > 0 {
+			client = node
 		}
-		p := open[client]
+		p := open[node]
 		if p == nil || len(p.shares) == pipelineScripts {
 			p = &pipeline{client: client, wait: b.options.MinReplicas > 0, limit: b.options.Timeout}
-			open[client] = p
+			open[node] = p
 			list = append(list, p)
 		}
 		p.shares = append(p.shares, sh)
 		p.limit = min(p.limit, max(sh.ttl/2, leastLimit))
 	}
 	return list
+}
+
+// sendPipelines sends a list side by side: a server that hangs holds up its own leases only.
+func (b *Backend) sendPipelines(ctx context.Context, list []*pipeline, errs []error) {
+	var senders sync.WaitGroup
+	for _, p := range list[1:] {
+		senders.Go(func() { b.sendPipeline(ctx, p, errs) })
+	}
+	b.sendPipeline(ctx, list[0], errs)
+	senders.Wait()
 }
 
 // sendPipeline sends p, within its limit, and enters the error of each lease.
@@ -138,13 +146,18 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 		if isCrossSlot(shareErr) {
 			b.crossSlot.Store(true)
 		}
-		if shareErr != nil {
+		if v == nil && shareErr != nil {
 			for _, lease := range sh.index {
 				errs[lease] = shareErr
 			}
 			continue
 		}
-		renewAnswers(v, len(sh.index), func(k int, err error) { errs[sh.index[k]] = err })
+		renewAnswers(v, len(sh.index), func(k int, err error) {
+			if err == nil {
+				err = shareErr // too few replicas have it
+			}
+			errs[sh.index[k]] = err
+		})
 	}
 }
 
@@ -178,9 +191,10 @@ func (b *Backend) execPipeline(ctx context.Context, p *pipeline) []result {
 				unknown = append(unknown, i)
 			}
 			if err == nil {
-				err = short
+				replies[i] = result{v, short}
+			} else {
+				replies[i] = result{nil, err}
 			}
-			replies[i] = result{v, err}
 		}
 		if todo = unknown; len(todo) == 0 {
 			break

@@ -83,3 +83,51 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 		}
 	}
 }
+
+// In a cluster a server that hangs holds up the renewals of its own leases only.
+func TestBatchWithAHungServer(t *testing.T) {
+	cluster := servers.RedisCluster(t, 3)
+	b := opened(t, "redis+cluster://"+cluster[0].Addr)
+	const leases, hung = 60, 1
+	list := make([]backend.Renewal, leases)
+	for i := range list {
+		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("hung-", i), time.Minute)), TTL: time.Minute}
+	}
+	of := func(i int) int { return slot(list[i].Lease.(*backend.Life).Key()) * len(cluster) / slots }
+	for i, err := range b.RenewBatch(context.Background(), list) {
+		if err != nil {
+			t.Fatalf("lease %d: %v", i, err)
+		}
+	}
+	cluster[hung].Freeze()
+	defer cluster[hung].Thaw()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for i, err := range b.RenewBatch(ctx, list) {
+		if of(i) == hung && (err == nil || errors.Is(err, backend.ErrLost)) || of(i) != hung && err != nil {
+			t.Errorf("lease %d, of server %d: %v", i, of(i), err)
+		}
+	}
+}
+
+// A batch tells which leases are gone although it has not reached enough replicas.
+func TestLossInABatchWithoutReplicas(t *testing.T) {
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	list := make([]backend.Renewal, 3)
+	for i := range list {
+		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), time.Minute)), TTL: time.Minute}
+	}
+	b.client.Del(context.Background(), b.naming.lock("k1"))
+	b.options.MinReplicas = 1
+	for i, err := range b.RenewBatch(context.Background(), list) {
+		want := errReplicas
+		if i == 1 {
+			want = backend.ErrLost
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("lease %d: %v, want %v", i, err, want)
+		}
+	}
+	b.options.MinReplicas = 0 // for the releases
+}
