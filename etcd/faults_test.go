@@ -26,6 +26,7 @@ func TestOneClientTwoOwners(t *testing.T) {
 
 // E2. An acquire whose answer is lost, and whose context ends before there is another one, leaves no key behind.
 func TestLostReplyLeavesNothing(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.Etcd(t)
 	c := raw(t, s.Addr)
 	for _, wait := range []bool{false, true} {
@@ -54,6 +55,7 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 
 // A server that is silent is not told as the end of a context that has not ended: callers give up for that.
 func TestSilenceIsNoContextError(t *testing.T) {
+	t.Parallel() // it mostly waits
 	p := newProxy(t, servers.Etcd(t).Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	warm(t, b, 30*time.Second)
@@ -93,6 +95,7 @@ func TestLostReplyIsRepeated(t *testing.T) {
 // E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it never
 // takes the key on its old place.
 func TestRevokedWaiterQueuesAgain(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.Etcd(t)
 	c := raw(t, s.Addr)
 	b := opened(t, "etcd://"+s.Addr)
@@ -121,6 +124,7 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 
 // E4. A holder that is cut off knows that its lease is lost before another client gets the key.
 func TestCutOffHolderLosesFirst(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.Etcd(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "etcd://"+p.Addr), opened(t, "etcd://"+s.Addr)
@@ -269,6 +273,7 @@ func TestGuardOutlivesCut(t *testing.T) {
 
 // A lock that is not renewed ends on time, although other locks of its client are renewed, and the pool.
 func TestLockTTLIsItsOwn(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.Etcd(t)
 	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+s.Addr)
 	const ttl = 2 * time.Second

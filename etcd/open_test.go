@@ -18,6 +18,7 @@ import (
 func endpoint(b *Backend) string { return b.owned.(*clientv3.Client).Endpoints()[0] }
 
 func TestTLS(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.EtcdTLS(t)
 	ca := s.CAFile()
 	full := "etcds://" + s.Addr + "/locks?" + url.Values{"cacert": {ca}, "cert": {s.CertFile}, "key": {s.KeyFile}}.Encode()
@@ -78,6 +79,7 @@ func TestAuth(t *testing.T) {
 
 // A log-in that runs out is made again, on streams too.
 func TestTokenRunsOut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
 	l := acquire(t, b, waiting("k", 20*time.Second))
@@ -104,6 +106,7 @@ func TestTokenRunsOut(t *testing.T) {
 
 // A wrong address shows on opening, in a bounded time.
 func TestUnreachable(t *testing.T) {
+	t.Parallel() // it mostly waits
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"runtime/pprof"
 	"strings"
@@ -19,18 +20,64 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
+// The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster goes
+// beside a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	runAhead(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s)
 		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
 		return h
 	})
 }
 
+func TestConformanceClusterCurrent(t *testing.T) {
+	c := servers.EtcdClusterCurrent(t, 3)
+	runAhead(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
+}
+
 func TestConformanceCurrent(t *testing.T) {
 	s := servers.EtcdCurrent(t)
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+	runAhead(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+}
+
+func TestConformanceCluster(t *testing.T) {
+	c := servers.EtcdCluster(t, 3)
+	conformance.Run(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
+}
+
+// runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them has the
+// store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
+func runAhead(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
+	t.Helper()
+	begun := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(begun) })
+	conformance.Run(t, func(t *testing.T) conformance.Harness { return tellFaults(newHarness(t), tell) })
+	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return // some checks, perhaps none of those
+	}
+	const most = 5 * time.Minute // so long only where the store is broken, and no check comes to its fault
+	select {
+	case <-begun:
+	case <-time.After(most):
+	}
+	t.Parallel()
+}
+
+// tellFaults returns h with hooks that call tell before they make a fault.
+func tellFaults(h conformance.Harness, tell func()) conformance.Harness {
+	before := func(fault func()) func() {
+		if fault == nil {
+			return nil
+		}
+		return func() { tell(); fault() }
+	}
+	h.Freeze, h.Restart, h.RestartEmpty = before(h.Freeze), before(h.Restart), before(h.RestartEmpty)
+	for i := range h.Members {
+		m := &h.Members[i]
+		m.Freeze, m.Stop = before(m.Freeze), before(m.Stop)
+	}
+	return h
 }
 
 func harness(t *testing.T, s *servers.Server) conformance.Harness {
@@ -67,34 +114,28 @@ func proxyOfItsOwn(t *testing.T, addr string) *proxy {
 	return <-made
 }
 
-func TestConformanceCluster(t *testing.T) { conformCluster(t, servers.EtcdCluster(t, 3)) }
-
-func TestConformanceClusterCurrent(t *testing.T) { conformCluster(t, servers.EtcdClusterCurrent(t, 3)) }
-
-func conformCluster(t *testing.T, c *servers.EtcdMembers) {
+func clusterHarness(t *testing.T, c *servers.EtcdMembers) conformance.Harness {
 	url := "etcd://" + strings.Join(addrs(c), ",") + "/locks/of/mine"
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		h := conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
-			Evict: func(ctx context.Context, key string) error {
-				return evictIn(ctx, raw(t, addrs(c)...), "locks/of/mine", key)
-			},
-			Outage: outage,
+	h := conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+		Evict: func(ctx context.Context, key string) error {
+			return evictIn(ctx, raw(t, addrs(c)...), "locks/of/mine", key)
+		},
+		Outage: outage,
+	}
+	b, err := openURL(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for i, s := range c.Servers {
+		m := conformance.Member{Stop: s.Kill, Start: s.Start, StartEmpty: func() { c.StartEmpty(i) }}
+		if b.Guarantees().EarlyLoss == "" { // else a leader that was paused may end leases, by its version
+			m.Freeze, m.Thaw = s.Freeze, s.Thaw
 		}
-		b, err := openURL(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		for i, s := range c.Servers {
-			m := conformance.Member{Stop: s.Kill, Start: s.Start, StartEmpty: func() { c.StartEmpty(i) }}
-			if b.Guarantees().EarlyLoss == "" { // else a leader that was paused may end leases, by its version
-				m.Freeze, m.Thaw = s.Freeze, s.Thaw
-			}
-			h.Members = append(h.Members, m)
-		}
-		return h
-	})
+		h.Members = append(h.Members, m)
+	}
+	return h
 }
 
 // outage bounds the time without service after one of three members has failed: an election takes one to two seconds, an
