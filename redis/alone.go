@@ -24,7 +24,8 @@ func (l *lanes) alone(ctx context.Context, end time.Time, q request) (any, error
 		return l.solo.do(ctx, end, q)
 	}
 	begun := time.Now()
-	fctx := deadlineContext{ctx, end}
+	fctx, cancel := endingAt(ctx, end)
+	defer cancel()
 	v, err := q.run(fctx, l.client)
 	if err != nil && !isReply(err) && fctx.Err() != nil {
 		err = noAnswer(time.Since(begun), err)

@@ -19,7 +19,7 @@ type Backend struct {
 	options    Options
 	single     bool // the client makes no attempts of its own
 	repeats    bool // the client may make a request again by itself
-	inline     bool // the client keeps to the deadlines of contexts
+	inline     bool // the client ends what it has sent by the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
 	told       [3]any // how scripts tell waiters: inbox, prefix of channels, deputies
@@ -51,7 +51,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	if c, ok := client.(*redis.Client); ok {
 		b.repeats = c.Options().MaxRetries > 0
 		b.deputies = 16
-		b.inline = c.Options().ContextTimeoutEnabled
+		b.inline = endsRequests(c.Options())
 		b.lanes = newLanes(c, &b.calls)
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)

@@ -29,7 +29,7 @@ type lanes struct {
 	client *redis.Client
 	calls  *calls.Calls
 	solo   *solo // for requests alone; nil where there is none
-	inline bool  // the client keeps to the deadlines of contexts
+	inline bool  // the client ends what it has sent by the deadlines of contexts
 	most   int
 
 	mu    sync.Mutex
@@ -43,7 +43,7 @@ type lanes struct {
 func newLanes(client *redis.Client, c *calls.Calls) *lanes {
 	o := client.Options()
 	l := &lanes{
-		client: client, calls: c, inline: o.ContextTimeoutEnabled, most: max(o.PoolSize, usualLanes),
+		client: client, calls: c, inline: endsRequests(o), most: max(o.PoolSize, usualLanes),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
@@ -145,7 +145,17 @@ func (l *lanes) enqueue(c *call) {
 		l.openLocked()
 	} else {
 		l.armLocked(linger)
+		l.trimLocked()
 	}
+}
+
+// trimLocked forgets those at the head of the queue that were given up: while all connections hang nobody takes them.
+func (l *lanes) trimLocked() {
+	n := 0
+	for n < len(l.queue) && l.queue[n].state.Load() == over {
+		n++
+	}
+	l.queue = slices.Delete(l.queue, 0, n)
 }
 
 func (l *lanes) openLocked() {
@@ -231,6 +241,7 @@ func (l *lanes) send(batch []*call) {
 
 func (l *lanes) exec(ctx context.Context, begun time.Time, batch []*call, text bool) {
 	cmds := make([]*redis.Cmd, len(batch))
+	var failed error // of all
 	if len(batch) == 1 {
 		cmds[0] = batch[0].request.command(ctx, text)
 		_ = l.client.Process(ctx, cmds[0])
@@ -242,11 +253,14 @@ func (l *lanes) exec(ctx context.Context, begun time.Time, batch []*call, text b
 		}
 		// Each command has its own error. Where the connection broke in the middle all have one: also those whose answers had
 		// come are unknown then, and sent again.
-		_, _ = pipe.Exec(ctx)
+		_, failed = pipe.Exec(ctx)
 	}
 	var unknown []*call
 	for i, c := range batch {
 		v, err := cmds[i].Result()
+		if v == nil && err == nil { // a hook of the client's kept it from the server
+			err = failed
+		}
 		switch {
 		case err == nil:
 		case isReply(err):

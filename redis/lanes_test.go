@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
@@ -262,6 +265,77 @@ func TestPipelineCut(t *testing.T) {
 			t.Errorf("cut after %d bytes: tokens %v", least, tokens)
 		}
 		until(t, soon, "all is released", func() bool { return admin.Exists(context.Background(), keys...).Val() == 0 })
+	}
+}
+
+// A breaker is a hook that keeps one pipeline from the server, and tells its error only of the whole.
+type breaker struct {
+	counter
+	once atomic.Bool
+}
+
+var errBroken = errors.New("circuit is open")
+
+func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if b.once.CompareAndSwap(true, false) {
+			return errBroken
+		}
+		return next(ctx, cmds)
+	}
+}
+
+func TestHookFailsPipeline(t *testing.T) {
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	var hook breaker
+	c.AddHook(&hook)
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	hook.once.Store(true)
+	for i, o := range acquireAll(t, b, 3) {
+		if !errors.Is(o.Err, errBroken) {
+			t.Errorf("k%d: %v, want %v", i, o.Err, errBroken)
+		}
+	}
+}
+
+// While every connection hangs, and the client does not end that, what was given up is not kept.
+func TestGivenUpIsForgotten(t *testing.T) {
+	s := servers.Redis(t)
+	p := newProxy(t, s.Addr)
+	c := redis.NewClient(&redis.Options{Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
+	defer c.Close()
+	b, err := New(c, &Options{Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	defer func() {
+		p.set(func(p *proxy) { p.silent = false })
+		p.cut()
+	}()
+	release(t, acquire(t, b, req("warm", time.Minute)))
+	p.set(func(p *proxy) { p.silent = true })
+	const rounds, n = 5, 300
+	for range rounds {
+		var all []<-chan outcome
+		for i := range n {
+			all = append(all, startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute)))
+		}
+		for _, done := range all {
+			if o := <-done; o.Err == nil {
+				t.Fatal("granted by a server that is silent")
+			}
+		}
+	}
+	b.lanes.mu.Lock()
+	defer b.lanes.mu.Unlock()
+	if kept := len(b.lanes.queue); kept > 2*n {
+		t.Errorf("%d requests are kept, of %d", kept, rounds*n)
 	}
 }
 

@@ -25,7 +25,12 @@ type proxy struct {
 
 func newProxy(t *testing.T, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return newProxyAt(t, "127.0.0.1:0", target)
+}
+
+func newProxyAt(t *testing.T, addr, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

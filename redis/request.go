@@ -103,6 +103,9 @@ func (b *Backend) await(
 	}
 	if b.inline && ctx.Done() == nil {
 		defer b.calls.End()
+		var cancel context.CancelFunc
+		fctx, cancel = endingAt(fctx.Context, end)
+		defer cancel()
 		return run()
 	}
 	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
@@ -153,6 +156,17 @@ func (c deadlineContext) Err() error {
 		return nil
 	}
 	return context.DeadlineExceeded
+}
+
+// endingAt returns a context with a deadline that ends then, too: go-redis waits for a connection until its context is done.
+func endingAt(ctx context.Context, end time.Time) (deadlineContext, context.CancelFunc) {
+	ctx, cancel := context.WithDeadline(ctx, end)
+	return deadlineContext{ctx, end}, cancel
+}
+
+// endsRequests reports whether a client with these options sets the deadlines of contexts on its connections.
+func endsRequests(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
 }
 
 // deliver makes a request once.

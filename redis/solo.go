@@ -19,6 +19,7 @@ type solo struct {
 	mu   sync.Mutex
 	n    uint64    // of the request
 	conn net.Conn  // the latest
+	end  time.Time // of the request under way, zero if there is none
 	cut  time.Time // when the request must end, zero if its own deadline stands
 
 	used  time.Time // when the latest request began
@@ -32,10 +33,11 @@ const freshTime = 100 * time.Millisecond
 func newSolo(options *redis.Options) *solo {
 	s := &solo{}
 	o := *options
-	dial := eagerDialer(&o)
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := dial(ctx, network, addr)
+		limited := o
+		limited.DialTimeout = s.dialTimeout(o.DialTimeout)
+		c, err := eagerDialer(&limited)(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +51,8 @@ func newSolo(options *redis.Options) *solo {
 func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 	begun := time.Now()
 	sctx := soloContext{ctx, end}
-	n := s.begin(begun)
+	n := s.begin(begun, end)
+	defer s.finish()
 	if ctx.Done() != nil {
 		grace := q.grace
 		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
@@ -68,14 +71,32 @@ func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 	return nil, err
 }
 
-func (s *solo) begin(now time.Time) (n uint64) {
+func (s *solo) begin(now, end time.Time) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
+	s.end = end
 	s.fresh = now.Sub(s.used) < freshTime
 	s.used = now
 	s.cut = time.Time{}
 	return s.n
+}
+
+func (s *solo) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = time.Time{}
+}
+
+// dialTimeout is the time for a dial. go-redis dials as long as it may, whatever the deadline of the request that waits for
+// it; only its own probes of a server that was away belong to no request.
+func (s *solo) dialTimeout(most time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end.IsZero() {
+		return most
+	}
+	return min(most, max(time.Until(s.end), 1)) // 0 would be without end
 }
 
 // interrupt makes the request n, if it is still under way, end at the given time.

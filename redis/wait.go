@@ -50,7 +50,9 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 			answered = time.Now()
 			pause.Reset()
 			delay, reserved = untilExpiry(ans.holder.TTL), ans.reserved()
-		case backend.Ended(ctx) || !passing(err) || time.Since(answered) > patience:
+		case backend.Ended(ctx):
+			return nil, backend.ContextError(ctx, err)
+		case !passing(err) || time.Since(answered) > patience:
 			return nil, err
 		default:
 			delay, reserved = pause.Next(0), false

@@ -31,7 +31,8 @@ const (
 // looking is held by the one who looks at its socket.
 var looking atomic.Bool
 
-// alone reports whether only one goroutine runs at a time. The runtime counts in what a container may use.
+// alone reports whether only one goroutine runs at a time. The runtime counts in what a container may use, as two at the
+// least: in one that may use less, looking costs time of others.
 func alone() bool { return runtime.GOMAXPROCS(0) == 1 || runtime.NumCPU() == 1 }
 
 // New returns c, eager if it is a socket, as of TCP. Wrap what is below TLS. Where nothing can be gained c is returned
