@@ -80,7 +80,8 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	limited, cancel := context.WithTimeout(ctx, terms.wait)
 	defer cancel()
 	lease, err := l.contend(ctx, limited, full, terms, true)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	// Stores go by the clock, which may be ahead of the context's timer.
+	if err != nil && backend.Ended(limited) && !backend.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, fmt.Errorf("%w: not granted within %v", ErrHeld, terms.wait)
 	}
 	return lease, err

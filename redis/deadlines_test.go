@@ -87,7 +87,9 @@ func TestLoneConnectionComesBack(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	_ = l.Close()
-	solo := newSolo(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1})
+	solo := newSolo(&redis.Options{
+		Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+	})
 	defer solo.client.Close()
 	ask := func() error {
 		_, err := solo.do(context.Background(), time.Now().Add(200*time.Millisecond), inspection)
