@@ -33,7 +33,7 @@ type Store struct {
 	Open func(ctx context.Context, ttl time.Duration) (Client, error)
 
 	// Requests counts what the server has done so far, commands inside of scripts too, or is nil where that cannot be
-	// counted. The request that asks is not counted.
+	// counted. The request that asks is not counted. It is called once at a time.
 	Requests func(ctx context.Context) (int64, error)
 
 	// Child is what the program needs to open this store in a process of its own, see [Main]. Without it there is no
@@ -72,7 +72,7 @@ type Options struct {
 	Stores    []Store
 	Scenarios []string      // names, see Scenarios; nil means all
 	Rounds    int           // default 5
-	Duration  time.Duration // of one scenario on one store in one round; default 60 ms
+	Duration  time.Duration // of one scenario on one store in one round; default 60 ms; 20 times Hold at least where a contended key is held
 	Clients   int           // how many independent clients contend where several do; default 8
 	Workers   int           // goroutines: of the one client, default 64, or of each of several, default 8
 	Hold      time.Duration // how long a worker holds a contended key; 0 means the scenario's own: 1 ms between clients, none within one; negative means none

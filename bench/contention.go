@@ -40,9 +40,10 @@ func hotLocal(ctx context.Context, t *trial) error {
 	if workers == 0 {
 		workers = workersOfOne
 	}
+	hold := t.holding(0)
 	var all []*worker
 	for range workers {
-		all = append(all, &worker{client: c, key: key, hold: t.holding(0)})
+		all = append(all, &worker{client: c, key: key, hold: hold})
 	}
 	return t.cycles(ctx, all)
 }
@@ -56,10 +57,11 @@ func hotClients(ctx context.Context, t *trial) error {
 	if workers == 0 {
 		workers = workersOfEach
 	}
+	hold := t.holding(time.Millisecond)
 	var all []*worker
 	for _, c := range clients {
 		for range workers {
-			all = append(all, &worker{client: c, key: key, hold: t.holding(time.Millisecond)})
+			all = append(all, &worker{client: c, key: key, hold: hold})
 		}
 	}
 	return t.cycles(ctx, all)

@@ -57,26 +57,26 @@ const fillTime = 30 * time.Second
 
 // rest measures what goes on while nothing is asked for.
 func (t *trial) rest(ctx context.Context, d time.Duration) error {
-	count, err := t.count(ctx)
+	before, err := t.begin(ctx)
 	if err != nil {
 		return err
 	}
-	cpu, begun := processCPU(), time.Now()
+	begun := time.Now()
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	elapsed := time.Since(begun).Seconds()
-	if used := processCPU() - cpu; cpu > 0 {
-		t.sample.set(CPU, 100*used.Seconds()/elapsed)
+	after, err := t.end(ctx)
+	if err != nil {
+		return err
+	}
+	if before.cpu > 0 {
+		t.sample.set(CPU, 100*(after.cpu-before.cpu).Seconds()/elapsed)
 	}
 	if t.store.Requests != nil {
-		after, err := t.count(ctx)
-		if err != nil {
-			return err
-		}
-		t.sample.set(Load, float64(after.requests-count.requests)/elapsed)
+		t.sample.set(Load, float64(after.requests-before.requests)/elapsed)
 	}
 	return nil
 }

@@ -14,8 +14,10 @@ var page = template.Must(template.New("page").Parse(pageText))
 // WriteHTML writes the report as one page that needs nothing else: styles and charts are inside, and there are no scripts.
 func (b *Report) WriteHTML(w io.Writer) error {
 	v := pageView{
-		Date: b.Time.Format("2 January 2006, 15:04"), Machine: b.Machine, Go: b.Go, Settings: b.setting(), Interrupted: b.Interrupted,
-		Measures: b.Measures,
+		Date: b.Time.Format("2 January 2006, 15:04"), Machine: b.Machine, Go: b.Go, Settings: b.setting(), Measures: b.Measures,
+	}
+	if b.Interrupted {
+		v.Interruption = b.interruption()
 	}
 	for i, s := range b.Stores {
 		v.Stores = append(v.Stores, storeView{StoreInfo: s, Color: i % colors})
@@ -32,7 +34,7 @@ const colors = 8
 
 type pageView struct {
 	Date, Machine, Go, Settings string
-	Interrupted                 bool
+	Interruption                string
 	Stores                      []storeView
 	Overview                    []rowView
 	Scenarios                   []scenarioView
@@ -68,21 +70,22 @@ type scenarioView struct {
 // overviewRow compares the stores by the main measure of a scenario.
 func (b *Report) overviewRow(sc ScenarioInfo) rowView {
 	m := measureNamed(sc.Main)
-	row := rowView{Name: sc.Name}
+	row := rowView{Name: sc.Name, Remark: m.Name}
 	for _, s := range b.Stores {
 		f, ok := b.Figure(sc.Name, s.Name, m)
-		row.Cells = append(row.Cells, cellView{Text: m.show(f.Median, ok), Best: ok && b.best(sc.Name, m, f)})
+		row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Best: ok && b.best(sc.Name, s.Name, m)})
 	}
 	return row
 }
 
-// best reports whether f is better than every other store's, so clearly that the rounds of no two overlap.
-func (b *Report) best(scenario string, m Measure, f Figure) bool {
+// best reports whether a store's figure is better than every other's, so clearly that the rounds of no two overlap.
+func (b *Report) best(scenario, store string, m Measure) bool {
+	f, _ := b.Figure(scenario, store, m)
 	others := 0
 	for _, s := range b.Stores {
 		other, ok := b.Figure(scenario, s.Name, m)
 		switch {
-		case !ok || other == f:
+		case !ok || s.Name == store:
 			continue
 		case m.More && f.Low <= other.High, !m.More && f.High >= other.Low:
 			return false
@@ -102,7 +105,7 @@ func (b *Report) scenarioView(sc ScenarioInfo) scenarioView {
 		row := rowView{Name: s.Name, Color: i % colors, Remark: r.remark()}
 		for _, m := range v.Heads {
 			f, ok := r.Figures[m.Name]
-			row.Cells = append(row.Cells, cellView{Text: m.show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(sc.Name, m, f)})
+			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(sc.Name, s.Name, m)})
 		}
 		v.Rows = append(v.Rows, row)
 	}

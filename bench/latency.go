@@ -46,6 +46,9 @@ func handOff(ctx context.Context, t *trial) error {
 		times = append(times, max(n.at.Sub(released), 0)) // the grant may overtake the answer to the release
 	}
 	t.sample.waits(times)
+	if times[0] == 0 { // they are sorted now
+		t.note = "0: granted before Release returned"
+	}
 	return held.Release(ctx)
 }
 
@@ -75,7 +78,7 @@ func try(ctx context.Context, t *trial) error {
 	if _, err := attempt(); err != nil {
 		return err
 	}
-	before, err := t.count(ctx)
+	before, err := t.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func try(ctx context.Context, t *trial) error {
 		times = append(times, took)
 	}
 	t.sample.set(Rate, float64(len(times))/time.Since(begun).Seconds())
-	after, err := t.count(ctx)
+	after, err := t.end(ctx)
 	if err != nil {
 		return err
 	}

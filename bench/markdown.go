@@ -22,7 +22,7 @@ func (b *Report) MarkdownTable(scenario string) string {
 		t.WriteString("| " + s.Name + " |")
 		for _, m := range measures {
 			f, ok := r.Figures[m.Name]
-			cell := m.show(f.Median, ok)
+			cell := m.Show(f.Median, ok)
 			if ok && m.Name == b.main(scenario) {
 				cell += " (" + f.spread(true) + ")"
 			}

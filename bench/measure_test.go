@@ -59,11 +59,11 @@ func TestShow(t *testing.T) {
 		{Rate, 1234567.8, "1 234 568/s"}, {Rate, 12.34, "12.3/s"}, {P50, 0.0000001234, "123 ns"}, {P50, 0.0001234, "123 µs"},
 		{P50, 1.5, "1.50 s"}, {P99, 0.0123, "12.3 ms"}, {CPU, 0.0384, "0.038 %"}, {Jain, 1, "1"}, {Jain, 0.98765, "0.988"}, {Allocs, 0, "0"},
 	} {
-		if got := c.m.show(c.v, true); got != c.want {
+		if got := c.m.Show(c.v, true); got != c.want {
 			t.Errorf("%s %v is shown as %q, want %q", c.m.Name, c.v, got, c.want)
 		}
 	}
-	if got := Rate.show(0, false); got != "-" {
+	if got := Rate.Show(0, false); got != "-" {
 		t.Errorf("nothing measured is shown as %q", got)
 	}
 	if got := (Figure{100, 90, 125}).spread(true); got != "-10 +25 %" {

@@ -30,7 +30,7 @@ type Settings struct {
 	Duration float64 `json:"duration_seconds"`
 	Clients  int     `json:"clients"`
 	Workers  int     `json:"workers,omitempty"`      // 0 for the scenario's own
-	Hold     float64 `json:"hold_seconds,omitempty"` // 0 for the scenario's own
+	Hold     float64 `json:"hold_seconds,omitempty"` // 0 for the scenario's own, negative for none
 	Held     int     `json:"held"`
 }
 
@@ -62,6 +62,9 @@ func newReport(o Options, scenarios []Scenario) *Report {
 	b := &Report{
 		Time: time.Now(), Machine: machine(), Go: runtime.Version(), Server: o.Server, Measures: Measures,
 		Settings: Settings{o.Rounds, o.Duration.Seconds(), o.Clients, o.Workers, o.Hold.Seconds(), o.Held},
+	}
+	if o.Hold < 0 {
+		b.Settings.Hold = -1
 	}
 	for _, s := range o.Stores {
 		b.Stores = append(b.Stores, StoreInfo{s.Name, s.About})
@@ -118,13 +121,16 @@ func (b *Report) Figure(scenario, store string, m Measure) (Figure, bool) {
 
 func (r *Result) add(s Sample) { r.Rounds = append(r.Rounds, s) }
 
-// finish sums up the rounds, and puts results in the order of scenarios and stores.
+// finish sums up the rounds, and puts results in the order of scenarios and stores. What an interruption has left without a result
+// goes.
 func (b *Report) finish() *Report {
-	var ordered []*Result
+	ordered := []*Result{}
+	scenarios := []ScenarioInfo{}
 	for _, sc := range b.Scenarios {
+		before := len(ordered)
 		for _, s := range b.Stores {
 			r := b.Result(sc.Name, s.Name)
-			if r == nil {
+			if r == nil || len(r.Rounds) == 0 && r.Problem == "" && r.Skipped == "" {
 				continue
 			}
 			ordered = append(ordered, r)
@@ -139,8 +145,11 @@ func (b *Report) finish() *Report {
 				r.Figures[name] = newFigure(v)
 			}
 		}
+		if len(ordered) > before {
+			scenarios = append(scenarios, sc)
+		}
 	}
-	b.Results = ordered
+	b.Results, b.Scenarios = ordered, scenarios
 	return b
 }
 

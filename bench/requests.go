@@ -18,11 +18,14 @@ import (
 )
 
 // requestCounter returns what counts the requests that the servers of a URL have done, nil where they don't tell.
-func requestCounter(rawURL string, u backend.URL) (func(ctx context.Context) (int64, error), error) {
+func requestCounter(ctx context.Context, u backend.URL) func(ctx context.Context) (int64, error) {
+	if len(u.Hosts) == 0 || strings.Contains(u.Query, "lock_node=") { // which names further hosts
+		return nil
+	}
 	var count func(ctx context.Context) (int64, error)
 	switch u.Scheme {
 	case "redis", "redis+redlock":
-		return redisRequests(rawURL, u)
+		count = sumOver(u.Hosts, "6379", redisRequests(u))
 	case "memcached":
 		count = sumOver(u.Hosts, "11211", memcachedRequests)
 	case "zookeeper":
@@ -30,15 +33,15 @@ func requestCounter(rawURL string, u backend.URL) (func(ctx context.Context) (in
 	case "etcd":
 		count = sumOver(u.Hosts, "2379", etcdRequests)
 	default:
-		return nil, nil //nolint:nilnil // there is no counter, and that is no error
+		return nil
 	}
-	// A server that does not tell, because its metrics are closed, say, goes without.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	// A server that does not tell, because its metrics are closed or the user may not ask, goes without.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if _, err := count(ctx); err != nil {
-		return nil, nil //nolint:nilnil // as above
+		return nil
 	}
-	return count, nil
+	return count
 }
 
 func sumOver(hosts []string, port string, one func(ctx context.Context, addr string) (int64, error)) func(context.Context) (int64, error) {
@@ -57,39 +60,20 @@ func sumOver(hosts []string, port string, one func(ctx context.Context, addr str
 	}
 }
 
-// redisRequests counts commands by INFO commandstats, which has those inside of scripts.
-func redisRequests(rawURL string, u backend.URL) (func(ctx context.Context) (int64, error), error) {
-	var clients []*redis.Client
-	for _, h := range u.Hosts {
-		o, err := redis.ParseURL("redis://" + userinfo(rawURL) + h)
-		if err != nil {
-			return nil, backend.CleanError(rawURL, err)
+// redisRequests counts the commands of one server. Its connections stay: to open one costs commands too.
+func redisRequests(u backend.URL) func(ctx context.Context, addr string) (int64, error) {
+	clients := make(map[string]*redis.Client)
+	return func(ctx context.Context, addr string) (int64, error) {
+		if clients[addr] == nil {
+			clients[addr] = redis.NewClient(&redis.Options{
+				Addr: addr, Username: u.User, Password: u.Password, ContextTimeoutEnabled: true,
+			})
 		}
-		clients = append(clients, redis.NewClient(o))
+		return RedisCommands(ctx, clients[addr])
 	}
-	return func(ctx context.Context) (sum int64, err error) {
-		for _, c := range clients {
-			n, err := RedisCommands(ctx, c)
-			if err != nil {
-				return 0, err
-			}
-			sum += n
-		}
-		return sum, nil
-	}, nil
 }
 
-// userinfo is the part of a URL that logs in, with its @.
-func userinfo(rawURL string) string {
-	_, rest, _ := strings.Cut(rawURL, "://")
-	rest, _, _ = strings.Cut(rest, "/")
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		return rest[:i+1]
-	}
-	return ""
-}
-
-// RedisCommands counts what a Redis has executed, commands inside of scripts too; INFO itself is left out.
+// RedisCommands counts what a Redis has executed by INFO commandstats, commands inside of scripts too; INFO itself is left out.
 func RedisCommands(ctx context.Context, c *redis.Client) (sum int64, err error) {
 	text, err := c.Info(ctx, "commandstats").Result()
 	if err != nil {

@@ -190,10 +190,103 @@ func TestInterrupted(t *testing.T) {
 	if _, ok := b.Figure("serial", "x", bench.Rate); !ok || !b.Interrupted {
 		t.Errorf("interrupted %v, figure of the scenario before: %v", b.Interrupted, ok)
 	}
-	if r := b.Result("distinct", "x"); r != nil && len(r.Figures) > 0 {
-		t.Errorf("figures of a round that was cut off: %+v", r)
+	if r := b.Result("distinct", "x"); r != nil {
+		t.Errorf("a result of a round that was cut off: %+v", r)
+	}
+	var text, page strings.Builder
+	if err := errors.Join(b.WriteText(&text), b.WriteHTML(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{text.String(), page.String()} {
+		if !strings.Contains(shown, "interrupted: what was") || strings.Contains(shown, "distinct") {
+			t.Errorf("an interrupted run, with what was not measured, is shown as\n%s", shown)
+		}
 	}
 }
+
+// A run that is interrupted at its beginning says that there is nothing.
+func TestInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b, err := bench.Run(ctx, quick(newToy().store("x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := b.WriteText(&text); err != nil || !strings.Contains(text.String(), "before anything was measured") {
+		t.Errorf("error %v, text:\n%s", err, &text)
+	}
+}
+
+// A key that is held for long does not keep a run from being interrupted.
+func TestInterruptedHold(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	o := quick(newToy().store("x"))
+	o.Scenarios, o.Hold = []string{"hot-local"}, time.Hour
+	ended := make(chan *bench.Report, 1)
+	go func() {
+		b, _ := bench.Run(ctx, o)
+		ended <- b
+	}()
+	select {
+	case b := <-ended:
+		if !b.Interrupted {
+			t.Errorf("%+v is not interrupted", b)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("not interrupted within 30 s")
+	}
+}
+
+// A key that is held for longer than a round was to last is not counted as if it had been released.
+func TestLongHold(t *testing.T) {
+	t.Parallel()
+	o := quick(newToy().store("x"))
+	o.Scenarios, o.Hold, o.Rounds = []string{"hot-local", "hot-clients"}, 20*time.Millisecond, 1
+	b := measured(t, o)
+	const most = 1.1 / 0.02
+	for _, scenario := range o.Scenarios {
+		if f, ok := b.Figure(scenario, "x", bench.Rate); !ok || f.Median > most {
+			t.Errorf("%s: a key that is held for 20 ms is granted %v times a second", scenario, f.Median)
+		}
+		if r := b.Result(scenario, "x"); r.Note != "rounds of 400ms" {
+			t.Errorf("%s: note %q", scenario, r.Note)
+		}
+	}
+}
+
+// Asking a server for its count is bounded, and its cost is not the store's. Not parallel: allocations are counted for the process.
+func TestRequestsCostNothing(t *testing.T) {
+	const made = 1 << 20
+	s := newToy().store("x")
+	s.Requests = func(ctx context.Context) (int64, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			return 0, errors.New("no deadline")
+		}
+		garbage = make([]*[]byte, made)
+		for i := range garbage {
+			garbage[i] = new([]byte)
+		}
+		return 0, nil
+	}
+	defer func() { garbage = nil }()
+	o := quick(s)
+	o.Scenarios, o.Hold, o.Duration = []string{"hot-clients", "try", "held"}, time.Millisecond, 30*time.Millisecond
+	b := measured(t, o)
+	for _, scenario := range o.Scenarios {
+		if r := b.Result(scenario, "x"); r.Problem != "" {
+			t.Errorf("%s: %s", scenario, r.Problem)
+		}
+	}
+	if f, ok := b.Figure("hot-clients", "x", bench.Allocs); !ok || f.High > made/100 {
+		t.Errorf("allocations %+v, %v", f, ok)
+	}
+}
+
+var garbage []*[]byte // is there so that the compiler makes it
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()

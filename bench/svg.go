@@ -49,7 +49,7 @@ func chart(m Measure, bars []bar) template.HTML {
 		if high-low > 1 {
 			fmt.Fprintf(&b, `<path class="whisker" d="M%.1f %gH%.1fM%.1f %gv8M%.1f %gv8"/>`, low, mid, high, low, mid-4, high, mid-4)
 		}
-		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%g">%s</text>`, max(high, labelWidth+scale(x.Median))+8, mid+4, esc(m.show(x.Median, true)))
+		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%g">%s</text>`, max(high, labelWidth+scale(x.Median))+8, mid+4, esc(m.Show(x.Median, true)))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // every text in it is escaped
@@ -83,7 +83,7 @@ func scaleOf(bars []bar) (scale func(v float64) float64, kind string) {
 
 // tip is what a bar tells when it is pointed at.
 func tip(m Measure, x bar) string {
-	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.show(x.Median, true), m.show(x.Low, true), m.show(x.High, true))
+	return fmt.Sprintf("%s: %s, rounds from %s to %s", x.name, m.Show(x.Median, true), m.Show(x.Low, true), m.Show(x.High, true))
 }
 
 func shorten(name string) string {

@@ -4,14 +4,18 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"time"
-
-	"strconv"
+	"unicode/utf8"
 )
 
-// WriteText writes the report as tables for a terminal, one for each scenario: medians, and of the first measure the spread over rounds.
-func (b *Report) WriteText(w io.Writer) error {
+// WriteText writes the report as tables, one for each scenario: medians, and of the main measure the spread over rounds.
+func (b *Report) WriteText(w io.Writer) error { return b.WriteTextWithin(w, 0) }
+
+// WriteTextWithin is WriteText for a terminal whose lines have so many characters; 0 for any number. A table that is wider is broken
+// into several, one below the other.
+func (b *Report) WriteTextWithin(w io.Writer, width int) error {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s, %s\n%s\n", b.Machine, b.Go, b.setting())
 	for _, s := range b.Stores {
@@ -20,13 +24,21 @@ func (b *Report) WriteText(w io.Writer) error {
 	for _, sc := range b.Scenarios {
 		t.WriteByte('\n')
 		fmt.Fprintf(&t, "%s: %s\n", sc.Name, sc.Title)
-		b.writeTable(&t, sc)
+		b.writeTable(&t, sc, width)
 	}
 	if b.Interrupted {
-		t.WriteString("\ninterrupted: what was measured until then\n")
+		t.WriteString("\n" + b.interruption() + "\n")
 	}
 	_, err := io.WriteString(w, t.String())
 	return err
+}
+
+// interruption tells what there is of an interrupted run.
+func (b *Report) interruption() string {
+	if len(b.Results) == 0 {
+		return "interrupted before anything was measured"
+	}
+	return "interrupted: what was measured until then"
 }
 
 // setting tells in words how it was measured.
@@ -39,18 +51,30 @@ func (b *Report) setting() string {
 
 // String tells the settings in words.
 func (s Settings) String() string {
-	text := fmt.Sprintf("%d rounds of %s", s.Rounds, time.Duration(s.Duration*float64(time.Second)))
+	text := fmt.Sprintf("%s of %s, %s", plural(s.Rounds, "round"), duration(s.Duration), plural(s.Clients, "client"))
 	if s.Workers > 0 {
-		text += fmt.Sprintf(", %d workers", s.Workers)
+		text += fmt.Sprintf(" with %s each", plural(s.Workers, "worker"))
 	}
-	if s.Hold > 0 {
-		text += fmt.Sprintf(", held for %s", time.Duration(s.Hold*float64(time.Second)))
+	switch {
+	case s.Hold > 0:
+		text += fmt.Sprintf(", a contended key held for %s", duration(s.Hold))
+	case s.Hold < 0:
+		text += ", a contended key released at once"
 	}
-	return fmt.Sprintf("%s, %d clients", text, s.Clients)
+	return text
+}
+
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // writeTable writes the figures of a scenario, a line for each store.
-func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo) {
+func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo, width int) {
 	measures := b.measuresOf(sc.Name)
 	rows := [][]string{{""}}
 	for _, m := range measures {
@@ -67,14 +91,14 @@ func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo) {
 		row := []string{"  " + s.Name}
 		for _, m := range measures {
 			f, ok := r.Figures[m.Name]
-			row = append(row, m.show(f.Median, ok))
+			row = append(row, m.Show(f.Median, ok))
 			if m.Name == sc.Main {
 				row = append(row, f.spread(ok))
 			}
 		}
 		rows = append(rows, append(row, r.remark()))
 	}
-	align(t, rows)
+	align(t, rows, width)
 }
 
 // remark is what there is to say on a result.
@@ -88,38 +112,39 @@ func (r *Result) remark() string {
 	return r.Note
 }
 
-// align writes rows as columns, numbers to the right.
-func align(t *strings.Builder, rows [][]string) {
-	var widths []int
+// align writes rows as columns, numbers to the right, and behind them remarks, which have no head. Columns for which a line has no
+// room go below, each time with the first one.
+func align(t *strings.Builder, rows [][]string, width int) {
+	const gap = 2
+	columns := len(rows[0])
+	widths := make([]int, columns)
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			if i < len(rows[0]) { // remarks come last and are not aligned
-				widths[i] = max(widths[i], len([]rune(cell)))
-			}
+		for i, cell := range row[:columns] {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", max(widths[i]-len([]rune(cell)), 0))
-			switch {
-			case i == 0:
-				line.WriteString(cell + pad)
-			case i < len(rows[0]):
-				line.WriteString("  " + pad + cell)
-			default:
-				line.WriteString("  " + cell)
-			}
+	for from := 1; from == 1 || from < columns; {
+		to, wide := from, widths[0]
+		for to < columns && (to == from || width == 0 || wide+gap+widths[to] <= width) {
+			wide += gap + widths[to]
+			to++
 		}
-		t.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		for _, row := range rows {
+			line := fmt.Sprintf("%-*s", widths[0], row[0])
+			for i := from; i < to; i++ {
+				line += fmt.Sprintf("%*s", gap+widths[i], row[i])
+			}
+			if to == columns && len(row) > columns {
+				line += "  " + row[columns]
+			}
+			t.WriteString(strings.TrimRight(line, " ") + "\n")
+		}
+		from = max(to, 2)
 	}
 }
 
-// show writes v in the measure's unit.
-func (m Measure) show(v float64, measured bool) string {
+// Show writes v in the measure's unit, a dash if there is nothing.
+func (m Measure) Show(v float64, measured bool) string {
 	if !measured {
 		return "-"
 	}

@@ -107,10 +107,23 @@ func (w *worker) cycle(s *span, begun time.Duration) error {
 	if got < s.length {
 		w.cycles++
 	}
-	if w.hold > 0 {
-		time.Sleep(w.hold)
-	}
+	w.keep(s.acquire)
 	return l.Release(s.release)
+}
+
+// keep holds the key. A long hold ends with ctx; a short one makes nothing that would count as the store's.
+func (w *worker) keep(ctx context.Context) {
+	const short = 100 * time.Millisecond
+	if w.hold <= short {
+		time.Sleep(w.hold)
+		return
+	}
+	timer := time.NewTimer(w.hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // cycles lets the workers go round for the duration, and measures.
@@ -123,7 +136,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 		}
 		w.waits = make([]time.Duration, 0, room/len(workers))
 	}
-	before, err := t.count(ctx)
+	before, err := t.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,7 +159,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	case <-time.After(time.Until(end)):
 	case <-ctx.Done():
 	}
-	after, err := t.count(release)
+	after, err := t.end(release)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -180,17 +193,42 @@ type spending struct {
 	cpu      time.Duration
 }
 
-func (t *trial) count(ctx context.Context) (s spending, err error) {
-	if t.store.Requests != nil {
-		if s.requests, err = t.store.Requests(ctx); err != nil {
-			return s, fmt.Errorf("count requests: %w", err)
-		}
-	}
+// begin and end count before and after a span. To ask a server for its count takes something too: both do it outside of the span.
+func (t *trial) begin(ctx context.Context) (s spending, err error) {
+	s.requests, err = t.served(ctx)
+	s.look()
+	return s, err
+}
+
+func (t *trial) end(ctx context.Context) (s spending, err error) {
+	s.look()
+	s.requests, err = t.served(ctx)
+	return s, err
+}
+
+// look enters what this process has used up.
+func (s *spending) look() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	s.allocs, s.cpu = m.Mallocs, processCPU()
-	return s, nil
 }
+
+// served is how many requests the server has done, 0 where it does not tell.
+func (t *trial) served(ctx context.Context) (int64, error) {
+	if t.store.Requests == nil {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	n, err := t.store.Requests(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count requests: %w", err)
+	}
+	return n, nil
+}
+
+// countTime is how long a server may take to tell its count.
+const countTime = 5 * time.Second
 
 // spent puts what was used up between two counts into the sample, for each cycle.
 func (t *trial) spent(before, after spending, cycles int) {
@@ -210,19 +248,23 @@ func (t *trial) number(asked, usual int) int {
 		n = usual
 	}
 	if most := t.store.MaxLeases; most > 0 && n > most {
-		t.note = fmt.Sprintf("%d at once, all that one client holds", most)
+		t.note = fmt.Sprintf("%d at once, for want of connections", most)
 		n = most
 	}
 	return n
 }
 
-// holding is how long a contended key is held.
+// holding is how long a contended key is held. A round lasts long enough for some cycles.
 func (t *trial) holding(usual time.Duration) time.Duration {
 	switch {
 	case t.Hold < 0:
 		return 0
 	case t.Hold > 0:
-		return t.Hold
+		usual = t.Hold
+	}
+	const cycles = 20
+	if least := cycles * usual; t.Duration < least {
+		t.Duration, t.note = least, fmt.Sprintf("rounds of %v", least)
 	}
 	return usual
 }

@@ -34,9 +34,6 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 			return lockerClient{l}, nil
 		},
 	}
-	if s.Requests, err = requestCounter(rawURL, u); err != nil {
-		return Store{}, err
-	}
 	l, err := lock.Open(ctx, rawURL)
 	if err != nil {
 		return Store{}, err
@@ -47,6 +44,7 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 		s.Child = "" // no other process can reach it
 	}
 	s.MaxLeases = driver.Leases
+	s.Requests = requestCounter(ctx, u)
 	return s, l.Close()
 }
 

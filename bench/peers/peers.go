@@ -1,8 +1,8 @@
 // Package peers measures other libraries of locks beside ours, by the scenarios of package bench. It is a module of its own,
 // so that what they need is no need of the library's.
 //
-// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but
-// etcd's and ZooKeeper's, whose revisions can serve as such.
+// Each has the best settings that make sense, and a line that says why. None of the peers hands out fencing tokens, but the
+// revisions of etcd and ZooKeeper, and pglock's record versions, can serve as such.
 package peers
 
 import (

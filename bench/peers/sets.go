@@ -113,7 +113,7 @@ var Sets = []Set{
 		},
 	},
 	{
-		Name: "postgres", Title: "Postgres",
+		Name: "postgres", Title: "Postgres, fsync off",
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1, Clients: 4,
 		},
@@ -123,6 +123,7 @@ var Sets = []Set{
 			if err != nil {
 				return nil, "", err
 			}
+			o.MaxLeases = pgConnections // as the peers: none of them needs connections for waiters where this counts
 			server, err := postgresServer(ctx, s.PostgresURL())
 			return []bench.Store{o, BareAdvisory(s.PostgresURL()), PGLock(s.PostgresURL())}, server, err
 		},
@@ -137,6 +138,7 @@ var Sets = []Set{
 			if err != nil {
 				return nil, "", err
 			}
+			memory.About = "package lock, memory"
 			file, err := bench.URL(ctx, "file://"+t.TempDir())
 			file.About = "package lock, file: a folder in the temporary directory"
 			return []bench.Store{memory, file}, "", err

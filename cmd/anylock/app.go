@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ type app struct {
 
 	backend string // --backend
 	verbose bool   // --verbose
+	running string // the command, as in "anylock run"
 }
 
 // run is main without the process around it. The files are files, not readers and writers, because a command that runs
@@ -45,6 +48,8 @@ Without --backend it is $ANYLOCK_URL, else a directory of this user on this mach
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
+
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.running = cmd.CommandPath() },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %s", show(args[0]))
@@ -90,14 +95,22 @@ func (a *app) finish(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) {
-		exit = &exitError{code: exitUsage, err: err, hint: "anylock --help"} // cobra's own complaint
+	exit, wrong := (*exitError)(nil), (*fs.PathError)(nil)
+	switch {
+	case errors.As(err, &exit):
+	case errors.As(err, &wrong): // of standard output, or a file to write: others are told with what they were for
+		exit = &exitError{code: exitOutput, err: err}
+	default:
+		exit = &exitError{code: exitUsage, err: err, hint: usageHint} // cobra's own complaint
 	}
 	if exit.err != nil {
 		message := exit.err.Error()
-		if exit.hint != "" {
-			message += " (see " + exit.hint + ")"
+		hint := exit.hint
+		if hint == usageHint {
+			hint = cmp.Or(a.running, "anylock") + " --help"
+		}
+		if hint != "" {
+			message += " (see " + hint + ")"
 		}
 		a.say("%s", message)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strconv"
@@ -43,7 +41,8 @@ Scenarios:
 ` + scenarioList() + `
 Ctrl-C ends it early and prints what was measured until then.
 
-Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a store cannot be reached.`,
+Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a store cannot be reached; 74 the report cannot be
+written; 128 + N when signal N came before the end.`,
 		Example: `  anylock bench
   anylock bench --backend redis://cache-1:6379 --backend etcd://etcd-1:2379 --html report.html
   anylock bench --scenario serial --scenario hot-clients --clients 64 --workers 1 --hold 1ms --duration 2s`,
@@ -52,7 +51,7 @@ Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a sto
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be given several times (default memory and file)")
-	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only this scenario; may be given several times")
+	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only the scenario `NAME` (waiters-250 for a crowd of that size); may be given several times")
 	flags.IntVar(&b.options.Clients, "clients", 0, "clients where several contend (default 8)")
 	flags.IntVar(&b.options.Workers, "workers", 0, "workers of a client (default 64 of one client, 8 of each of several)")
 	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms between clients, 0 within one)")
@@ -77,7 +76,7 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	if err := b.setOptions(cmd); err != nil {
 		return err
 	}
-	files, err := createFiles(b.jsonFile, b.htmlFile)
+	files, err := openReports(b.jsonFile, b.htmlFile)
 	if err != nil {
 		return err
 	}
@@ -91,6 +90,9 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	cleanUp, err := b.openStores(ctx)
 	defer cleanUp()
 	if err != nil {
+		if s := stopWatch(); s != nil {
+			return s.exit()
+		}
 		return err
 	}
 	report, err := b.measure(ctx)
@@ -98,7 +100,8 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	if err := errors.Join(b.print(report), files.write(report)); err != nil {
+	// The files first: nobody may be there to read the other.
+	if err := errors.Join(files.write(report), b.print(report)); err != nil {
 		return err
 	}
 	if s != nil && report.Interrupted {
@@ -194,51 +197,5 @@ func (b *benchRun) print(report *bench.Report) error {
 	case "gobench":
 		return report.WriteGoBench(b.stdout)
 	}
-	return report.WriteText(b.stdout)
-}
-
-// reportFiles are where the report goes besides.
-type reportFiles struct {
-	json, html *os.File
-}
-
-// createFiles creates them before anything is measured: a wrong path shows at once.
-func createFiles(jsonFile, htmlFile string) (f reportFiles, err error) {
-	create := func(path string) (*os.File, error) {
-		if path == "" {
-			return nil, nil //nolint:nilnil // none was asked for
-		}
-		file, err := os.Create(path)
-		var wrong *fs.PathError
-		if errors.As(err, &wrong) {
-			return nil, usagef("cannot write %s: %w", show(path), wrong.Err)
-		}
-		return file, err
-	}
-	if f.json, err = create(jsonFile); err != nil {
-		return f, err
-	}
-	f.html, err = create(htmlFile)
-	if err != nil {
-		f.close()
-	}
-	return f, err
-}
-
-func (f reportFiles) write(report *bench.Report) error {
-	write := func(file *os.File, write func(w io.Writer) error) error {
-		if file == nil {
-			return nil
-		}
-		return write(file)
-	}
-	return errors.Join(write(f.json, report.WriteJSON), write(f.html, report.WriteHTML))
-}
-
-func (f reportFiles) close() {
-	for _, file := range []*os.File{f.json, f.html} {
-		if file != nil {
-			_ = file.Close()
-		}
-	}
+	return report.WriteTextWithin(b.stdout, widthOf(b.stdout))
 }

@@ -18,6 +18,7 @@ const (
 	exitChecksFailed  = 1   // conform: the store breaks a rule
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
 	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached
+	exitOutput        = 74  // EX_IOERR: what there is to tell cannot be written
 	exitLost          = 113 // run: the lock was lost while the command ran; --lost-exit-code sets another code
 	exitNotExecutable = 126 // run: as in a shell
 	exitNotFound      = 127 // run: as in a shell
@@ -42,8 +43,11 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func exitWith(code int) error { return &exitError{code: code} }
 
+// usageHint stands for the help of the command that runs.
+const usageHint = "--help"
+
 func usagef(format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: "anylock --help"}
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: usageHint}
 }
 
 func helpHint(cmd *cobra.Command) string { return cmd.CommandPath() + " --help" }

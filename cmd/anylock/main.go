@@ -4,6 +4,7 @@
 //	anylock run --backend redis://cache-1:6379 -w 30 deploy -- make deploy
 //	anylock inspect nightly
 //	anylock conform --backend redis://cache-1:6379
+//	anylock bench --backend redis://cache-1:6379 --html report.html
 //	anylock backends
 package main
 
