@@ -232,10 +232,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if q.c.is("release takes the TTL away first") && q.c.wire != nil {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}
-	var ok bool
-	err := q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
+	ok, err := q.release(ctx, l)
 	if errors.Is(err, errReset) && q.c.is("release sent again is ErrLost") {
-		err = q.c.do(ctx, func() { ok = q.c.server.release(l.Key(), l.Owner()) })
+		ok, err = q.release(ctx, l) // the first may be under way yet
 	}
 	if err != nil {
 		return q.c.cutRelease(err)
@@ -244,4 +243,11 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return backend.ErrLost
 	}
 	return nil
+}
+
+// release makes the request of a release once.
+func (q requests) release(ctx context.Context, l *backend.Life) (ok bool, err error) {
+	var released bool
+	err = q.c.do(ctx, func() { released = q.c.server.release(l.Key(), l.Owner()) })
+	return err == nil && released, err
 }
