@@ -32,7 +32,7 @@ func lose(ctx context.Context, s *store, r backend.Request, _ []int) {
 	s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) {
 		ok, err := remove(ctx, node, r.Key, r.Owner)
 		return vote{yes: ok}, err
-	})
+	}, func() {})
 }
 
 var takeScript = redis.NewScript(`

@@ -98,7 +98,7 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 		return nil, err
 	}
 	before := time.Now()
-	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return take(ctx, node, r) })
+	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return take(ctx, node, r) }, a.Late)
 	granted := t.which(func(v vote) bool { return v.owner == r.Owner })
 	if ctx.Err() == nil && s.enough(len(granted), t.answered(), len(s.nodes)) {
 		g := backend.Grant{Sent: s.sent(before, time.Now()), TTL: r.TTL, Data: granted}
@@ -108,7 +108,7 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 		return nil, nil
 	}
 	err := t.failed()
-	if err != nil { // a node may have granted it all the same
+	if err != nil || ctx.Err() != nil { // a node may have granted it all the same
 		a.Unanswered()
 	}
 	s.lose(ctx, s, r, granted)
@@ -124,7 +124,7 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) {
 		ok, err := s.prolong(ctx, node, l.Key(), l.Owner(), ttl)
 		return vote{yes: ok}, err
-	})
+	}, func() {})
 	yes := len(t.which(func(v vote) bool { return v.yes }))
 	if s.enough(yes, t.answered(), len(s.nodes)) {
 		return ttl, nil
@@ -141,7 +141,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	t := s.poll(ctx, s.debtors(s.nodes, granted), func(ctx context.Context, node *redis.Client) (vote, error) {
 		ok, err := remove(ctx, node, l.Key(), l.Owner())
 		return vote{yes: ok}, err
-	})
+	}, func() {})
 	yes := len(t.which(func(v vote) bool { return v.yes }))
 	err := t.failed()
 	switch {
@@ -152,11 +152,15 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		if yes > 0 {
 			return nil
 		}
-	case yes > len(s.nodes)/2 || yes > 0 && l.Data == nil:
+	case l.Data == nil && yes > 0 && yes < len(s.nodes): // those that had nothing may get it yet
+		return errPart
+	case yes > len(s.nodes)/2:
 		return nil
 	}
 	return backend.ErrLost
 }
+
+var errPart = errors.New("removed from a part of the nodes")
 
 // Inspect implements [backend.Backend]: the holder is whom a majority names.
 func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error) {
@@ -166,7 +170,7 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 	if err := s.ready(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return look(ctx, node, key) })
+	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return look(ctx, node, key) }, func() {})
 	h := t.holder("")
 	if h.Owner != "" || t.answered() > len(s.nodes)/2 && ctx.Err() == nil {
 		return h, nil

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,15 +19,18 @@ type tally struct {
 
 var errUnasked = errors.New("no answer yet")
 
+type question func(ctx context.Context, node *redis.Client) (vote, error)
+
 // poll asks nodes at once, and waits until all have answered, their time has run out, or ctx has ended. A question that has
-// been sent is not called off by ctx.
-func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask func(ctx context.Context, node *redis.Client) (vote, error)) *tally {
+// been sent is not called off by ctx: if it ends after ctx, it calls late.
+func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask question, late func()) *tally {
 	type reply struct {
 		i int
 		vote
 		err error
 	}
 	replies := make(chan reply, len(nodes))
+	var left atomic.Bool // nobody waits for replies any more
 	t := &tally{votes: make([]vote, len(nodes)), errs: make([]error, len(nodes))}
 	for i, node := range nodes {
 		t.errs[i] = errUnasked
@@ -35,6 +39,9 @@ func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask func(ctx co
 			defer cancel()
 			v, err := ask(own, node)
 			replies <- reply{i, v, err}
+			if left.Load() {
+				late()
+			}
 		})
 		if !begun {
 			replies <- reply{i, vote{}, backend.ErrClosed}
@@ -45,6 +52,7 @@ func (s *store) poll(ctx context.Context, nodes []*redis.Client, ask func(ctx co
 		case r := <-replies:
 			t.votes[r.i], t.errs[r.i] = r.vote, r.err
 		case <-ctx.Done():
+			left.Store(true)
 			return t
 		}
 	}
