@@ -225,8 +225,16 @@ func (a *attempt) giveUp() {
 
 // abandon revokes leases in the background until it is certain that they are gone.
 func (a *attempt) abandon(leases ...*lease) {
-	a.b.orphans.Store(a.r.Owner, leases)
+	const lastPause = time.Second // of the clean-up, at most
+	end := time.Now().Add(max(a.ttl, a.b.options.Timeout))
+	a.b.orphans.Store(a.r.Owner, orphan{leases, end.Add(-lastPause)})
 	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+}
+
+// An orphan is what an attempt that got no lease may have left.
+type orphan struct {
+	leases []*lease  // that a request may have bound the owner's key to
+	last   time.Time // from when on an attempt to end it is the last: the leases end by themselves
 }
 
 // leave gives up a place in the queue.

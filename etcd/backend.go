@@ -35,7 +35,7 @@ type Backend struct {
 	limits  *limits
 	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
-	orphans sync.Map     // owner → []*lease that a request may have bound its key to
+	orphans sync.Map     // owner → orphan
 
 	closing context.Context // ends when Close begins
 	begin   context.CancelFunc

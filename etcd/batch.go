@@ -38,11 +38,12 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	for i, l := range lives {
 		granted[i] = b.guarantees.Round(ttls[i])
-		h := l.Data.(*held)
-		h.mu.Lock()
-		main := h.keptBy(granted[i])
-		h.mu.Unlock()
-		if main == nil {
+		main, err := l.Data.(*held).keptBy(granted[i])
+		switch {
+		case err != nil:
+			errs[i] = err
+			continue
+		case main == nil:
 			change(i)
 			continue
 		}

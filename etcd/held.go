@@ -17,7 +17,7 @@ import (
 type held struct {
 	name string
 	own  string     // the key
-	mu   sync.Mutex // held over a change of leases, too
+	mu   sync.Mutex // held over a change of leases and over a release; a renewal does not wait for it
 	main *lease     // which the key is bound to; nil when it was given back
 	mod  int64      // the revision at which the key was last written
 	// Leases that the key may be bound to by a change that was not answered.
@@ -53,10 +53,11 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 func (q requests) renew(ctx context.Context, l *backend.Life, ttl time.Duration) error {
 	b, h := q.b, l.Data.(*held)
-	h.mu.Lock()
-	main := h.keptBy(ttl)
-	h.mu.Unlock()
-	if main == nil {
+	main, err := h.keptBy(ttl)
+	switch {
+	case err != nil:
+		return err
+	case main == nil:
 		return b.change(ctx, l, ttl)
 	}
 	if _, err := b.pool.refresh(ctx, main); err != nil {
@@ -68,19 +69,29 @@ func (q requests) renew(ctx context.Context, l *backend.Life, ttl time.Duration)
 	return nil
 }
 
+// errReleasing is what a renewal tells that finds a release under way: whoever renews, one lease or many, must not wait for a
+// release that hangs. Renewals of one lock never meet each other.
+var errReleasing = errors.New("the lease is being released")
+
 // keptBy returns the lease whose renewal renews the lock for ttl, nil if it has to change to another one.
-func (h *held) keptBy(ttl time.Duration) *lease {
-	if h.main == nil || h.main.class != ttl || len(h.doubtful) > 0 {
-		return nil
+func (h *held) keptBy(ttl time.Duration) (*lease, error) {
+	if !h.mu.TryLock() {
+		return nil, errReleasing
 	}
-	return h.main
+	defer h.mu.Unlock()
+	if h.main == nil || h.main.class != ttl || len(h.doubtful) > 0 {
+		return nil, nil
+	}
+	return h.main, nil
 }
 
 // change binds the key of l to another lease: etcd cannot change a lease's TTL. The key stays, and so its revision of
 // creation, the token.
 func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration) error {
 	h := l.Data.(*held)
-	h.mu.Lock()
+	if !h.mu.TryLock() {
+		return errReleasing
+	}
 	defer h.mu.Unlock()
 	return b.changeHeld(ctx, h, l.Owner(), ttl)
 }
@@ -216,13 +227,14 @@ func (b *Backend) endOrphan(ctx context.Context, owner string) error {
 	if !ok {
 		return backend.ErrLost
 	}
+	o := v.(orphan)
 	var errs []error
-	for _, l := range v.([]*lease) {
+	for _, l := range o.leases {
 		errs = append(errs, b.pool.revoke(ctx, l))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	err := errors.Join(errs...)
+	if err == nil || !time.Now().Before(o.last) {
+		b.orphans.Delete(owner)
 	}
-	b.orphans.Delete(owner)
-	return nil
+	return err
 }
