@@ -93,22 +93,27 @@ func (b *Backend) leastTTL(ctx context.Context) (time.Duration, error) {
 	return granted, err
 }
 
-// anyFlawed asks the servers in reach for their versions. One that does not answer, or does not tell, counts as sound: the
-// URL names more than are up at any time.
+// anyFlawed asks the servers in reach for their versions. One that does not tell, or does not answer soon after another one,
+// counts as sound: the URL names more than are up at any time.
 func (b *Backend) anyFlawed(ctx context.Context, client *clientv3.Client) (bool, error) {
 	endpoints := client.Endpoints()
-	answers := make(chan bool, len(endpoints))
-	sctx, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
+	type answer struct{ came, flawed bool }
+	answers := make(chan answer, len(endpoints))
+	sctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	for _, e := range endpoints {
 		go func() {
 			resp, err := client.Status(sctx, e)
-			answers <- err == nil && isFlawed(resp.Version)
+			answers <- answer{err == nil, err == nil && isFlawed(resp.Version)}
 		}()
 	}
 	flawed := false
 	for range endpoints {
-		flawed = <-answers || flawed
+		a := <-answers
+		flawed = a.flawed || flawed
+		if a.came {
+			defer time.AfterFunc(b.options.Timeout/attemptShare, cancel).Stop()
+		}
 	}
 	return flawed, backend.ContextError(ctx, nil)
 }
