@@ -94,7 +94,7 @@ func BenchmarkHandOff(b *testing.B) {
 func BenchmarkRenewBatch(b *testing.B) {
 	const leases = 1000
 	store := opened(b, "etcd://"+servers.EtcdCurrent(b).Addr)
-	list := holdMany(b, store, leases, time.Hour)
+	list := holdMany(b, store, 0, leases, time.Hour)
 	b.ResetTimer()
 	for b.Loop() {
 		for _, err := range store.RenewBatch(context.Background(), list) {
@@ -109,15 +109,15 @@ func BenchmarkRenewBatch(b *testing.B) {
 	}
 }
 
-// holdMany acquires many leases.
-func holdMany(t testing.TB, store *Backend, leases int, ttl time.Duration) []backend.Renewal {
+// holdMany acquires many leases, whose keys are numbered from first on.
+func holdMany(t testing.TB, store *Backend, first, leases int, ttl time.Duration) []backend.Renewal {
 	list := make([]backend.Renewal, leases)
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	for range 32 {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < leases; i = int(next.Add(1)) - 1 {
-				l, err := store.Acquire(context.Background(), req(fmt.Sprint("many", i), ttl))
+				l, err := store.Acquire(context.Background(), req(fmt.Sprint("many", first+i), ttl))
 				if err != nil {
 					t.Error(err)
 					return

@@ -131,6 +131,7 @@ func TestRequestsUncontended(t *testing.T) {
 			w.take()
 			f()
 			counts, sum := w.take()
+			sum -= counts["Watch"] // of a lock that is held for more than a moment, as where the machine stands still
 			total[op] += sum
 			if sum != 1 {
 				t.Logf("%s: %v", op, counts)
@@ -171,6 +172,7 @@ func TestRequestsAfterAPause(t *testing.T) {
 	w.take()
 	l := acquire(t, b, req("k", ttl))
 	counts, _ := w.take()
+	delete(counts, "Watch") // of a lock that is held for more than a moment
 	if counts["Txn"] != 1 || counts["LeaseKeepAlive"] != 1 || len(counts) != 2 {
 		t.Errorf("an acquire after a pause: %v, want a transaction and a renewal", counts)
 	}
@@ -183,33 +185,35 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 	c := raw(t, s.Addr)
 	b, w := wired(t, s.Addr)
 	const ttl, tries = 20 * time.Second, 1000
-	l := acquire(t, b, req("k", ttl))
+	l := acquire(t, b, req("k", time.Hour)) // the tries may take longer than theirs
 	warm(t, b, ttl)
 	w.take()
+	begun := time.Now()
 	for range tries {
 		if _, err := b.Acquire(t.Context(), req("k", ttl)); err == nil {
 			t.Fatal("a second owner")
 		}
 	}
-	// One that meets a pooled lease older than a second renews it on the side.
 	counts, _ := w.take()
-	// The holder's key is looked for once when its watch begins.
-	if n := counts["Txn"]; n < tries || n > tries+1 || counts["LeaseGrant"] > 0 || counts["Put"] > 0 || counts["LeaseKeepAlive"] > tries/50 {
+	// The holder's key is looked for once when its watch begins. One that meets a pooled lease older than a second renews it on the
+	// side. A try is repeated that is not answered in time, and its lease not used again.
+	const repeated = tries / 100
+	renewals := int(2*time.Since(begun)/spare) + tries/50
+	if n := counts["Txn"]; n < tries || n > tries+1+repeated || counts["LeaseGrant"] > 2*repeated || counts["Put"] > 0 ||
+		counts["LeaseKeepAlive"] > renewals {
 		t.Errorf("%d failed tries sent %v", tries, counts)
 	}
 	if keys := countKeys(t, c); keys != 1 {
 		t.Errorf("%d keys, want the holder's", keys)
 	}
-	if n := countLeases(t, c); n > 1+1+ahead+1 {
-		t.Errorf("%d leases, want the holder's and the pool's", n)
+	if n, most := countLeases(t, c), 1+ahead+1+ahead+1; n > most {
+		t.Errorf("%d leases, want the holder's and the pool's of two TTLs, %d at most", n, most)
 	}
 	release(t, l)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := countLeases(t, c); n != 0 {
-		t.Errorf("%d leases after Close", n)
-	}
+	until(t, soon, "all leases are revoked after Close", func() bool { return countLeases(t, c) == 0 })
 }
 
 func countKeys(t testing.TB, c *clientv3.Client) int {
