@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,9 +45,11 @@ func startEtcdCluster(t testing.TB, k kind, members int) *EtcdMembers {
 		c.Servers = append(c.Servers, g.server(t, c.specs[i].launch()).keep())
 	}
 	// None answers before most of them run.
+	var starting sync.WaitGroup
 	for _, s := range c.Servers {
-		go func() { s.check("start", s.node.start()) }()
+		starting.Go(func() { s.check("start", s.node.start()) })
 	}
+	starting.Wait()
 	for _, s := range c.Servers {
 		s.waitReady()
 	}

@@ -28,6 +28,8 @@ func TestEtcdRestartKeepsData(t *testing.T) {
 			}
 			s.Kill()
 			s.Start()
+			// The client may wait longer before it connects again, after a slow start, than it repeats a request.
+			c = etcdClient(t, s.Addr)
 			got, err := c.Get(t.Context(), "k")
 			if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {
 				t.Errorf("after a restart k is %v, %v", got, err)
