@@ -281,8 +281,8 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	n.setLong(a.ttl > kept)
 	floor := a.begun
-	if !a.answered.IsZero() { // a waiter's lease counts from its last write, or from a little before that
-		floor = sent.Add(-a.b.limits.tick / 4)
+	if !a.answered.IsZero() { // a waiter's lease counts from its last write
+		floor = sent
 	}
 	if end := backend.Deadline(floor, kept); s.contact.bound().Before(end) {
 		err := s.secure(ctx, backend.Deadline(time.Now(), kept), func(ctx context.Context) error {

@@ -158,7 +158,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.leases.Close()
-	b.waitForReapers(closeGrace)
+	b.waitForUsers(closeGrace)
 	held := b.heldSessions()
 	b.mu.Lock()
 	b.shut = true
@@ -190,15 +190,15 @@ func (b *Backend) heldSessions() map[*session]bool {
 	return held
 }
 
-// waitForReapers waits until no node is left that has to go, or for limit.
-func (b *Backend) waitForReapers(limit time.Duration) {
+// waitForUsers waits until no node is left that has to go, and no attempt that may yet be granted or leave one, or for limit.
+func (b *Backend) waitForUsers(limit time.Duration) {
 	const pause = 2 * time.Millisecond
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(pause) {
 		busy := false
 		b.mu.Lock()
 		for _, s := range b.sessions {
 			s.mu.Lock()
-			busy = busy || s.connected && (s.reaping || len(s.pending) > 0 || s.users > len(s.nodes))
+			busy = busy || s.connected && (s.reaping || len(s.pending) > 0 || s.users > s.leasedLocked())
 			s.mu.Unlock()
 		}
 		b.mu.Unlock()
@@ -206,4 +206,14 @@ func (b *Backend) waitForReapers(limit time.Duration) {
 			return
 		}
 	}
+}
+
+// leasedLocked counts the nodes that have a lease. One that has none yet may be refused it. The caller holds s.mu.
+func (s *session) leasedLocked() (count int) {
+	for n := range s.nodes {
+		if l, _ := n.lease(); l != nil {
+			count++
+		}
+	}
+	return count
 }

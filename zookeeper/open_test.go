@@ -6,6 +6,7 @@ import (
 	"net"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,12 +81,36 @@ func TestOpenFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("closed port: %v", err)
 	}
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(begun); took > openTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
 	s := servers.ZooKeeper(t)
 	b := opened(t, "zookeeper://"+closed.Addr().String()+","+s.Addr) // the other one serves
 	release(t, acquire(t, b, req("k", time.Minute)))
+}
+
+// One server of several that takes connections and never answers keeps nobody from opening.
+func TestOpensPastHungServer(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	s := servers.ZooKeeper(t)
+	var wg sync.WaitGroup
+	for range 8 { // about half of them try it first
+		wg.Go(func() {
+			b, err := openURL(t.Context(), "zookeeper://"+hung.Addr().String()+","+s.Addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Guarantees follow from the sessions that the servers grant.

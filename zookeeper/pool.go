@@ -25,17 +25,25 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return err
 	}
 	defer b.leave(s)
-	if _, err := s.exists(ctx, b.root); !errors.Is(err, zk.ErrNoNode) {
+	// The server that is tried first may hang for as long as a request may take.
+	for end := time.Now().Add(openTimeout); ; {
+		_, err = s.exists(ctx, b.root)
+		if !errors.Is(err, errNoConnection) || time.Now().After(end) {
+			break
+		}
+	}
+	if !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
 	return s.makeRoot(ctx)
 }
 
-// enter returns the session of a class, which it opens if there is none, and counts the caller as its user.
+// enter returns the session of a class, which it opens if there is none, and counts the caller as its user. Once Close has begun, it
+// refuses everybody: Close waits for those that are in.
 func (b *Backend) enter(class time.Duration) (*session, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.shut {
+	if b.isClosing() {
 		return nil, backend.ErrClosed
 	}
 	if s := b.sessions[class]; s != nil && !s.isOver() { // else it is about to be forgotten
@@ -54,7 +62,7 @@ func (b *Backend) enter(class time.Duration) (*session, error) {
 // enterAny is enter for a request that any session can make: it opens one only if there is none.
 func (b *Backend) enterAny(class time.Duration) (*session, error) {
 	b.mu.Lock()
-	if s := b.sessions[class]; s == nil {
+	if s := b.sessions[class]; s == nil && !b.isClosing() {
 		for _, other := range b.sessions {
 			if !other.isOver() {
 				b.useLocked(other)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
 )
 
 func TestLimits(t *testing.T) {
@@ -106,4 +107,32 @@ func TestContact(t *testing.T) {
 		c.proved(at(106900 * time.Millisecond))
 		bound(105900 * time.Millisecond)
 	})
+}
+
+// A waiter's lease is no shorter than its TTL, counted from its last write, also when what is known of the session ends just before that.
+func TestWaitersLeaseIsWhole(t *testing.T) {
+	b := opened(t, "zookeeper://"+servers.ZooKeeper(t).Addr)
+	r := waiting("k", b.guarantees.MaxSilence)
+	a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now(), answered: time.Now()}
+	s, err := b.enter(a.class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(b, r)
+	n.s = s
+	_, _, sent, err := s.create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.contact.mu.Lock()
+	s.contact.until = backend.Deadline(sent.Add(-50*time.Millisecond), r.TTL)
+	s.contact.mu.Unlock()
+	l, err := a.grant(t.Context(), s, n, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if short := backend.Deadline(sent, r.TTL).Sub(l.Deadline()); short > 0 {
+		t.Errorf("the lease ends %v early", short)
+	}
+	release(t, l)
 }

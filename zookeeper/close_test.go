@@ -1,0 +1,47 @@
+package zookeeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// An attempt that Close meets just before its grant fails, and leaves nothing behind: its session is not left to expire, as if it
+// had a lease.
+func TestCloseMeetsGrant(t *testing.T) {
+	s := servers.ZooKeeper(t)
+	c := raw(t, s.Addr)
+	b := opened(t, "zookeeper://"+s.Addr)
+	r := req("k", time.Minute)
+	a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.session(r.TTL), begun: time.Now()}
+	sess, err := b.enter(a.class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(b, r)
+	n.s = sess
+	_, _, sent, err := sess.create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sess.keep(n) { // the attempt is about to ask for the lease
+		t.Fatal(sess.reason())
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	until(t, soon, "leases are closed", b.leases.Closed)
+	time.Sleep(50 * time.Millisecond) // and Close looks at the sessions
+	if _, err := b.enter(a.class); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("entered while Close waits for those that are in: %v", err)
+	}
+	if _, err := a.grant(t.Context(), sess, n, sent); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("grant: %v, want ErrClosed", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	until(t, sess.class/2, "the key is free", func() bool { return len(places(t, c, b, "k")) == 0 })
+}
