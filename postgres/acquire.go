@@ -56,6 +56,9 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	s, err := b.pool.checkOut(ctx, h, h.ttl <= b.options.Share)
 	if err != nil {
 		b.pool.drop(h)
+		if backend.Ended(ctx) {
+			err = backend.ContextError(ctx, err)
+		}
 		return nil, false, err
 	}
 	var (
@@ -88,6 +91,13 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	}
 	b.pool.drop(h)
 	b.pool.checkIn(s)
+	if again && errors.Is(err, errUnanswered) {
+		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next attempt.
+		again = b.banish(ctx, s) == nil
+		if !again && backend.Ended(ctx) {
+			err = backend.ContextError(ctx, err)
+		}
+	}
 	return nil, again, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -18,6 +17,7 @@ func TestContextEndsYoungRequest(t *testing.T) {
 	b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable&lock_timeout=1m")
 	for _, wait := range []bool{false, true} {
 		release(t, acquire(t, b, req("k", time.Minute)))
+		rest(t, b)
 		p.set(func(p *proxy) { p.mute = true })
 		ctx, cancel := context.WithCancel(context.Background())
 		r := req("k", time.Minute)
@@ -57,26 +57,6 @@ func TestContextEndsOneRequest(t *testing.T) {
 			release(t, o.Lease)
 		}
 		blocker = acquire(t, b, waiting(key, time.Minute))
-	}
-}
-
-// Close does not wait for those who stand in the server's queue.
-func TestCloseEndsWaits(t *testing.T) {
-	s := servers.Postgres(t)
-	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
-	l := acquire(t, a, req("k", time.Minute))
-	defer release(t, l)
-	done := startAcquire(context.Background(), b, waiting("k", time.Minute))
-	queued(t, a, "k", 1)
-	begun := time.Now()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(begun); took > closeGrace*9/10 {
-		t.Errorf("Close took %v", took)
-	}
-	if o := <-done; !errors.Is(o.Err, backend.ErrClosed) {
-		t.Errorf("%v, want ErrClosed", o.Err)
 	}
 }
 

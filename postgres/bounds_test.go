@@ -55,7 +55,7 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 // What the server did with a request that it has not answered is unknown. To make it again would find the key held, by oneself
 // perhaps, and take the time of a request once more for each connection.
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
-	_, p, b := proxied(t, "&lock_timeout=300ms")
+	_, p, b := proxied(t, "&lock_timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
 	err := unanswered(t, p, func() error {
@@ -69,7 +69,7 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 
 // A time-out of our own is not told as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
-	_, p, b := proxied(t, "&lock_timeout=300ms")
+	_, p, b := proxied(t, "&lock_timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
 	err := unanswered(t, p, func() error {
@@ -83,7 +83,7 @@ func TestUnansweredInspect(t *testing.T) {
 
 // A token is asked for on another connection, where nothing else bounds the request.
 func TestUnansweredToken(t *testing.T) {
-	_, p, b := proxied(t, "&lock_timeout=300ms&lock_mode=transaction")
+	_, p, b := proxied(t, "&lock_timeout=1s&lock_mode=transaction")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	_ = unanswered(t, p, func() error {
 		_, err := b.takeToken(context.Background())
@@ -93,7 +93,7 @@ func TestUnansweredToken(t *testing.T) {
 
 // A wait has no limit. The renewal after a long one has.
 func TestUnansweredLateRenewal(t *testing.T) {
-	s, p, b := proxied(t, "&lock_timeout=500ms")
+	s, p, b := proxied(t, "&lock_timeout=1s")
 	a := opened(t, s.PostgresURL())
 	const ttl = 20 * time.Second
 	held := acquire(t, a, req("k", time.Minute))
@@ -116,7 +116,7 @@ func TestUnansweredLateRenewal(t *testing.T) {
 
 // A lease that could not be given up in time is not counted for ever, but goes with its connection.
 func TestUnansweredGivingUp(t *testing.T) {
-	_, p, b := proxied(t, "&lock_timeout=300ms")
+	_, p, b := proxied(t, "&lock_timeout=1s")
 	l := acquire(t, b, req("k", time.Second))
 	p.set(func(p *proxy) { p.mute = true })
 	lost(t, l, soon)
@@ -132,7 +132,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 // may live on.
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	s := servers.Postgres(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=10s&lock_timeout=500ms")
+	b := opened(t, s.PostgresURL()+"&lock_share=10s&lock_timeout=1s")
 	c := dialed(t, s.PostgresURL())
 	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {

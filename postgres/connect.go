@@ -203,6 +203,7 @@ func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
 		t := &tracked{Conn: eager.New(c), b: b}
 		b.connsMu.Lock()

@@ -38,6 +38,10 @@
 //     next renewal, or its deadline; until then two may hold the key. Pass the token to what the lock protects, and
 //     let that refuse older ones: with Durable.
 //   - A network path that resets a connection to the server, and not to the client, ends a lease in the same way.
+//   - A path that drops everything without a word is noticed after half a minute: by probes, and on Linux also while a request
+//     is on its way.
+//   - An attempt whose connection breaks in the middle is made again, after the session behind it, which may have the lock, has been
+//     ended: by its number, and so not through a pooler.
 //   - A process that dies gives up its leases at once, as the server sees its connections close.
 //   - Two keys with the same 64 bits exclude each other. For two given keys that has a probability of 2^-64; among a
 //     million keys, 3·10^-8. Nothing else confuses them: a release is by the session that holds the lock.

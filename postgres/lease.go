@@ -111,25 +111,3 @@ func (s *session) unlock(ctx context.Context, h *hold) error {
 	}
 	return s.release(ctx, h)
 }
-
-var errGhost = errors.New("the server had not noticed yet that the connection is broken")
-
-// exorcise ends the session of a broken connection, in case the server has not noticed. ErrLost means that there is none.
-func (b *Backend) exorcise(ctx context.Context, h *hold) error {
-	b.pool.drop(h)
-	if b.options.Mode == ModeTransaction || !h.s.isDirect() {
-		return backend.ErrLost // the pooler ends it, or gives it to somebody else, who may have the key by now
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	return b.aside(ctx, func(s *session) error {
-		rows, err := s.query(ctx, ghostSQL, h.s.server.pid, h.s.server.begun)
-		switch {
-		case err != nil:
-			return err
-		case len(rows) == 0:
-			return backend.ErrLost
-		}
-		return errGhost
-	})
-}

@@ -79,7 +79,11 @@ func TestOpenFails(t *testing.T) {
 		"postgres://guarded:hunter2@" + s.Addr + "/postgres?sslmode=disable":     "password authentication failed",
 		"postgres://postgres:hunter2@" + s.Addr + "/nowhere?sslmode=disable":     "does not exist",
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		patience := 30 * time.Second
+		if hint == "deadline" {
+			patience = time.Second
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		b, err := openURL(ctx, url)
 		cancel()
 		if err == nil {
@@ -190,7 +194,7 @@ func TestFailover(t *testing.T) {
 		b := opened(t, url+params)
 		l := acquire(t, b, req("k", time.Minute))
 		primary.Kill()
-		lost(t, l, time.Second)
+		lost(t, l, soon)
 		if !query[bool](t, dialed(t, standby.PostgresURL()), "SELECT pg_promote()") {
 			t.Fatal("not promoted")
 		}

@@ -22,7 +22,10 @@ type proxy struct {
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
+	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
 	closed bool
+
+	kept net.Conn // to the server of the connection that was reset
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -68,12 +71,17 @@ func (p *proxy) accept() {
 }
 
 func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
-	defer to.Close()
-	defer from.Close()
+	defer p.end(to, from)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
+		if p.reset && count == nil && n > 0 {
+			p.reset, p.kept = false, from
+			_ = to.(*net.TCPConn).SetLinger(0)
+			p.mu.Unlock()
+			return
+		}
 		dropped := p.silent || p.mute && count == nil
 		if count != nil {
 			p.syncs += count(buf[:n])
@@ -87,6 +95,17 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 		}
 		if err != nil {
 			return
+		}
+	}
+}
+
+// end closes both ends of a connection, but not the one that is kept.
+func (p *proxy) end(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if c != p.kept {
+			_ = c.Close()
 		}
 	}
 }

@@ -32,7 +32,8 @@ func TestOneRequestEach(t *testing.T) {
 			first, second := acquire(t, b, req("warm 1", ttl)), acquire(t, b, req("warm 2", ttl)) // connections are there
 			release(t, first)
 			release(t, second)
-			time.Sleep(3 * quiet) // and at rest
+			rest(t, b)
+			unwatch(b) // or a pause of this goroutine would make them rest again, by a request
 			first = acquire(t, b, req("warm 1", ttl))
 			release(t, first)
 			counted := func(want string, what string, do func()) {

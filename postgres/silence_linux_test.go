@@ -1,0 +1,35 @@
+package postgres
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// A connection whose path has died is given up after half a minute, also when a request is on its way. To see that happen
+// takes a path that drops packets, so it is the option that is looked at.
+func TestSilenceIsLimited(t *testing.T) {
+	b := opened(t, servers.Postgres(t).PostgresURL())
+	s := only(t, b)
+	defer s.give()
+	conn := s.tracked().Conn
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		t.Fatalf("a connection of type %T", conn)
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit int
+	cerr := raw.Control(func(fd uintptr) {
+		limit, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+	})
+	if cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+	if limit != 30000 {
+		t.Errorf("TCP_USER_TIMEOUT is %d ms", limit)
+	}
+}
