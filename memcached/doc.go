@@ -27,8 +27,8 @@
 //     library: a TTL beyond is ErrUnsupported.
 //   - Tokens increase per key across release, expiry, eviction and restart, while the server's clock does not step back past
 //     the last grant. They come from one counter, which begins at the time in µs whenever it is missing: by the clock of
-//     the client that finds it so, kept within the three seconds that the server's clock of whole seconds allows. So the
-//     order may break if the counter is lost twice within three seconds and two clients' clocks disagree. Whatever
+//     the client that finds it so, kept within the four seconds that the server's clock of whole seconds allows. So the
+//     order may break if the counter is lost twice within four seconds and two clients' clocks disagree. Whatever
 //     clocks do, the tokens that one Backend draws increase.
 //   - A token is drawn after the lock is granted. When that takes more than 250 ms, the lock is looked at again; before, a
 //     lease whose lock was dropped in between, and granted to another that has drawn its token already, has the higher

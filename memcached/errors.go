@@ -52,7 +52,7 @@ func explain(ctx context.Context, err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	case !backend.Ended(ctx) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		return errDialTimeout // a context's error would be mistaken for the caller's
+		return fmt.Errorf("%w: %v", errDialTimeout, err) // a context's error would be mistaken for the caller's
 	}
 	return err
 }

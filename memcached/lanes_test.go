@@ -17,7 +17,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	const most = 3
-	b := opened(t, fmt.Sprintf("memcached://%s?max_idle_conns=%d", p.Addr, most))
+	b := opened(t, fmt.Sprintf("memcached://%s%s&max_idle_conns=%d", p.Addr, patient, most))
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {

@@ -144,7 +144,7 @@ func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
 func TestRestartBetweenReadAndSwap(t *testing.T) {
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
-	stale, fresh := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
+	stale, fresh := opened(t, "memcached://"+p.Addr+patient), opened(t, "memcached://"+s.Addr)
 	for _, what := range []string{"renew", "release"} {
 		s.Kill()
 		s.Start()

@@ -67,10 +67,10 @@ func TestOpenRefuses(t *testing.T) {
 	_ = closed.Close()
 	noCAS := servers.Memcached(t, "-C")
 	for url, hint := range map[string]string{
-		"memcached://" + closed.Addr().String():                    "refused",
-		"memcached://" + silent.Addr().String() + "?timeout=200ms": "no answer",
-		"memcached://" + noCAS.Addr:                                "compare-and-swap",
-		"memcached://host.invalid":                                 "host.invalid",
+		"memcached://" + closed.Addr().String():                 "refused",
+		"memcached://" + silent.Addr().String() + "?timeout=1s": "no answer",
+		"memcached://" + noCAS.Addr:                             "compare-and-swap",
+		"memcached://host.invalid":                              "host.invalid",
 	} {
 		begun := time.Now()
 		b, err := openURL(context.Background(), url)

@@ -22,10 +22,17 @@ func TestRoundTrips(t *testing.T) {
 	}
 	release(t, acquire(t, b, req("warm", time.Minute))) // the counter is there
 	p.count()
+	measured := 0
 	measure := func(what, promised string, f func()) {
 		t.Helper()
+		begun := time.Now()
 		f()
 		counts, sum := p.count()
+		if took := time.Since(begun); took > slow {
+			t.Logf("%s took %v, and so was looked after by more requests", what, took)
+			return
+		}
+		measured++
 		if strconv.Itoa(sum) != promised {
 			t.Errorf("%s: %d requests (%v), the driver says %s", what, sum, counts, promised)
 		}
@@ -42,6 +49,9 @@ func TestRoundTrips(t *testing.T) {
 			}
 		})
 		measure("release", d.RoundTrips.Release, func() { release(t, l) })
+	}
+	if measured == 0 {
+		t.Error("nothing was measured")
 	}
 	p.mu.Lock()
 	conns := len(p.conns) / 2
@@ -83,13 +93,21 @@ func TestBatchRequests(t *testing.T) {
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), time.Minute)), TTL: time.Hour}
 	}
-	p.count()
-	for i, err := range b.RenewBatch(context.Background(), list) {
-		if err != nil {
-			t.Errorf("lease %d: %v", i, err)
+	var counts map[string]int
+	var sum int
+	for range 5 { // a lease whose answer is slow is renewed once more
+		p.count()
+		begun := time.Now()
+		for i, err := range b.RenewBatch(context.Background(), list) {
+			if err != nil {
+				t.Errorf("lease %d: %v", i, err)
+			}
+		}
+		counts, sum = p.count()
+		if time.Since(begun) < slow {
+			break
 		}
 	}
-	counts, sum := p.count()
 	if want := leases + leases/batchLeases; sum != want || counts["cas"] != leases {
 		t.Errorf("%d leases cost %d requests (%v), want %d", leases, sum, counts, want)
 	}

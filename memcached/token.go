@@ -12,6 +12,9 @@ import (
 const (
 	tokenLimit    = 1 << 55 // package lock keeps eight bits for itself
 	tokenAttempts = 8       // to count up a counter that is evicted again and again
+
+	// serverLead is by how many seconds the server's clock may be ahead of the time.
+	serverLead = 1
 )
 
 // nextToken draws the next token from the server's counter. A counter that is missing, because the server is new or has
@@ -46,7 +49,8 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 // begin begins the counter anew, and returns its first token, beyond seen. ErrNotStored says that another client was faster.
 //
 // The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours
-// counts within what the server's allows.
+// counts within what the server's allows. The server's may be behind, and ahead too, as it adds the seconds that have begun since
+// its start to the one in which it started. What is right must count as it is, or two clients would begin with the same token.
 func (b *Backend) begin(c *memcache.Client, name string, seen uint64) (uint64, error) {
 	server, err := b.serverTime(c)
 	if err != nil && !errors.Is(err, errAbsurdClock) {
@@ -54,8 +58,8 @@ func (b *Backend) begin(c *memcache.Client, name string, seen uint64) (uint64, e
 	}
 	now := b.now()
 	if err == nil {
-		earliest := time.Unix(server, 0)
-		latest := earliest.Add((serverLag + 1) * time.Second)
+		earliest := time.Unix(server-serverLead, 0)
+		latest := time.Unix(server+serverLag+1, 0)
 		switch {
 		case now.Before(earliest):
 			now = earliest

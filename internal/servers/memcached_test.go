@@ -14,7 +14,7 @@ func TestMemcached(t *testing.T) {
 	s := Memcached(t, "-m", "8")
 	ask := func() map[string]string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		stats, err := MemcachedStats(ctx, s.Addr)
 		if err != nil {
