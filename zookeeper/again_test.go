@@ -14,7 +14,7 @@ import (
 func again(t *testing.T, b *Backend, key string) int32 {
 	t.Helper()
 	for range 5 {
-		release(t, acquire(t, b, waiting(key, time.Minute)))
+		release(t, acquire(t, b, waiting(key, countedTTL)))
 	}
 	b.turns.mu.Lock()
 	defer b.turns.mu.Unlock()
@@ -25,28 +25,24 @@ func again(t *testing.T, b *Backend, key string) int32 {
 	return last.number
 }
 
-// refusedSoon reports whether an Acquire that may wait has to.
-func refusedSoon(t *testing.T, b *Backend, key string) bool {
+// refusedSoon fails if an Acquire that may wait need not.
+func refusedSoon(t *testing.T, b *Backend, key, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	l, err := b.Acquire(ctx, waiting(key, time.Minute))
-	if err == nil {
-		release(t, l)
-		return false
-	}
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Acquire(ctx, waiting(key, time.Minute)); err == nil {
+		t.Errorf("granted while another has the key%s", why)
+	} else if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	return true
 }
 
 // A client that expects the next number reads nothing, and is not mistaken when another has come in between.
 func TestAgain(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	s := countedServer(t)
 	b, f := counted(t, "zookeeper://"+s.Addr)
 	other := opened(t, "zookeeper://"+s.Addr)
-	cycle := func() { release(t, acquire(t, b, waiting("k", time.Minute))) }
+	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
 	again(t, b, "k")
 	if got := f.during(cycle); got != "create 1 delete 1 " {
 		t.Errorf("again: %s", got)
@@ -57,23 +53,17 @@ func TestAgain(t *testing.T) {
 	}
 	again(t, b, "k")
 	l := acquire(t, other, waiting("k", time.Minute))
-	if !refusedSoon(t, b, "k") {
-		t.Error("granted while another has the key")
-	}
+	refusedSoon(t, b, "k", "")
 	release(t, l)
-	if refusedSoon(t, b, "k") {
-		t.Error("refused when nobody has the key")
-	}
+	cycle() // nobody has it now
 
 	// A place that was moved keeps its name.
 	again(t, b, "k")
-	l = acquire(t, other, waiting("k", time.Second))
-	if err := l.Renew(t.Context(), time.Minute); err != nil {
+	l = acquire(t, other, waiting("k", countedTTL/4))
+	if err := l.Renew(t.Context(), countedTTL); err != nil {
 		t.Fatal(err)
 	}
-	if !refusedSoon(t, b, "k") {
-		t.Error("granted while another has the key, in another session")
-	}
+	refusedSoon(t, b, "k", ", in another session")
 }
 
 // In a container that was removed and made anew the next number may be the one that is expected, while another has the key.
@@ -95,9 +85,7 @@ func TestAgainInAnotherContainer(t *testing.T) {
 	if n := places(t, c, other, "k")[0].number; n != last {
 		t.Fatalf("number %d, want %d: the next one is not what is expected", n, last)
 	}
-	if !refusedSoon(t, b, "k") {
-		t.Error("granted while another has the key")
-	}
+	refusedSoon(t, b, "k", "")
 }
 
 // What may be concluded from numbers and zxids, at the edges.

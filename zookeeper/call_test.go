@@ -18,7 +18,7 @@ import (
 func TestCallsOnHungLink(t *testing.T) {
 	s := servers.ZooKeeper(t)
 	c := raw(t, s.Addr)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{SessionTimeout: 10 * time.Second, Dial: smallBuffers})
+	b, err := New(t.Context(), []string{s.Addr}, &Options{SessionTimeout: 10 * time.Second, Timeout: 4 * soon, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestCallsOnHungLink(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > soon {
 		t.Errorf("calls with a context of 300ms took %v", took)
 	}
 	s.Thaw()
@@ -48,7 +48,7 @@ func TestCallsOnHungLink(t *testing.T) {
 	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
 }
 
-// A server that hangs is left as soon when more is on its way to it than the link takes.
+// A server that hangs is left as soon when more is on its way to it than the link takes: before the library would leave it.
 func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	s := servers.ZooKeeper(t)
 	b, err := New(t.Context(), []string{s.Addr}, &Options{Dial: smallBuffers})
@@ -71,7 +71,7 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 		wg.Go(func() { _, _ = b.Acquire(ctx, waiting(key, time.Minute)) })
 	}
 	wg.Wait()
-	until(t, 2*sess.kickAfter(), "the connection is given up", func() bool {
+	until(t, soon, "the connection is given up", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.ended

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -35,9 +36,28 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceEnsemble(t *testing.T) {
-	list := servers.ZooKeeperEnsemble(t, 3)
-	url := "zookeeper://" + addresses(list)
+	url := "zookeeper://" + addresses(servers.ZooKeeperEnsemble(t, 3))
 	admin := opened(t, url)
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				return openURL(ctx, url+"?session_timeout=6s")
+			},
+			Evict: func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
+			Cut:   cut,
+		}
+	})
+}
+
+// longSessions lets an ensemble grant sessions of 20 s. Leases live through an outage of MaxSilence, which is 16.5 s then.
+const longSessions = "maxSessionTimeout=20000"
+
+// What is asked of an ensemble whose members fail. It has longer sessions than in the rest of the suite, which often waits for
+// the end of one.
+func TestEnsembleMembersFail(t *testing.T) {
+	list := servers.ZooKeeperEnsemble(t, 3, longSessions)
+	url := "zookeeper://" + addresses(list) + "?session_timeout=20s"
+	gather := func() { servers.GatherZooKeeper(t, list) }
 	var members []conformance.Member
 	for _, s := range list {
 		m := conformance.Member{Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start}
@@ -46,20 +66,30 @@ func TestConformanceEnsemble(t *testing.T) {
 		}
 		members = append(members, m)
 	}
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) {
-				return openURL(ctx, url+"?session_timeout=6s")
-			},
-			Evict:   func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
-			Cut:     cut,
-			Members: members,
-			Gather:  func() { servers.GatherZooKeeper(t, list) },
-			// An election that fails half-way is noticed after 2 s (syncLimit), or 5 s (initLimit), and the next was seen to
-			// take 4 s: the members' own pauses between messages grow.
-			Outage: 15 * time.Second,
+	h := conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) {
+			gather() // also before the first of them fails
+			return openURL(ctx, url)
+		},
+		Members: members,
+		Gather:  gather,
+		// An election that fails half-way is noticed after 2 s (syncLimit), or 5 s (initLimit), and the next was seen to
+		// take 4 s: the members' own pauses between messages grow.
+		Outage: 15 * time.Second,
+	}
+	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: regexp.MustCompile("MemberLosesNothing$")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) == 0 {
+		t.Error("no check was run")
+	}
+	for _, r := range results {
+		t.Logf("%s: %s after %v\n%s", r.Name, r.Status, r.Duration, r.Output)
+		if r.Status == conformance.Fail {
+			t.Errorf("%s: broken rule: %s", r.Name, r.Rule)
 		}
-	})
+	}
 }
 
 // openURL opens a store as package lock does.

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them serve.
-func ZooKeeperEnsemble(t testing.TB, members int) []*Server {
+// ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them serve. more
+// lines of their configuration are as for [ZooKeeper].
+func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	t.Helper()
 	const portsEach = 3 // of the clients, of the quorum, of elections
 	g := zooKeeperKind.source(t, members*portsEach)
 	ports := make([][]int, members)
-	var lines []string
+	lines := slices.Clone(more)
 	for i := range ports {
 		for range portsEach {
 			ports[i] = append(ports[i], g.port(t))
@@ -42,6 +44,7 @@ func ZooKeeperEnsemble(t testing.TB, members int) []*Server {
 			t.Fatalf("servers: zookeeper ensemble: %s: %v\n%s", s.Addr, err, tail(s.node.log()))
 		}
 	}
+	GatherZooKeeper(t, list)
 	return list
 }
 

@@ -41,16 +41,7 @@ func TestZooKeeper(t *testing.T) {
 
 func TestZooKeeperEnsemble(t *testing.T) {
 	list := ZooKeeperEnsemble(t, 3)
-	leader := -1
-	for i, s := range list {
-		switch mode := modeOf(t, s); mode {
-		case "leader":
-			leader = i
-		case "follower":
-		default:
-			t.Errorf("%s is %q", s.Addr, mode)
-		}
-	}
+	leader := slices.IndexFunc(list, func(s *Server) bool { return modeOf(t, s) == "leader" })
 	if leader < 0 {
 		t.Fatal("no leader")
 	}
@@ -58,8 +49,9 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	old.Kill()
 	begun := time.Now()
 	other := list[(leader+1)%len(list)]
-	err := until(t.Context(), nil, func(ctx context.Context) error { return other.ready(ctx, other) })
-	if err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	if err := until(ctx, nil, func(ctx context.Context) error { return other.ready(ctx, other) }); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("serves again after %v", time.Since(begun))
@@ -87,6 +79,9 @@ func TestGatherZooKeeper(t *testing.T) {
 		return list[i]
 	}
 	frozen := leads(list)
+	if frozen == nil {
+		t.Fatal("none leads")
+	}
 	others := slices.DeleteFunc(slices.Clone(list), func(s *Server) bool { return s == frozen })
 	frozen.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
