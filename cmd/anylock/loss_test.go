@@ -26,11 +26,14 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, servers.RedisURL(t)) })
 }
 
+// slack is how long what happens at once may take on a busy machine. How late a store is has tests of its own.
+const slack = 3 * time.Second
+
 // A holder that is killed takes its command along, with what that has started, and its key is free after the TTL.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
-		const ttl = 3 * time.Second
+		const ttl = 6 * time.Second
 		key := rand.Text()
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--verbose")
 		group := holder.pids(2)[0]
@@ -42,7 +45,6 @@ func TestKilledHolder(t *testing.T) {
 			t.Errorf("the command ended %v after anylock", took)
 		}
 		next.pids(1)
-		const slack = time.Second // for a busy machine, and the store's MaxLate
 		if took := time.Since(killed); took > ttl+slack {
 			t.Errorf("the next one got the key after %v, with a TTL of %v", took, ttl)
 		}
@@ -58,14 +60,15 @@ func TestStoppedHolder(t *testing.T) {
 		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--verbose")
 		group := holder.pids(2)[0]
 		holder.says("the command runs")
-		ends := leaseEnd(t, url, key, ttl)
+		leaseEnd(t, url, key, ttl*85/100) // a renewal has come, and none is near
 		holder.signal(syscall.SIGSTOP)
+		ends := leaseEnd(t, url, key, 0)
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		if left := ends.Sub(awaitEnd(t, group)); left < 0 {
 			t.Errorf("the command ran on for %v after the end of the lease", -left)
 		}
 		next.pids(1)
-		if took := time.Since(ends); took > time.Second {
+		if took := time.Since(ends); took > slack {
 			t.Errorf("the next one got the key %v after the end of the lease", took)
 		}
 		holder.signal(syscall.SIGCONT)
@@ -83,11 +86,11 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, url string) {
 		key := rand.Text()
-		holder := startJob(t, url, key, stubborn, "--ttl", "2")
+		holder := startJob(t, url, key, stubborn, "--ttl", "6")
 		group := holder.pids(2)[0]
 		guard := guardOf(t, holder.cmd.Process.Pid)
+		signalTo(t, guard, syscall.SIGSTOP) // first: it acts when the holder is stopped alone
 		holder.signal(syscall.SIGSTOP)
-		signalTo(t, guard, syscall.SIGSTOP)
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		next.pids(1)
 		if !groupRuns(group) {
@@ -95,7 +98,7 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 		}
 		holder.signal(syscall.SIGCONT)
 		resumed := time.Now()
-		if took := awaitEnd(t, group).Sub(resumed); took > time.Second {
+		if took := awaitEnd(t, group).Sub(resumed); took > slack {
 			t.Errorf("the command was stopped %v after the holder went on", took)
 		}
 		holder.finish(exitLost) // a guard that does not answer does not hold it up
@@ -119,13 +122,17 @@ func TestStoreGone(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 6 * time.Second
+			const ttl = 10 * time.Second // of which killMargin is a second
 			server := servers.Redis(t)
 			url, key := "redis://"+server.Addr, rand.Text()
 			holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "0.5", "--lost-exit-code", "99")
 			group := holder.pids(2)[0]
-			ends := leaseEnd(t, url, key, ttl)
+			ends := leaseEnd(t, url, key, ttl*85/100)
 			test.goAway(server)
+			// No renewal comes before more than a quarter of the TTL has passed. If it took us that long, one may have.
+			if gone := time.Now(); gone.After(ends.Add(-ttl * 3 / 4)) {
+				ends = gone.Add(ttl)
+			}
 			end := awaitEnd(t, group)
 			if left := ends.Sub(end); left < 0 {
 				t.Errorf("the command ran on for %v after the end of the lease", -left)
@@ -145,8 +152,9 @@ func TestStoreGone(t *testing.T) {
 	}
 }
 
-// leaseEnd returns when the lease on key ends by the store's clock, at the latest, at a moment when no renewal is near.
-func leaseEnd(t *testing.T, url, key string, ttl time.Duration) time.Time {
+// leaseEnd returns when the lease on key ends by the store's clock, at the latest, as soon as more than least is left. Renewals come
+// when a third of the TTL has passed, or a little less.
+func leaseEnd(t *testing.T, url, key string, least time.Duration) time.Time {
 	t.Helper()
 	locks, err := lock.Open(t.Context(), url)
 	if err != nil {
@@ -159,11 +167,10 @@ func leaseEnd(t *testing.T, url, key string, ttl time.Duration) time.Time {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Renewals come every third of the TTL, more or less.
-		if now := time.Now(); h.TTL > ttl*85/100 {
+		if now := time.Now(); h.TTL > least {
 			return now.Add(h.TTL)
 		} else if now.After(end) {
-			t.Fatalf("no renewal was seen, %v are left", h.TTL)
+			t.Fatalf("no more than %v was seen to be left, but %v", least, h.TTL)
 		}
 	}
 }
@@ -171,7 +178,7 @@ func leaseEnd(t *testing.T, url, key string, ttl time.Duration) time.Time {
 // A lock that the store has dropped is lost with the next renewal, and the command has its grace to clean up.
 func TestDeletedKey(t *testing.T) {
 	t.Parallel()
-	const ttl = 3 * time.Second
+	const ttl = 8 * time.Second
 	url, key := servers.RedisURL(t), rand.Text()
 	holder := startJob(t, url, key, `trap 'sleep 0.2; echo 0; exit 0' TERM; echo $$; while :; do sleep 0.05; done`, "--ttl", ttl.String())
 	group := holder.pids(1)[0]
