@@ -2,12 +2,14 @@ package bench_test
 
 import (
 	"bytes"
+	"context"
 	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/internal/servers"
 )
@@ -94,12 +96,16 @@ func browse(t *testing.T, chromium string, args []string, file string) string {
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(),
 	}, args...)
-	cmd := exec.CommandContext(t.Context(), chromium, append(args, "file://"+file)...)
+	const patience = 3 * time.Minute // a browser that was just installed is read from the disk first
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, chromium, append(args, "file://"+file)...)
+	cmd.WaitDelay = time.Minute // for processes that it leaves
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("chromium: %v\n%s", err, &stderr)
+		t.Fatalf("chromium: %v (%v)\n%s", err, ctx.Err(), &stderr)
 	}
 	return string(out)
 }

@@ -35,7 +35,7 @@ func TestRequestsOfRedis(t *testing.T) {
 			t.Errorf("%s: %v", test.url, err)
 			continue
 		}
-		b := measured(t, bench.Options{Stores: []bench.Store{store}, Scenarios: []string{"serial"}, Rounds: 1})
+		b := measured(t, bench.Options{Stores: []bench.Store{store}, Scenarios: []string{"serial"}, Rounds: 5})
 		f, ok := b.Figure("serial", "redis", bench.Requests)
 		if r := b.Result("serial", "redis"); r.Problem != "" || ok != test.tells || ok && f.Median < 1 {
 			t.Errorf("%s: requests %v, %v; %q", test.url, f.Median, ok, r.Problem)
