@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	dockerAnswers = 5 * time.Second // for Docker to show that it is there
-	dockerPulls   = 5 * time.Minute // for an image to be downloaded
-	dockerRequest = time.Minute     // for any other request
+	dockerAnswers = 20 * time.Second // for Docker to show that it is there
+	dockerPulls   = 5 * time.Minute  // for an image to be downloaded
+	dockerRequest = time.Minute      // for any other request
 )
 
 // docker is the connection to Docker, made at first use.
