@@ -14,12 +14,15 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
+// benchTimeout is for each request, on a machine that may stand still for a while.
+const benchTimeout = 30 * time.Second
+
 // BenchmarkUncontended measures one goroutine, or many on keys of their own.
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Memcached(b)
 	ctx := context.Background()
 	for _, workers := range []int{1, 64} {
-		store := opened(b, fmt.Sprintf("memcached://%s?max_idle_conns=%d", s.Addr, workers))
+		store := opened(b, fmt.Sprintf("memcached://%s?timeout=%v&max_idle_conns=%d", s.Addr, benchTimeout, workers))
 		b.Run(fmt.Sprintf("op=acquire-release/workers=%d", workers), func(b *testing.B) {
 			together(b, workers, func(w int) {
 				l, err := store.Acquire(ctx, req(fmt.Sprint("k", w), time.Minute))
@@ -46,7 +49,7 @@ func BenchmarkUncontended(b *testing.B) {
 		// What the server and its client allow: a plain add and delete, which any owner could make.
 		b.Run(fmt.Sprintf("op=add-delete/workers=%d", workers), func(b *testing.B) {
 			c := memcache.New(s.Addr)
-			c.MaxIdleConns = workers
+			c.Timeout, c.MaxIdleConns = benchTimeout, workers
 			defer c.Close()
 			together(b, workers, func(w int) {
 				key := fmt.Sprint("s", w)
@@ -68,7 +71,7 @@ func BenchmarkHandOff(b *testing.B) {
 			s := servers.Memcached(b)
 			stores := make([]*Backend, processes)
 			for i := range stores {
-				stores[i] = opened(b, "memcached://"+s.Addr)
+				stores[i] = opened(b, fmt.Sprintf("memcached://%s?timeout=%v", s.Addr, benchTimeout))
 			}
 			together(b, processes, func(w int) {
 				l, err := stores[w].Acquire(context.Background(), waiting("k", time.Minute))
@@ -87,7 +90,7 @@ func BenchmarkHandOff(b *testing.B) {
 func BenchmarkRenewBatch(b *testing.B) {
 	const leases = 10000
 	s := servers.Memcached(b)
-	store := opened(b, "memcached://"+s.Addr)
+	store := opened(b, fmt.Sprintf("memcached://%s?timeout=%v", s.Addr, benchTimeout))
 	list := make([]backend.Renewal, leases)
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(b, store, req(fmt.Sprint("b", i), time.Hour)), TTL: time.Hour}
