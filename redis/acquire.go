@@ -19,10 +19,11 @@ type attempt struct {
 	names names
 	ttl   time.Duration // as it will be granted
 
-	sent       time.Time   // before the last request
-	unanswered bool        // a request may have been carried out, or may yet be, that was not answered
-	queued     bool        // the owner has a place in the queue, or another thing to give up
-	over       atomic.Bool // it has ended without a lease
+	sent       time.Time                    // before the last request
+	unanswered bool                         // a request may have been carried out, or may yet be, that was not answered
+	queued     bool                         // the owner has a place in the queue, or another thing to give up
+	over       atomic.Bool                  // it has ended without a lease
+	lease      atomic.Pointer[backend.Life] // what it ended with, if unanswered
 }
 
 // run makes the attempt.
@@ -85,6 +86,9 @@ func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) 
 		a.queued = errors.Is(err, backend.ErrClosed)
 		return nil, err
 	}
+	if a.unanswered {
+		a.lease.Store(l)
+	}
 	return l, nil
 }
 
@@ -99,10 +103,19 @@ func (a *attempt) end() {
 	}
 }
 
-// late is run by a request that nobody waits for any more, when it has ended.
+// late is run by a request that nobody waits for any more, when it has ended. What has been removed before may be there again.
 func (a *attempt) late() {
-	if a.over.Load() {
-		a.abandon() // what end has removed before may be there again
+	over := a.over.Load()
+	if l := a.lease.Load(); l != nil { // a later request got it
+		over = l.Data.(*held).over.Load()
+		select {
+		case <-l.Lost():
+			over = true
+		default:
+		}
+	}
+	if over {
+		a.abandon()
 	}
 }
 

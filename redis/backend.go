@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,6 +68,7 @@ type held struct {
 	ttl     time.Duration // of the grant
 	// An earlier request for this lease went unanswered and may still arrive after the release.
 	echo bool
+	over atomic.Bool // its release has begun
 }
 
 // Acquire implements [backend.Backend].
@@ -136,10 +138,24 @@ func (b *Backend) Close() error {
 	if !b.calls.Close(b.closing) {
 		return nil
 	}
+	closeClients := sync.OnceValue(b.closeClients)
+	// Releases are not called off as clean-ups are: those that hang end with their connections.
+	cutOff := time.AfterFunc(closeGrace+closeGrace/4, func() { _ = closeClients() })
 	b.leases.Close()
+	cutOff.Stop()
 	b.calls.Drain(closeGrace)
 	b.calls.Seal()
 	b.inbox.close()
+	if b.owned == nil {
+		return nil
+	}
+	err := closeClients()
+	b.calls.Drain(closeGrace) // requests that the closing of their connections has ended
+	return err
+}
+
+// closeClients closes the clients that this Backend opened.
+func (b *Backend) closeClients() error {
 	if b.owned == nil {
 		return nil
 	}
@@ -147,6 +163,5 @@ func (b *Backend) Close() error {
 	if b.lanes != nil && b.lanes.solo != nil {
 		err = errors.Join(err, b.lanes.solo.client.Close())
 	}
-	b.calls.Drain(closeGrace) // requests that the closing of their connections has ended
 	return err
 }

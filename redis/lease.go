@@ -40,6 +40,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	h, _ := l.Data.(*held)
 	if h != nil { // a release is not called off: its context only bounds it, as Options.Timeout does
 		ctx = context.WithoutCancel(ctx)
+		h.over.Store(true)
 	}
 	removed, err := q.b.release(ctx, l.Key(), l.Owner())
 	if err != nil {
