@@ -218,7 +218,7 @@ func TestMinReplicas(t *testing.T) {
 	s := servers.Redis(t)
 	cluster := servers.RedisCluster(t, 3)
 	for _, url := range []string{"redis://" + s.Addr, "redis+cluster://" + cluster[0].Addr} {
-		plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=1s")
+		plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=3s") // half of it for replicas
 		_, err := b.Acquire(context.Background(), req("k", time.Hour))
 		if !errors.Is(err, errReplicas) || !strings.Contains(err.Error(), "0 of 1") {
 			t.Errorf("%s: acquire without replicas: %v", url, err)

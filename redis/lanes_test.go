@@ -80,6 +80,8 @@ func TestHungConnection(t *testing.T) {
 	s := servers.Redis(t)
 	var w wire
 	b := wired(t, &w, s.Addr)
+	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis gives up a connection after 3 s
+	b.options.Timeout = hung + 2*time.Second
 	var stuck []<-chan outcome
 	for i := range usualLanes + 1 {
 		w.set(func() { w.hang = true })
@@ -94,7 +96,7 @@ func TestHungConnection(t *testing.T) {
 	for i := range 20 {
 		release(t, acquire(t, b, req(fmt.Sprint("k", i), time.Minute)))
 	}
-	if took := time.Since(begun); took > b.options.Timeout/2 {
+	if took := time.Since(begun); took > most {
 		t.Errorf("20 cycles beside connections that hang took %v", took)
 	}
 	for _, done := range stuck {
@@ -113,7 +115,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	c := raw(t, p.Addr)
 	var hook counter
 	c.AddHook(&hook)
-	b, err := New(c, nil)
+	b, err := New(c, &Options{Timeout: 2 * soon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,8 @@ func TestCancelledInPipeline(t *testing.T) {
 		owns(t, b, fmt.Sprint("k", i), o)
 	}
 	before := hook.n.Load()
-	p.set(func(p *proxy) { p.delay = 3 * answerGrace })
+	const delay = 1500 * time.Millisecond // half of go-redis' patience
+	p.set(func(p *proxy) { p.delay = delay })
 	ctx, cancel := context.WithCancel(context.Background())
 	const n = 5
 	others := make([]<-chan outcome, n)
@@ -136,8 +139,8 @@ func TestCancelledInPipeline(t *testing.T) {
 	until(t, soon, "the pipeline is sent", func() bool { return hook.n.Load() == before+1 })
 	cancel()
 	begun := time.Now()
-	if o := <-gone; !errors.Is(o.Err, context.Canceled) || time.Since(begun) > 2*answerGrace {
-		t.Errorf("a cancelled acquire: %v after %v", o.Err, time.Since(begun))
+	if o := <-gone; !errors.Is(o.Err, context.Canceled) || o.At.Sub(begun) > delay-100*time.Millisecond {
+		t.Errorf("a cancelled acquire: %v after %v, the answers take %v", o.Err, o.At.Sub(begun), delay)
 	}
 	p.set(func(p *proxy) { p.delay = 0 })
 	for i, done := range others {
@@ -309,7 +312,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	p := newProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
-	b, err := New(c, &Options{Timeout: 50 * time.Millisecond})
+	b, err := New(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +322,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 		p.cut()
 	}()
 	release(t, acquire(t, b, req("warm", time.Minute)))
+	b.options.Timeout = 50 * time.Millisecond
 	p.set(func(p *proxy) { p.silent = true })
 	const rounds, n = 5, 300
 	for range rounds {

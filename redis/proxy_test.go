@@ -20,6 +20,7 @@ type proxy struct {
 	replies func(p []byte) (forward bool) // asked for each piece of a reply; nil forwards
 	delay   time.Duration                 // of replies
 	silent  bool                          // connections take what is sent, and nothing comes back or is passed on
+	took    bool                          // and one has
 	closed  bool
 }
 
@@ -92,6 +93,7 @@ func (p *proxy) copy(to, from net.Conn, reply bool) {
 func (p *proxy) passes(piece []byte, reply bool) bool {
 	p.mu.Lock()
 	silent, delay, replies := p.silent, p.delay, p.replies
+	p.took = p.took || silent
 	p.mu.Unlock()
 	if silent {
 		return false
@@ -108,6 +110,13 @@ func (p *proxy) set(f func(p *proxy)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(p)
+}
+
+// taken reports whether something was sent that was not passed on.
+func (p *proxy) taken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.took
 }
 
 // cut breaks every connection.

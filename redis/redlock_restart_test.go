@@ -52,7 +52,7 @@ func TestRedlockForgetfulVoter(t *testing.T) {
 				tries++
 				time.Sleep(20 * time.Millisecond)
 			}
-			if tries < 10 {
+			if tries < 3 {
 				t.Fatalf("only %d tries", tries)
 			}
 			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.
@@ -104,7 +104,7 @@ func (r *Redlock) voters(t testing.TB, f *fleet) (n int) {
 
 // Renewal carries a lease through restarts of every node, one after the other, each of which comes back empty.
 func TestRedlockSequentialRestarts(t *testing.T) {
-	const maxTTL = 1500 * time.Millisecond
+	const maxTTL = 3 * time.Second // in which a server can be started on any machine
 	f := startFleet(t, 3)
 	f.bootstrap()
 	a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
@@ -153,8 +153,9 @@ func TestRedlockDurableRestart(t *testing.T) {
 // a waiter waits, and Bootstrap ends it.
 func TestRedlockNewFleet(t *testing.T) {
 	f := startFleet(t, 3)
-	r := f.open(paramMaxTTL + "=1s")
-	_, err := r.Acquire(context.Background(), req("k", time.Second))
+	const maxTTL = 3 * time.Second
+	r := f.open(paramMaxTTL + "=" + maxTTL.String())
+	_, err := r.Acquire(context.Background(), req("k", maxTTL))
 	if err == nil || errors.Is(err, backend.ErrHeld) || !strings.Contains(err.Error(), paramMaxTTL) {
 		t.Fatalf("acquire from a new fleet: %v", err)
 	}
@@ -162,7 +163,7 @@ func TestRedlockNewFleet(t *testing.T) {
 		until(t, soon, "a failed acquire leaves no key", func() bool { return len(f.keys(n)) == 0 })
 	}
 	begun := time.Now()
-	release(t, acquire(t, r, waiting("k", time.Second)))
+	release(t, acquire(t, r, waiting("k", maxTTL)))
 	t.Logf("granted after %v", time.Since(begun))
 
 	f = startFleet(t, 3)

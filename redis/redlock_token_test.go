@@ -99,10 +99,11 @@ func TestRedlockTokenIsWrittenBack(t *testing.T) {
 func TestRedlockTokensSurviveLoss(t *testing.T) {
 	f := startFleet(t, 3)
 	f.bootstrap()
-	r := f.open(paramMaxTTL + "=1s")
+	const maxTTL = 2 * time.Second
+	r := f.open(paramMaxTTL + "=" + maxTTL.String())
 	m := &minter{t: t}
 	for range 3 {
-		l := acquire(t, r, waiting("k", time.Second))
+		l := acquire(t, r, waiting("k", maxTTL))
 		m.next(l.Token(), "grant")
 		release(t, l)
 		for _, n := range f.nodes {
@@ -157,39 +158,53 @@ func TestRedlockRoundTrips(t *testing.T) {
 	}
 	release(t, l)
 	const rounds = 20
-	measure := func(what, want string, do func(i int)) (per int) {
-		t.Helper()
+	// measure returns how many requests each node gets for one do, 0 if not each gets as many for each.
+	measure := func(do func(i int)) (per int) {
 		before := f.calls()
 		for i := range rounds {
 			do(i)
 		}
-		// The last node's request may be on its way yet.
-		until(t, soon, what+" has reached every node", func() bool {
+		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) { // the last may be on its way yet
 			after := f.calls()
 			per = (after[0] - before[0]) / rounds
+			same := per > 0
 			for k := range after {
-				if d := after[k] - before[k]; d != per*rounds || d == 0 {
-					return false
-				}
+				same = same && after[k]-before[k] == per*rounds
 			}
-			return true
-		})
-		if got := fmt.Sprint(per); got != want {
-			t.Errorf("%s: %s requests to each node, want %s", what, got, want)
+			if same {
+				return per
+			}
 		}
-		return per
+		return 0
 	}
 	d := redlockDriver(t)
 	var leases []backend.Lease
-	least := measure("acquire", "1", func(i int) { leases = append(leases, acquire(t, r, req(fmt.Sprint("k", i), time.Minute))) })
-	if got := measure("renew", d.RoundTrips.Renew, func(i int) {
+	least := 0
+	// Counters also differ where the machine pauses between the requests to two nodes: then once more, for other keys.
+	free := func() bool { return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 0 }
+	for attempt := 0; attempt < 3 && least != 1; attempt++ {
+		for _, l := range leases {
+			release(t, l)
+		}
+		until(t, soon, "nothing is on its way", free)
+		leases = nil
+		least = measure(func(i int) {
+			leases = append(leases, acquire(t, r, req(fmt.Sprint("k", attempt, "-", i), time.Minute)))
+		})
+	}
+	if least != 1 {
+		t.Errorf("acquire: %d requests to each node, want 1", least)
+	}
+	if got := fmt.Sprint(measure(func(i int) {
 		if err := leases[i].Renew(context.Background(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-	}); got == 0 {
-		t.Error("no requests counted")
+	})); got != d.RoundTrips.Renew {
+		t.Errorf("renew: %s requests to each node, want %s", got, d.RoundTrips.Renew)
 	}
-	measure("release", d.RoundTrips.Release, func(i int) { release(t, leases[i]) })
+	if got := fmt.Sprint(measure(func(i int) { release(t, leases[i]) })); got != d.RoundTrips.Release {
+		t.Errorf("release: %s requests to each node, want %s", got, d.RoundTrips.Release)
+	}
 
 	most := 0
 	ctx := context.Background()
@@ -213,7 +228,7 @@ func TestRedlockRoundTrips(t *testing.T) {
 			most = max(most, after[k]-before[k])
 		}
 		release(t, l)
-		until(t, soon, "nothing is on its way", func() bool { return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 0 })
+		until(t, soon, "nothing is on its way", free)
 	}
 	if got := fmt.Sprintf("%d-%d", least, most); got != d.RoundTrips.Acquire {
 		t.Errorf("acquire takes %s requests to a node, the driver says %s", got, d.RoundTrips.Acquire)
