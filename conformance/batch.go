@@ -21,6 +21,13 @@ var batchChecks = []Check{
 	},
 }
 
+// answeredAll is answered for a batch.
+func (t *trial) answeredAll(errs []error, begun time.Time) {
+	for _, err := range errs {
+		t.answered(err, begun)
+	}
+}
+
 // batcher returns client a as a BatchRenewer, or skips the check.
 func (t *trial) batcher() backend.BatchRenewer {
 	r, ok := t.a.(backend.BatchRenewer)
@@ -49,6 +56,7 @@ func renewBatchRenews(t *trial) {
 	if len(errs) != n {
 		t.fatalf("a batch of %d leases has %d errors", n, len(errs))
 	}
+	t.answeredAll(errs, before)
 	for i, g := range grants {
 		if errs[i] != nil {
 			t.fatalf("lease %d of %d: %v", i, n, errs[i])
@@ -101,6 +109,7 @@ func renewBatchTellsEach(t *trial) {
 	if len(errs) != len(want) {
 		t.fatalf("a batch of %d leases has %d errors", len(want), len(errs))
 	}
+	t.answeredAll(errs, before)
 	for i, w := range want {
 		if !errors.Is(errs[i], w.err) {
 			t.errorf("%s, number %d of the batch: %v, want %v", w.what, i, errs[i], w.err)

@@ -96,13 +96,14 @@ func wrongClockEndsNothingEarly(t *trial) {
 		case err == nil || errors.Is(err, backend.ErrLost):
 			t.tooLate("the holder's lease ended before a second owner was refused")
 		case !errors.Is(err, backend.ErrHeld):
+			t.answered(err, refused.before)
 			t.fatalf("Acquire of a held key by a process with a wrong clock: %v, want ErrHeld", err)
 		}
 		waits.granted(t.g.Round(waited.ttl)+t.handOff(), "after the holder's expiry, in a process with a wrong clock")
 		if early := waited.Deadline().Sub(waits.after); early > 0 {
 			t.fatalf("a waiter with a wrong clock was granted the key %v before the holder's deadline", early)
 		}
-		time.Sleep(time.Until(t.lastRefusal(tried.after, tried.ttl)))
+		t.outlast(t.lastRefusal(tried.after, tried.ttl))
 		t.remoteHold(p, tried.key, t.short())
 		t.release(t.takesOver(r, r.after))
 	})

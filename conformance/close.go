@@ -90,7 +90,7 @@ func closeEndsLeases(t *trial) {
 	if released.gone() {
 		t.fatalf("Close closed Lost of a lease that was released cleanly")
 	}
-	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	t.outlast(t.lastRefusal(g.after, g.ttl))
 	t.free(t.b, t.key, "after the TTL of a lease whose client was closed")
 }
 
@@ -158,7 +158,11 @@ func closeRacesAcquire(t *trial) {
 				}
 			}
 			ctx, cancel := context.WithDeadline(t.ctx, last.Add(t.handOff()))
+			begun := time.Now()
 			g, err := t.ask(ctx, t.b, key, t.long(), true)
+			if ctx.Err() == nil {
+				t.answered(err, begun)
+			}
 			cancel()
 			if err != nil {
 				t.fatalf("the key is not free by the TTL of a lease whose client was closed: %v", err)

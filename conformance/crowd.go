@@ -170,6 +170,8 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	t.settlesAt(before+more, "after hundreds of cancelled waiters")
 	t.heldBy(held)
 	t.release(held)
+	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after release, with cancelled waiters before")
+	(&raced{t: t, keys: []string{t.key}}).stayFree()
 	if t.inspect(t.key).Held() {
 		t.fatalf("after release, with %d cancelled waiters before: somebody holds the key", cancelled)
 	}

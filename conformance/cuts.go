@@ -89,7 +89,7 @@ func (t *trial) orphanEnds() {
 		granted := t.poll(patience, func() bool { return t.inspect(r.Key).Owner == r.Owner })
 		if granted {
 			link.Refuse()
-			time.Sleep(time.Until(t.lastRefusal(time.Now(), r.TTL)))
+			t.outlast(t.lastRefusal(time.Now(), r.TTL))
 			t.free(t.b, r.Key, "after the TTL of a lease whose client was cut off before it heard of it")
 		}
 		link.Heal()

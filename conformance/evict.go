@@ -55,7 +55,7 @@ func (t *trial) evicted(ttl time.Duration) *grant {
 func evictedReleaseSparesNewHolder(t *trial) {
 	stale := t.evicted(t.long())
 	fresh := t.acquire(t.b, stale.key, t.long())
-	t.isLost(stale.Release(t.ctx), "Release of a lease that the store had dropped")
+	t.tellsLoss("Release of a lease that the store had dropped", func() error { return stale.Release(t.ctx) })
 	t.heldBy(fresh)
 	t.isLost(stale.Release(t.ctx), "second Release of a lease that the store had dropped")
 	t.refusedFor(t.a, fresh, t.short())
@@ -68,7 +68,7 @@ func evictedRenewSparesNewHolder(t *trial) {
 	for _, ttl := range []time.Duration{t.short(), 2 * t.long()} {
 		stale := t.evicted(t.long())
 		fresh := t.acquire(t.b, stale.key, t.long())
-		t.isLost(stale.Renew(t.ctx, ttl), "Renew of a lease that the store had dropped")
+		t.tellsLoss("Renew of a lease that the store had dropped", func() error { return stale.Renew(t.ctx, ttl) })
 		t.describes(fresh, t.long())
 		t.refusedFor(t.a, fresh, 2*t.short())
 		t.heldBy(fresh)
@@ -82,7 +82,7 @@ func evictedRenewSparesNewHolder(t *trial) {
 func evictedRenewRevivesNothing(t *trial) {
 	g := t.evicted(t.long())
 	for range 2 {
-		t.isLost(g.Renew(t.ctx, t.long()), "Renew of a lease that the store had dropped")
+		t.tellsLoss("Renew of a lease that the store had dropped", func() error { return g.Renew(t.ctx, t.long()) })
 	}
 	if !t.within(soon, g.Lost()) {
 		t.fatalf("Lost is open after Renew was ErrLost")
@@ -95,11 +95,13 @@ func evictedBatchSparesNewHolder(t *trial) {
 	batcher := t.batcher()
 	live, free, taken := t.acquire(t.a, t.newKey(), t.long()), t.evicted(t.long()), t.evicted(t.long())
 	fresh := t.acquire(t.b, taken.key, t.long())
+	begun := time.Now()
 	errs := batcher.RenewBatch(t.ctx, renewals(2*t.long(), free, live, taken))
 	const size = 3
 	if len(errs) != size {
 		t.fatalf("a batch of %d leases has %d errors", size, len(errs))
 	}
+	t.answeredAll(errs, begun)
 	t.isLost(errs[0], "batch renewal of a lease that the store had dropped")
 	t.isLost(errs[2], "batch renewal of a lease whose key another owner holds")
 	if errs[1] != nil {
@@ -124,7 +126,7 @@ func evictedKeyWakesWaiter(t *trial) {
 	}
 	// The waiter may rely on a timer for the holder's TTL, as it knew it.
 	next := w.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the store dropped the lease")
-	t.isLost(g.Release(t.ctx), "Release of a lease that the store had dropped")
+	t.tellsLoss("Release of a lease that the store had dropped", func() error { return g.Release(t.ctx) })
 	t.heldBy(next)
 	t.release(next)
 }

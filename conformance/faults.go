@@ -295,5 +295,5 @@ func tokensSurviveRestart(t *trial) {
 		t.h.Restart()
 		t.becomesFreeAfterOutage(t.a, t.key)
 	}
-	s.next(t.acquire(t.b, t.key, t.long()), "grant to another client after restarts")
+	s.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant to another client after restarts")
 }

@@ -66,7 +66,11 @@ func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
 		}
 		l.mu.Lock()
 		l.turns = append(l.turns, w.owner)
+		live := w.grant.live(time.Now())
 		l.mu.Unlock()
+		if !live { // the next one may have had its turn
+			l.t.tooLate("a waiter's lease ended before its turn was noted")
+		}
 		if !dies {
 			l.t.release(w.grant)
 		}
@@ -185,16 +189,14 @@ func tryDisturbsNoWaiter(t *trial) {
 		t.refused(t.a, g)
 		t.refused(t.b, g)
 	}
-	h, err := t.a.Inspect(t.ctx, t.key)
-	if err != nil {
-		t.fatalf("Inspect: %v", err)
-	}
-	if h.Waiters >= 0 && h.Waiters != 4 {
+	if h := t.inspectBy(t.a, t.key); h.Waiters >= 0 && h.Waiters != 4 {
 		t.fatalf("Inspect counts %d waiters; 4 wait, others were refused", h.Waiters)
 	}
 	t.release(g)
 	for range 20 { // while the queue drains
+		begun := time.Now()
 		g, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+		t.answered(err, begun)
 		switch {
 		case err == nil:
 			t.release(g)

@@ -102,9 +102,7 @@ func closeLeaksNoGoroutine(t *trial) {
 		w := t.wait(c, busy, t.long())
 		t.arrived(busy, 1)
 		t.refused(c, held)
-		if err := own.Renew(t.ctx, t.long()); err != nil {
-			t.fatalf("Renew: %v", err)
-		}
+		t.renew(own, t.long())
 		cancelled := t.wait(c, busy, t.long())
 		t.arrived(busy, 2)
 		cancelled.cancel()

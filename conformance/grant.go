@@ -247,9 +247,12 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 }
 
 // inspect asks the second client who holds key.
-func (t *trial) inspect(key string) backend.Holder {
+func (t *trial) inspect(key string) backend.Holder { return t.inspectBy(t.b, key) }
+
+// inspectBy asks a client who holds key.
+func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	begun := time.Now()
-	h, err := t.b.Inspect(t.ctx, key)
+	h, err := b.Inspect(t.ctx, key)
 	t.answered(err, begun)
 	if err != nil {
 		t.fatalf("Inspect: %v", err)
@@ -274,5 +277,5 @@ func (t *trial) expire(g *grant) {
 	if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
 		t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
 	}
-	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
+	t.outlast(t.lastRefusal(g.after, g.ttl))
 }

@@ -61,7 +61,9 @@ func extremesAreAccepted(t *trial) {
 	for _, owner := range []string{
 		"o", strings.Repeat("o", backend.MaxOwnerLen), "4f0c@web-3:4711", "name with blanks, commas; and \"quotes\" {}/\\%",
 	} {
+		begun := time.Now()
 		g, err := t.request(t.ctx, t.a, backend.Request{Key: t.newKey(), Owner: owner, TTL: t.long()})
+		t.answered(err, begun)
 		if err != nil {
 			t.fatalf("owner %q: Acquire: %v", owner, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -32,23 +33,33 @@ func (t *trial) distinct(keys []string) {
 		n := min(len(keys), t.h.Many)
 		var grants []*grant
 		for _, key := range keys[:n] {
+			begun := time.Now()
 			g, err := t.ask(t.ctx, t.a, key, t.long(), false)
+			t.answered(err, begun)
 			if err != nil {
 				t.fatalf("key %s: Acquire: %v", show(key), err)
 			}
 			grants = append(grants, g)
 		}
 		for _, g := range grants {
+			begun := time.Now()
 			h, err := t.b.Inspect(t.ctx, g.key)
+			t.answered(err, begun)
 			if err != nil || h.Owner != g.owner {
 				t.fatalf("key %s: Inspect says that %q holds it (error %v), want %q", show(g.key), h.Owner, err, g.owner)
 			}
-			if _, err := t.ask(t.ctx, t.b, g.key, t.long(), false); !errors.Is(err, backend.ErrHeld) {
+			begun = time.Now()
+			_, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
+			t.answered(err, begun)
+			if !errors.Is(err, backend.ErrHeld) {
 				t.fatalf("key %s: Acquire of the held key: %v, want ErrHeld", show(g.key), err)
 			}
 		}
 		for _, g := range grants {
-			if err := g.Release(t.ctx); err != nil {
+			begun := time.Now()
+			err := g.Release(t.ctx)
+			t.answered(err, begun)
+			if err != nil {
 				t.fatalf("key %s: Release: %v", show(g.key), err)
 			}
 		}

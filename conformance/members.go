@@ -173,7 +173,7 @@ func (c *clusterTrial) works(b backend.Backend, key string, begun time.Time, whe
 // succeedsBy repeats request until it succeeds, which it must by end.
 func (c *clusterTrial) succeedsBy(end time.Time, what string, request func(ctx context.Context) error) {
 	begun := time.Now()
-	end = later(end, begun.Add(time.Second)) // what was before may have used it up
+	end = later(end, begun.Add(max(time.Second, c.h.Outage/2))) // what was before may have used it up
 	ctx, cancel := context.WithDeadline(c.ctx, end)
 	defer cancel()
 	for {

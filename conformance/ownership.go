@@ -57,6 +57,14 @@ func (t *trial) isLost(err error, what string) {
 	}
 }
 
+// tellsLoss makes a request to the store, which must answer ErrLost.
+func (t *trial) tellsLoss(what string, request func() error) {
+	begun := time.Now()
+	err := request()
+	t.answered(err, begun)
+	t.isLost(err, what)
+}
+
 // succeedStale gets the key to a new holder by client b after the lease of client a has expired.
 func (t *trial) succeedStale() (stale, fresh *grant) {
 	stale = t.acquire(t.a, t.key, t.short())
@@ -106,7 +114,10 @@ func releasedLeaseSparesNewHolder(t *trial) {
 func releaseTwice(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	t.together(8, func(int) {
-		if err := g.Release(t.ctx); err != nil {
+		begun := time.Now()
+		err := g.Release(t.ctx)
+		t.answered(err, begun)
+		if err != nil {
 			t.fatalf("one of several Releases: %v, want nil", err)
 		}
 	})

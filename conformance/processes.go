@@ -210,7 +210,7 @@ func (r *remote) isOver(when string) {
 // takesOver gets the key of a dead or frozen process's lease, that was granted or renewed at answered at the latest, by one attempt
 // that the store may not refuse any more.
 func (t *trial) takesOver(r *remote, answered time.Time) *grant {
-	time.Sleep(time.Until(t.lastRefusal(answered, r.ttl)) + time.Millisecond)
+	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()
 	g, err := t.ask(t.ctx, t.a, r.key, t.long(), false)
 	t.answered(err, sent)

@@ -157,7 +157,9 @@ func (t *trial) raceRenewals(g *grant) {
 			return
 		}
 		for {
+			begun := time.Now()
 			err := g.Renew(t.ctx, t.long())
+			t.answered(err, begun)
 			if errors.Is(err, backend.ErrLost) {
 				return
 			}

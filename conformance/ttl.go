@@ -48,7 +48,7 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
 	last := t.lastRefusal(g.after, g.ttl)
 	ttl := max(g.ttl, t.short()) // long enough for the grant to arrive
-	for {
+	for s := (stalls{}); ; {
 		sent := time.Now()
 		next, err := t.ask(t.ctx, b, g.key, ttl, false)
 		t.answered(err, sent)
@@ -61,11 +61,12 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 			return
 		case !errors.Is(err, backend.ErrHeld):
 			t.fatalf("Acquire: %v", err)
-		case sent.After(last):
+		case sent.After(last.Add(s.sum)):
 			t.fatalf("TTL %v: still refused to an attempt made %v after the grant; Guarantees.MaxLate is %v",
 				g.ttl, sent.Sub(g.after), t.g.MaxLate)
 		}
 		time.Sleep(pause)
+		s.saw(time.Since(sent), pause)
 	}
 }
 
@@ -93,7 +94,7 @@ func ttlNotLate(t *trial) {
 			t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
 		}
 		// One attempt only: others must not be what ends the lease.
-		time.Sleep(time.Until(t.lastRefusal(g.after, ttl)) + time.Millisecond)
+		t.outlast(t.lastRefusal(g.after, ttl).Add(time.Millisecond))
 		t.succeeds(t.b, g, time.Millisecond)
 	})
 }
@@ -128,7 +129,11 @@ func ttlIsRoundedUp(t *trial) {
 }
 
 func deadlineHasMargin(t *trial) {
-	check := func(what string, ttl time.Duration, before, after, deadline time.Time) {
+	check := func(what string, g *grant, ttl time.Duration, before, after time.Time) {
+		deadline := g.Deadline()
+		if t.kept(ttl) < ttl { // it may have moved on since
+			after = time.Now()
+		}
 		if least := backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
 			t.errorf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
 		}
@@ -138,10 +143,10 @@ func deadlineHasMargin(t *trial) {
 	}
 	for _, ttl := range []time.Duration{t.short(), 4 * t.short(), t.long(), 2 * t.long()} {
 		g := t.acquire(t.a, t.newKey(), ttl)
-		check("Acquire", ttl, g.before, g.after, g.Deadline())
+		check("Acquire", g, ttl, g.before, g.after)
 		before := time.Now()
 		t.renew(g, 2*ttl)
-		check("Renew", 2*ttl, before, time.Now(), g.Deadline())
+		check("Renew", g, 2*ttl, before, time.Now())
 		t.release(g)
 	}
 }
@@ -155,8 +160,12 @@ func refusedAttemptChangesNothing(t *trial) {
 			if wait {
 				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
 			}
+			begun := time.Now()
 			other, err := t.ask(ctx, client, t.key, ttl, wait)
 			cancel()
+			if !wait {
+				t.answered(err, begun)
+			}
 			switch {
 			case other != nil:
 				t.fatalf("a second owner was granted the key")
@@ -175,7 +184,7 @@ func refusedAttemptChangesNothing(t *trial) {
 
 // describes fails unless Inspect tells of g, last prolonged to ttl, what is true.
 func (t *trial) describes(g *grant, ttl time.Duration) {
-	before := time.Now()
+	deadline, before := g.Deadline(), time.Now() // the deadline may move on by itself
 	h := t.inspect(g.key)
 	after := time.Now()
 	switch {
@@ -187,14 +196,17 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 		return
 	}
 	granted := t.g.Round(ttl)
-	if least := g.Deadline().Sub(after); h.TTL < least {
+	if least := deadline.Sub(after); h.TTL < least {
 		t.fatalf("Inspect tells a TTL of %v when the lease has %v left at least", h.TTL, least)
 	}
 	if most := granted + t.g.MaxLate + backend.Margin(granted); h.TTL > most {
 		t.fatalf("Inspect tells a TTL of %v, of a lease granted for %v", h.TTL, granted)
 	}
+	if t.kept(ttl) < ttl {
+		return
+	}
 	// By its deadline the holder knows when the request was sent, up to the answer's travel.
-	sent := g.Deadline().Add(backend.Margin(granted) - granted)
+	sent := deadline.Add(backend.Margin(granted) - granted)
 	if most := t.lastRefusal(sent, ttl).Sub(before) + time.Second; h.TTL > most {
 		if before.Sub(sent) > 2*time.Second {
 			t.tooLate("a lease was granted %v before the store could be asked about it", before.Sub(sent))
@@ -205,18 +217,20 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 
 func refusedAttemptsProlongNothing(t *trial) {
 	g := t.acquire(t.a, t.key, t.short())
-	last := t.lastRefusal(g.after, g.ttl)
-	for {
+	last, pause := t.lastRefusal(g.after, g.ttl), t.short()/32
+	for s := (stalls{}); ; {
 		sent := time.Now()
 		next, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
 			t.fatalf("granted again %v before the holder's deadline", g.Deadline().Sub(next.after))
 		case err == nil:
 			return
-		case sent.After(last):
+		case sent.After(last.Add(s.sum)):
 			t.fatalf("attempts keep the lease of a dead holder alive: still refused %v after a grant of %v", sent.Sub(g.after), g.ttl)
 		}
-		time.Sleep(t.short() / 32)
+		time.Sleep(pause)
+		s.saw(time.Since(sent), pause)
 	}
 }

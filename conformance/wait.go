@@ -53,6 +53,33 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 	}
 }
 
+// stalls are times in which the machine seems to have stood still. What a store must do by itself in a certain time it could not
+// do in them.
+type stalls struct{ sum time.Duration }
+
+// saw notes that something took so long which takes usual, more or less.
+func (s *stalls) saw(took, usual time.Duration) {
+	const stall = 50 * time.Millisecond
+	if over := took - usual; over > stall {
+		s.sum = min(s.sum+over, soon)
+	}
+}
+
+// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which it may.
+func (t *trial) outlast(at time.Time) {
+	var s stalls
+	for due := later(time.Now(), at.Add(-t.g.MaxLate)); ; {
+		time.Sleep(time.Until(due))
+		now := time.Now()
+		s.saw(now.Sub(due), 0)
+		left := at.Add(s.sum).Sub(now)
+		if left <= 0 {
+			return
+		}
+		due = now.Add(min(left, tick))
+	}
+}
+
 // handOff bounds the time from a key's getting free to a waiter's having it.
 func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 

@@ -155,6 +155,16 @@ func (c *client) silent() {
 	}
 }
 
+// came waits until n bytes have come to the link.
+func came(t *testing.T, l *Link, d conformance.Direction, n int64) {
+	t.Helper()
+	for end := time.Now().Add(soon); l.Came(d) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%v: %d bytes came, want %d", d, l.Came(d), n)
+		}
+	}
+}
+
 func happens(t *testing.T, what <-chan struct{}) {
 	t.Helper()
 	select {
@@ -317,6 +327,7 @@ func TestHold(t *testing.T) {
 	l.Hold(toStore)
 	c.send("one")
 	c.send("two")
+	came(t, l, toStore, 10)
 	c.silent()
 	e.received(t, "ping")
 	if a, p := l.Came(toStore), l.Passed(toStore); a != 10 || p != 4 {
@@ -328,6 +339,7 @@ func TestHold(t *testing.T) {
 	l.Hold(fromStore)
 	c.send("three")
 	e.received(t, "pingonetwothree")
+	came(t, l, fromStore, 15)
 	c.silent()
 	l.Heal()
 	c.get("three")
@@ -364,9 +376,11 @@ func TestDrop(t *testing.T) {
 		idle.ping()
 		l.Drop(way)
 		c.send("lost")
+		came(t, l, way, 12)
 		c.silent()
 		d := dial(t, l.Addrs()[0])
 		d.send("lost")
+		came(t, l, way, 16)
 		d.silent()
 		want := "pingping"
 		if way == fromStore {
@@ -388,17 +402,23 @@ func TestDelay(t *testing.T) {
 	const by = 50 * time.Millisecond
 	for _, way := range []conformance.Direction{toStore, fromStore} {
 		l.Delay(way, by)
-		begun := time.Now()
-		for range 10 { // at once: each is late by as much, not by the sum
-			c.send("ping")
+		best := soon // a busy machine may be slow, but not every time
+		for range 5 {
+			begun := time.Now()
+			for range 10 { // at once: each is late by as much, not by the sum
+				c.send("ping")
+			}
+			c.get("ping")
+			if took := time.Since(begun); took < by {
+				t.Errorf("%s: it took %v, want %v", way, took, by)
+			}
+			c.get("pingpingpingpingpingpingpingpingping")
+			if best = min(best, time.Since(begun)); best <= 9*by {
+				break
+			}
 		}
-		c.get("ping")
-		if took := time.Since(begun); took < by {
-			t.Errorf("%s: it took %v, want %v", way, took, by)
-		}
-		c.get("pingpingpingpingpingpingpingpingping")
-		if took := time.Since(begun); took > 9*by {
-			t.Errorf("%s: ten took %v, want about %v", way, took, by)
+		if best > 9*by {
+			t.Errorf("%s: ten took %v at best, want about %v", way, best, by)
 		}
 		l.Heal()
 	}

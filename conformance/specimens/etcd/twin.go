@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
 )
 
 // Open opens the right store: one name in etcd for a key, put under a lease by a transaction that compares. addrs are the
@@ -45,6 +46,7 @@ type store struct {
 	leases *backend.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
+	calls  specimens.Calls
 
 	session atomic.Int64 // a lease for all locks, for a specimen that has one
 }
@@ -57,6 +59,7 @@ type hold struct {
 	lease    clientv3.LeaseID
 	ttl      time.Duration // of the lease, as granted
 	revision int64         // at which the name was created: the token
+	moving   bool          // to another lease, by a request without an answer
 }
 
 // A look is what etcd tells of a name.
@@ -72,6 +75,11 @@ func (l look) holder() backend.Holder {
 	return backend.Holder{Owner: string(l.kv.Value), Token: uint64(l.kv.CreateRevision), Waiters: -1}
 }
 
+// hold is that of who is there.
+func (l look) hold() *hold {
+	return &hold{name: string(l.kv.Key), lease: clientv3.LeaseID(l.kv.Lease), revision: l.kv.CreateRevision}
+}
+
 const (
 	requestTimeout = 5 * time.Second
 	recheck        = 20 * time.Second // of a waiter that was not told anything
@@ -80,7 +88,7 @@ const (
 var promises = backend.Guarantees{
 	MinTTL:      2 * time.Second, // what a server with the usual election timeout grants at least
 	Granularity: time.Second,
-	MaxLate:     time.Second,
+	MaxLate:     3 * time.Second, // the leader looks every half second, and its disk may be slow
 	EnforcedBy:  "clock of etcd's leader",
 	Fencing:     backend.FencingRestart,
 	Wake:        backend.WakePush,
@@ -106,6 +114,8 @@ func (s *store) Close() error {
 	if !s.leases.Close() {
 		return nil
 	}
+	s.calls.Close()
+	s.calls.Wait() // base has ended
 	return s.client.Close()
 }
 
@@ -128,45 +138,48 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	own, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.base, cancel)()
-	l, err := s.acquire(own, r)
+	a := &specimens.Attempt{Abandon: func() { s.abandon(s, r, promises.Round(r.TTL)) }}
+	l, err := a.End(s.acquire(own, r, a))
 	switch {
 	case err == nil:
-		s.granted(ctx, s, l.Data.(*hold))
+		s.granted(ctx, s, l.(*backend.Life).Data.(*hold))
 		return l, nil
-	case s.leases.Closed():
+	case s.base.Err() != nil:
 		return nil, backend.ErrClosed
-	case ctx.Err() != nil && !errors.Is(err, backend.ErrHeld):
+	case backend.Ended(ctx) && !errors.Is(err, backend.ErrHeld):
 		return nil, backend.ContextError(ctx, err)
 	}
 	return nil, err
 }
 
 // acquire tries until the key is granted. Between attempts it waits for the name to be deleted.
-func (s *store) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
+func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, error) {
 	if !r.Wait {
-		l, _, err := s.try(ctx, r)
+		l, _, err := s.try(ctx, r, a)
 		return l, err
 	}
-	var life *backend.Life
 	var seen look
 	pause := backend.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}
-	_, err := backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (_ backend.Lease, err error) {
+	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (l backend.Lease, err error) {
 		if seen.kv != nil {
 			s.await(ctx, s, nameOf(r.Key), seen.revision)
 		}
-		life, seen, err = s.try(ctx, r)
-		return nil, err
+		l, seen, err = s.try(ctx, r, a)
+		return l, err
 	})
-	return life, err
 }
 
-// try makes one attempt, and tells what it saw of a busy key.
-func (s *store) try(ctx context.Context, r backend.Request) (*backend.Life, look, error) {
+// try makes one attempt, and tells what it saw of a busy key. It returns neither a lease nor an error when the owner is spent.
+func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, look, error) {
 	seen, err := s.look(ctx, s, nameOf(r.Key))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, look{}, err
-	}
-	if seen.kv != nil {
+	case seen.kv != nil && string(seen.kv.Value) == r.Owner: // by an attempt before, whose answer did not come
+		if err := s.remove(ctx, s, seen.hold()); err != nil && !errors.Is(err, backend.ErrLost) {
+			return nil, look{}, err
+		}
+	case seen.kv != nil:
 		return nil, seen, &backend.HeldError{Holder: seen.holder()}
 	}
 	h := &hold{name: nameOf(r.Key), owner: r.Owner}
@@ -174,18 +187,20 @@ func (s *store) try(ctx context.Context, r backend.Request) (*backend.Life, look
 	if err := s.grant(ctx, h, r.TTL); err != nil {
 		return nil, look{}, err // a lease that was granted without our knowing ends by itself
 	}
-	seen, err = s.take(ctx, s, h)
+	seen, err = specimens.Ask(ctx, s.base, &s.calls, requestTimeout, func(ctx context.Context) (look, error) { return s.take(ctx, s, h) }, a.Late)
 	switch {
 	case err != nil:
-		s.abandon(s, r, h.ttl)
+		a.Unanswered()
 		return nil, look{}, err
 	case seen.kv != nil:
 		s.revoke(ctx, h.lease)
 		return nil, seen, &backend.HeldError{Holder: seen.holder()}
 	}
 	token := uint64(h.revision)
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: token, Sent: sent, TTL: h.ttl, Data: h})
-	return life, look{}, err
+	if life := a.Grant(ctx, s.leases, r, backend.Grant{Token: token, Sent: sent, TTL: h.ttl, Data: h}); life != nil {
+		return life, look{}, nil
+	}
+	return nil, look{}, nil
 }
 
 // leaveAlone lets the lease live on whatever becomes of the context: that was for the wait.
@@ -269,26 +284,49 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 
 // keepAlive renews the lease, or moves the name to a new one where the TTL is another. What is over stays over.
 func keepAlive(ctx context.Context, s *store, h *hold, ttl time.Duration) (time.Duration, error) {
-	if roundUp(ttl) == int64(h.ttl/time.Second) {
+	if roundUp(ttl) == int64(h.ttl/time.Second) && !h.moving {
 		_, err := s.client.KeepAliveOnce(ctx, h.lease)
 		return h.ttl, err
+	}
+	if h.moving {
+		if err := h.find(ctx, s); err != nil {
+			return 0, err
+		}
 	}
 	next := hold{}
 	if err := s.grant(ctx, &next, ttl); err != nil {
 		return 0, err
 	}
-	resp, err := s.client.Txn(ctx).If(h.isThere()).
+	// What it moves from is compared too: a move without an answer that arrives late must not undo this one.
+	resp, err := s.client.Txn(ctx).If(h.isThere(), clientv3.Compare(clientv3.LeaseValue(h.name), "=", h.lease)).
 		Then(clientv3.OpPut(h.name, h.owner, clientv3.WithLease(next.lease))).Commit()
-	if err != nil {
+	switch {
+	case err != nil:
+		h.moving = true
 		return 0, err
-	}
-	if !resp.Succeeded {
+	case !resp.Succeeded && h.moving:
+		return 0, errMoved
+	case !resp.Succeeded:
 		s.revoke(ctx, next.lease)
 		return 0, backend.ErrLost
 	}
 	s.revoke(ctx, h.lease)
-	h.lease, h.ttl = next.lease, next.ttl
+	h.lease, h.ttl, h.moving = next.lease, next.ttl, false
 	return h.ttl, nil
+}
+
+var errMoved = errors.New("the name was put under another lease meanwhile")
+
+// find looks under which lease the name is.
+func (h *hold) find(ctx context.Context, s *store) error {
+	seen, err := ask(ctx, s, h.name)
+	if err == nil && (seen.kv == nil || seen.kv.CreateRevision != h.revision) {
+		err = backend.ErrLost
+	}
+	if err == nil {
+		h.lease = clientv3.LeaseID(seen.kv.Lease)
+	}
+	return err
 }
 
 // isThere compares the revision at which the name was created: another holder's is another one.
@@ -307,7 +345,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		if seen.kv == nil || string(seen.kv.Value) != l.Owner() {
 			return backend.ErrLost
 		}
-		h = &hold{name: nameOf(l.Key()), lease: clientv3.LeaseID(seen.kv.Lease), revision: seen.kv.CreateRevision}
+		h = seen.hold()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,8 @@ func TestLateVotesAreGivenBack(t *testing.T) {
 		}
 	}
 	h := held{asked: make(chan struct{}), let: make(chan struct{})}
+	let := sync.OnceFunc(func() { close(h.let) })
+	defer let() // or Close would wait for them
 	s.nodes[1].AddHook(h)
 	s.nodes[2].AddHook(h)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +71,7 @@ func TestLateVotesAreGivenBack(t *testing.T) {
 		t.Fatalf("Acquire: %v, want context.Canceled", err)
 	}
 	time.Sleep(time.Second) // a clean-up that is over by now has come too soon
-	close(h.let)
+	let()
 	deadline := time.Now().Add(10 * time.Second)
 	for quiet := 0; quiet < 20; time.Sleep(10 * time.Millisecond) {
 		quiet++

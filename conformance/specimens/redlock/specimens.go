@@ -86,7 +86,7 @@ var votes = []specimens.Specimen{
 		Sin:    []string{"keep"},
 		Virtue: []string{"lose"},
 		Open:   open(func(s *store) { s.lose = keep }),
-		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "after the races: the key is not free"}},
+		Kills:  []specimens.Kill{{Check: "OneAttemptWins", Says: "after the races: the key did not become free"}},
 	},
 }
 

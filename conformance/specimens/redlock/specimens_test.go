@@ -55,7 +55,7 @@ func three(t *testing.T, open specimens.Open) conformance.Harness {
 		},
 		Freeze: func() { each(nodes, (*servers.Server).Freeze) },
 		Thaw:   func() { each(nodes, (*servers.Server).Thaw) },
-		Outage: 3 * time.Second,
+		Outage: 4 * time.Second,
 	}
 	for _, n := range nodes {
 		h.Members = append(h.Members, conformance.Member{Freeze: n.Freeze, Thaw: n.Thaw, Stop: n.Kill, Start: n.Start})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
@@ -39,6 +40,7 @@ type store struct {
 	leases *backend.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
+	calls  specimens.Calls
 }
 
 // A row is who holds a key.
@@ -105,6 +107,8 @@ func (s *store) Guarantees() backend.Guarantees { return promises }
 func (s *store) Close() error {
 	s.cancel()
 	if s.leases.Close() {
+		s.calls.Close()
+		s.calls.Wait() // base has ended
 		s.pool.Close()
 	}
 	return nil
@@ -127,44 +131,47 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.base, cancel)()
-	l, err := s.acquire(ctx, r)
-	if err != nil && s.leases.Closed() {
+	a := &specimens.Attempt{Abandon: func() { s.leases.Abandon(r.Key, r.Owner, promises.Round(r.TTL)) }}
+	l, err := a.End(s.acquire(ctx, r, a))
+	if err != nil && s.base.Err() != nil {
 		return nil, backend.ErrClosed
 	}
 	return l, err
 }
 
-func (s *store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, error) {
 	if !r.Wait {
-		return s.try(ctx, r)
+		return s.try(ctx, r, a)
 	}
 	pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r, a) })
 }
 
-func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
+// try asks for the key once. It returns neither a lease nor an error when the owner is spent.
+func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, error) {
 	ttl := promises.Round(r.TTL)
 	sent := time.Now()
-	var got row
-	err := s.use(ctx, func(c *pgx.Conn) (err error) {
-		got, err = s.take(ctx, c, r, ttl)
-		return err
-	})
+	got, err := specimens.Ask(ctx, s.base, &s.calls, requestTimeout, func(ctx context.Context) (got row, err error) {
+		err = s.use(ctx, func(c *pgx.Conn) (err error) {
+			got, err = s.take(ctx, c, r, ttl)
+			return err
+		})
+		return got, err
+	}, a.Late)
 	switch {
 	case err != nil:
-		s.leases.Abandon(r.Key, r.Owner, ttl)
-		if ctx.Err() != nil {
+		a.Unanswered()
+		if backend.Ended(ctx) {
 			err = backend.ContextError(ctx, err)
 		}
 		return nil, err
 	case got.owner != r.Owner:
 		return nil, &backend.HeldError{Holder: got.holder()}
 	}
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: uint64(got.token), Sent: sent, TTL: ttl})
-	if err != nil {
-		return nil, err
+	if life := a.Grant(ctx, s.leases, r, backend.Grant{Token: uint64(got.token), Sent: sent, TTL: ttl}); life != nil {
+		return life, nil
 	}
-	return life, nil
+	return nil, nil
 }
 
 // schema keeps a row, and with it the last token, after its release.

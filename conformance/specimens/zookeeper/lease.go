@@ -23,7 +23,7 @@ func (s *store) lease(ctx context.Context, r backend.Request, t *ticket) (backen
 	}
 	l := &lease{Life: life, keeper: &s.keeper, until: backend.Deadline(t.sent, promises.Round(r.TTL))}
 	s.keeper.add(l)
-	life.OnLost(func() { cleanUp(s, r) }) // the session may live on
+	life.OnLost(func() { cleanUp(s, t) }) // the session may live on
 	return l, nil
 }
 

@@ -62,7 +62,7 @@ var Collection = specimens.Collection{
 				"so that nobody knows it to be theirs, and it is kept alive by the session: the queue stands still. " +
 				"go-zookeeper's “protected” create gives up when its own look fails: 8 cuts left 5 such nodes.",
 			See:    "CURATOR-45, CURATOR-498; go-zookeeper, CreateProtectedEphemeralSequential, measured for anylock's notes",
-			Right:  "Begin the name with a mark of the owner, and after an error delete what bears it until nothing does.",
+			Right:  "Begin the name with a mark of its own, and after an error delete what bears it until nothing does.",
 			Sin:    []string{"giveUp"},
 			Virtue: []string{"cleanUp"},
 			Open:   wrong(func(w *steps) { w.unknown = giveUp }),
@@ -119,7 +119,7 @@ func nobodyBefore() error { return nil }
 func myTurn() error { return nil }
 
 // giveUp leaves what a create may have done.
-func giveUp(*store, backend.Request) {}
+func giveUp(*store, *ticket) {}
 
 // removeFirst deletes the holder's node.
 func removeFirst(ctx context.Context, s *store, t *ticket) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
 )
 
 // Open opens the right store: a folder for each key, in it an ephemeral sequential node for everybody who wants it, of which
@@ -26,7 +27,7 @@ func Open(ctx context.Context, addrs ...string) (backend.Backend, error) {
 // steps are what a specimen may do in another way.
 type steps struct {
 	flags   int32                                                // of a node
-	unknown func(s *store, r backend.Request)                    // the node may have been created, or not
+	unknown func(s *store, t *ticket)                            // the node may have been created, or not
 	gone    func() error                                         // a waiter's own node has vanished; nil: it has the key
 	told    func() error                                         // the node before a waiter's has gone; nil: it has the key
 	confirm func(ctx context.Context, s *store, t *ticket) error // that the node is there, and the session lives
@@ -49,11 +50,13 @@ type store struct {
 	keeper keeper
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
+	calls  specimens.Calls // that may create something
 }
 
 // A ticket is a node of ours.
 type ticket struct {
 	key, owner string
+	mark       string // with which its name begins
 	path       string
 	sent       time.Time // before what has shown that the key is ours
 	token      uint64
@@ -113,7 +116,9 @@ func (s *store) Close() error {
 	s.cancel()
 	if s.leases.Close() {
 		s.keeper.done.Wait()
+		s.calls.Close()
 		s.conn.Close()
+		s.calls.Wait()
 	}
 	return nil
 }
@@ -189,7 +194,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (*ticket, error)
 		case err == nil:
 			return t, nil
 		case !r.Wait || ctx.Err() != nil || time.Since(answered) > patience:
-			cleanUp(s, r)
+			cleanUp(s, t)
 			return nil, cmp.Or(backend.ContextError(ctx, err), err)
 		case errors.Is(err, backend.ErrHeld):
 			answered = time.Now()
@@ -206,7 +211,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (*ticket, error)
 
 // take creates a node at the end of the queue.
 func (s *store) take(ctx context.Context, r backend.Request) (*ticket, error) {
-	t := &ticket{key: r.Key, owner: r.Owner}
+	t := &ticket{key: r.Key, owner: r.Owner, mark: backend.NewOwner()}
 	err := s.create(ctx, t)
 	if err == nil {
 		var stat *zk.Stat
@@ -216,16 +221,16 @@ func (s *store) take(ctx context.Context, r backend.Request) (*ticket, error) {
 			return t, nil
 		}
 	}
-	s.unknown(s, r)
+	s.unknown(s, t)
 	return nil, err
 }
 
 func (s *store) create(ctx context.Context, t *ticket) (err error) {
 	dir := folder(t.key)
 	for {
-		t.path, err = call(ctx, func() (string, error) {
-			return s.conn.Create(dir+"/"+mark(t.owner)+infix, []byte(t.owner), s.flags, everybody)
-		})
+		t.path, err = specimens.Ask(ctx, s.base, &s.calls, requestTimeout, func(context.Context) (string, error) {
+			return s.conn.Create(dir+"/"+t.prefix(), []byte(t.owner), s.flags, everybody)
+		}, func() { s.unknown(s, t) }) // it may have come behind what the end of ctx began
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -237,16 +242,18 @@ func (s *store) create(ctx context.Context, t *ticket) (err error) {
 	}
 }
 
-// mark begins the name of an owner's nodes, so that they are found although nobody was told their names.
-func mark(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
-	return hex.EncodeToString(sum[:16])
-}
-
 const infix = "-lock-"
 
-// cleanUp removes, in the background, what is there of an owner.
-func cleanUp(s *store, r backend.Request) { s.leases.Abandon(r.Key, r.Owner, session) }
+// prefix begins the name of a ticket's node, so that it is found although nobody was told its name.
+func (t *ticket) prefix() string { return prefixOf(t.mark) }
+
+func prefixOf(mark string) string {
+	sum := sha256.Sum256([]byte(mark))
+	return hex.EncodeToString(sum[:16]) + infix
+}
+
+// cleanUp removes, in the background, what is there of a ticket. Its owner may have another one by now.
+func cleanUp(s *store, t *ticket) { s.leases.Abandon(t.key, t.mark, session) }
 
 // turn returns nil when the node of t is the lowest one, and ErrHeld when it is not: after the wait for the one before it.
 func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {
@@ -344,7 +351,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	err = backend.ErrLost
 	for _, name := range names {
-		if strings.HasPrefix(name, mark(l.Owner())+infix) {
+		if strings.HasPrefix(name, prefixOf(l.Owner())) { // see cleanUp
 			if err = s.delete(ctx, folder(l.Key())+"/"+name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
