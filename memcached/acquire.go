@@ -86,6 +86,11 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ans.took > slow {
+		if err := backend.Sleep(ctx, settle); err != nil {
+			return nil, err
+		}
+	}
 	if ans.own || ans.took > slow {
 		// That the lock is still there proves that nobody had it in between, so that the tokens' order is the grants'. And
 		// its TTL is counted anew.

@@ -3,6 +3,7 @@ package memcached
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,9 @@ func (b *Backend) sendShare(ctx context.Context, lives []*backend.Life, granted 
 	found, _, err := ask(ctx, b, step{limit: limit}, func(c *memcache.Client, _ bool) ([]error, error) {
 		return b.renewShare(c, names, lives, granted)
 	})
+	if slices.ContainsFunc(found, func(err error) bool { return errors.Is(err, errAgain) }) {
+		_ = backend.Sleep(ctx, settle) // prolong finds out
+	}
 	for i := range lives {
 		switch {
 		case err != nil:

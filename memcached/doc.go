@@ -20,8 +20,8 @@
 //     and up to 2.5 s late.
 //   - A server that did not run for a while (a stopped process, a machine that was moved) serves what has arrived in the
 //     meantime by its clock of before, which would cut TTLs short. An acquire or renewal that took more than 250 ms is
-//     therefore repeated by a renewal before it counts. What is left are requests that arrive in the last 250 ms of a
-//     pause: their leases may end early, by as long as the pause was.
+//     therefore repeated by a renewal, 100 ms later, before it counts. What is left are requests that arrive in the last
+//     250 ms of a pause: their leases may end early, by as long as the pause was.
 //   - A TTL of more than 30 days has to be a date by the server's clock. The server is asked for its time, by some nine
 //     requests, so that a client's clock does not matter. Dates end in January 2038, as they are 32 bits to the client
 //     library: a TTL beyond is ErrUnsupported.

@@ -19,6 +19,8 @@ const (
 	// prolongAttempts is how often a lock is prolonged whose answers are slow. The last time counts as it is: the network
 	// may be slow, too.
 	prolongAttempts = 3
+	// settle is for how long a server that runs again may serve by its clock of before: to look at it is another thread's work.
+	settle = 100 * time.Millisecond
 )
 
 // requests are what Leases asks of the server.
@@ -53,6 +55,9 @@ func (b *Backend) prolong(ctx context.Context, name string, r record, ttl, limit
 			return time.Since(sent), err
 		})
 		if err != nil || took <= slow || i == prolongAttempts {
+			return err
+		}
+		if err := backend.Sleep(ctx, settle); err != nil {
 			return err
 		}
 	}
