@@ -62,7 +62,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	v, unanswered, err := b.eval(ctx, request{
 		script: acquireScript,
 		keys:   []string{a.names.lock, a.names.queue, a.names.fence},
-		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.told[0], b.told[1], b.told[2], queueing},
+		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
 		ack:    true,
 		grace:  answerGrace,
 		late:   a.late,
@@ -126,7 +126,7 @@ func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }
 func (a *attempt) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), a.b.options.Timeout)
 	defer cancel()
-	if _, err := a.b.release(ctx, a.r.Key, a.r.Owner); err != nil {
+	if _, err := a.b.release(ctx, a.r.Key, a.r.Owner, 0); err != nil {
 		a.abandon()
 	}
 }

@@ -1,6 +1,27 @@
--- What acquire_free.lua leaves over: the key is held, reserved or waited for.
+-- What acquire_free.lua leaves over: the key is held, reserved or waited for, or the clock has stepped back.
 
-local inbox, queueing = ARGV[3], ARGV[6] == '1'
+local told, queueing = ARGV[3], ARGV[4] == '1'
+local inbox = string.sub(told, 1, 32)
+
+-- mint returns max(last + 1, server time in us), as text: it grows with the counter while that lives, and with the clock
+-- when it was lost. The counter expires no sooner than a day after the clock has passed it.
+local function mint()
+  local now = call('TIME')
+  local token, keep = now[1] .. string.sub('00000' .. now[2], -6), '86400000'
+  local last, clock = tonumber(call('GET', fence) or 0) or 0, tonumber(token)
+  if last >= clock then -- the clock has stepped back
+    token = string.format('%.0f', last + 1)
+    keep = string.format('%.0f', keep + math.ceil((last + 1 - clock) / 1000))
+  end
+  call('SET', fence, token, 'PX', keep)
+  return token
+end
+
+local function grant()
+  local token = mint()
+  call('SET', lock, token .. ':0:' .. me, 'PX', ttl)
+  return token
+end
 
 -- enqueue gives the owner a turn unless it has one, and reports 1 if it had none. A queue is forgotten a minute after the
 -- last sign of life of any of its waiters.
@@ -19,14 +40,14 @@ if value then
   if token and owner == me then
     -- The first request's answer was lost. It must not cut short what a renewal has granted since.
     if renewal == '0' and call('PTTL', lock) < tonumber(ttl) then call('PEXPIRE', lock, ttl) end
-    return {1, token}
+    return token
   end
   -- A waiter needs no better than the most that a reservation may last.
   local left = token == '0' and queueing and tonumber(RESERVATION) or call('PTTL', lock)
-  return {0, token or '0', owner, left, enqueue()}
-elseif first ~= inbox .. me then
+  return {token or '0', owner, left, enqueue()}
+elseif first and first ~= inbox .. me then
   local added = enqueue()
-  reserve(lock, queue, ARGV[4], ARGV[5], first)
-  return {0, '0', string.sub(first, 33), tonumber(RESERVATION), added}
+  reserve(lock, queue, told, first)
+  return {'0', string.sub(first, 33), tonumber(RESERVATION), added}
 end
 return grant()

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ type Backend struct {
 	inline     bool // the client ends what it has sent by the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
-	told       [3]any // how scripts tell waiters: inbox, prefix of channels, deputies
+	told       any // how scripts tell waiters, a string: inbox, deputies, prefix of channels
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
@@ -57,7 +58,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
-	b.told = [3]any{b.inbox.id, b.naming.channels(), b.deputies}
+	b.told = fmt.Sprintf("%s%02d%s", b.inbox.id, b.deputies, b.naming.channels())
 	return b
 }
 

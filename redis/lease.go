@@ -42,7 +42,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		ctx = context.WithoutCancel(ctx)
 		h.over.Store(true)
 	}
-	removed, err := q.b.release(ctx, l.Key(), l.Owner())
+	removed, err := q.b.release(ctx, l.Key(), l.Owner(), l.Token())
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,9 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	return nil
 }
 
-// release removes what is kept of owner, and reports whether there was anything.
-func (b *Backend) release(ctx context.Context, key, owner string) (removed bool, err error) {
+// release removes what is kept of owner, and reports whether there was anything. The token is that of its lease, if there is
+// one for certain; otherwise 0.
+func (b *Backend) release(ctx context.Context, key, owner string, token uint64) (removed bool, err error) {
 	n := b.naming.names(key)
 	keys := []string{n.lock, n.queue}
 	var keep time.Duration // longer than the client may repeat a release, if it does
@@ -72,7 +73,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) (removed bool,
 	v, unanswered, err := b.eval(ctx, request{
 		script: releaseScript,
 		keys:   keys,
-		args:   []any{owner, b.told[0], b.told[1], b.told[2], keep.Milliseconds()},
+		args:   []any{lockValue(token, 0, owner), b.told, keep.Milliseconds()},
 	})
 	if err != nil {
 		return false, err

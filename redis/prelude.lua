@@ -19,7 +19,11 @@ end
 
 -- reserve keeps a key that has no holder for a waiter just taken off its queue, and tells it to come. A deputy, the next
 -- in the queue that is known to hear, is told to see after the reservation whether it did.
-local function reserve(lock, queue, channel, deputies, member)
+--
+-- How to tell waiters is one text: the inbox of whoever asks, 32 bytes, the most deputies, 2 digits, and what the names of
+-- channels begin with.
+local function reserve(lock, queue, told, member)
+  local deputies, channel = string.sub(told, 33, 34), string.sub(told, 35)
   -- tell sends a hint to a waiter, and reports whether it is known to hear: a cluster's server counts only those who have
   -- subscribed to itself. The hint may go astray, or be forbidden: timers back it.
   local function tell(whom, what)

@@ -5,7 +5,7 @@
 --   granted, token, ms until the node has a vote (0: this is one)
 --   held, token, owner, ms left
 --   late                  overtaken by a later request of the same owner, which has the key
---   stranger              the node must be met first: see meet.lua
+--   stranger              the node must be met first: see redlock_meet.lua
 --   differs, longest TTL  the fleet's longest TTL is another one
 
 local lock, fence, birth = KEYS[1], KEYS[2], KEYS[3]

@@ -28,7 +28,7 @@ var redlockInspectLua string
 
 var (
 	redlockMeet    = script{redlockPrelude + redlockMeetLua, "e39774cd46d3781ceae46099bc8377b971ff0ae3"}
-	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "beb35b3443b72f952aeb629ffdad4dc7a2ccc0d4"}
+	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "0217e93b4ad5e83b80ea6d406483d61b57c94c80"}
 	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "87267c8205f556fec1d3ef0e1fa315d4bc973ed5"}
 	redlockRenew   = script{redlockPrelude + redlockRenewLua, "65a68bad648b0d38439ca655195367acd37bea12"}
 	redlockRepair  = script{redlockPrelude + redlockRepairLua, "661f331be6d89b8281dc60f0be891819127d8cf4"}

@@ -30,15 +30,19 @@ func renewalOf(l *backend.Life, granted time.Duration) *renewal {
 	} else {
 		next.lock = h.lock
 	}
-	var room [128]byte
-	value := strconv.AppendUint(room[:0], l.Token(), 10)
-	value = append(value, ':')
-	value = strconv.AppendUint(value, next.number, 10)
-	value = append(value, ':')
-	value = append(value, l.Owner()...)
-	next.value = string(value)
+	next.value = lockValue(l.Token(), next.number, l.Owner())
 	h.renewal = next
 	return next
+}
+
+// lockValue is what a lock's key holds.
+func lockValue(token, renewal uint64, owner string) string {
+	var room [128]byte
+	value := strconv.AppendUint(room[:0], token, 10)
+	value = append(value, ':')
+	value = strconv.AppendUint(value, renewal, 10)
+	value = append(value, ':')
+	return string(append(value, owner...))
 }
 
 // appendRenewals appends the keys and arguments of renew.lua.

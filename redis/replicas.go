@@ -38,12 +38,19 @@ func (b *Backend) sendAcked(ctx context.Context, q request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, _ := v.([]any)
-	const done = int64(1) // granted or renewed; other answers have changed nothing that must be kept
-	if short != nil && len(list) > 0 && list[0] == done {
+	if short != nil && isKept(v) {
 		return nil, short
 	}
 	return v, nil
+}
+
+// isKept reports whether a script's answer tells of a grant or a renewal; others have changed nothing that must be kept.
+func isKept(v any) bool {
+	if _, granted := v.(string); granted {
+		return true
+	}
+	list, _ := v.([]any)
+	return len(list) > 0 && list[0] == renewDone
 }
 
 // shortfall is the error of a WAIT that too few replicas have answered.

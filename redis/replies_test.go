@@ -215,7 +215,7 @@ func TestLateRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eval(acquireScript, []string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.inbox.id, b.naming.channels(), b.deputies, "0")
+	eval(acquireScript, []string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.told, "0")
 	if got := left(); got < 50*time.Second {
 		t.Errorf("a late acquire cut the lease down to %v", got)
 	}

@@ -19,22 +19,25 @@ type answer struct {
 func errReply(v any) error { return fmt.Errorf("unexpected reply from redis: %v", v) }
 
 func parseAcquire(v any) (answer, error) {
-	list, ok := v.([]any)
-	if !ok || len(list) < 2 {
+	list, refused := v.([]any)
+	if refused {
+		const fields = 4
+		if len(list) != fields {
+			return answer{}, errReply(v)
+		}
+		v = list[0]
+	}
+	token, err := parseToken(v)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case refused:
+		holder, err := parseHolder(token, list[1], list[2])
+		return answer{holder: holder, added: list[3] == int64(1)}, err
+	case token == 0:
 		return answer{}, errReply(v)
 	}
-	token, err := parseToken(list[1])
-	if err != nil {
-		return answer{}, err
-	}
-	switch granted := list[0]; {
-	case granted == int64(1) && token > 0:
-		return answer{granted: true, token: token}, nil
-	case granted == int64(0) && len(list) == 5:
-		holder, err := parseHolder(token, list[2], list[3])
-		return answer{holder: holder, added: list[4] == int64(1)}, err
-	}
-	return answer{}, errReply(v)
+	return answer{granted: true, token: token}, nil
 }
 
 func parseInspect(v any) (backend.Holder, error) {

@@ -24,6 +24,9 @@ var acquireLua string
 //go:embed renew.lua
 var renewLua string
 
+//go:embed release_held.lua
+var releaseHeldLua string
+
 //go:embed release.lua
 var releaseLua string
 
@@ -31,10 +34,10 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{acquireFreeLua + prelude + acquireLua, "8cb74b00852e98e3273e8eb49337505c61ecee8c"}
-	renewScript   = script{prelude + renewLua, "3158282f2eecc8149cb2c67626029388ec65ee4c"}
-	releaseScript = script{prelude + releaseLua, "0971a00d5fc7b0b746c98a660c43a5aa4593ab12"}
-	inspectScript = script{prelude + inspectLua, "2b19fe38057b5d7ce1b8e54006fd6cdfe398af1b"}
+	acquireScript = script{acquireFreeLua + prelude + acquireLua, "58bac8951e58e5115451d8a9445de5ab26898fbc"}
+	renewScript   = script{prelude + renewLua, "12c39d56040dae3ba24c416ea129a0de7290d264"}
+	releaseScript = script{releaseHeldLua + prelude + releaseLua, "31d028ee9b0d8f7f5149129167768ea9e29b7f34"}
+	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )
 
 // run asks for the script by its digest, and sends its text only to a server that does not know it yet, as after a
