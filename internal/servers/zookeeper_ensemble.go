@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // ZooKeeperEnsemble starts an ensemble of that many servers, an odd number from 3 on, and returns when all of them serve. more
@@ -52,7 +53,9 @@ func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 // notices late that it leads no more.
 func GatherZooKeeper(t testing.TB, list []*Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	// A member that looks for a leader asks again after 200 ms at first, then after twice as long each time, up to a minute.
+	const patience = 2 * time.Minute
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := until(ctx, nil, func(ctx context.Context) error { return zooKeeperGathered(ctx, list) }); err != nil {
 		t.Errorf("servers: zookeeper ensemble: %v", err)

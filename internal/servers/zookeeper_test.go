@@ -97,7 +97,9 @@ func TestGatherZooKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	frozen.Thaw()
+	begun := time.Now()
 	GatherZooKeeper(t, list)
+	t.Logf("in step again after %v", time.Since(begun))
 	if mode := modeOf(t, frozen); mode != "follower" {
 		t.Errorf("the leader that was frozen is %q", mode)
 	}
