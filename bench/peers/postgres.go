@@ -9,7 +9,7 @@ import (
 	"cirello.io/pglock"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/lib/pq" // the driver that pglock requires
+	"github.com/lib/pq" // the driver that pglock requires
 
 	"github.com/anylock/lock/bench"
 )
@@ -115,6 +115,9 @@ type pgClient struct {
 
 func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOption) (bench.Lease, error) {
 	l, err := c.client.AcquireContext(ctx, key, o...)
+	for overdue(ctx, err) {
+		l, err = c.client.AcquireContext(ctx, key, o...)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, errors.Join(ctx.Err(), err)
@@ -123,7 +126,23 @@ func (c pgClient) acquire(ctx context.Context, key string, o ...pglock.LockOptio
 	case err != nil:
 		return nil, err
 	}
-	return released(func(ctx context.Context) error { return c.client.ReleaseContext(ctx, l) }), nil
+	return released(func(ctx context.Context) error {
+		err := c.client.ReleaseContext(ctx, l)
+		if !overdue(ctx, err) {
+			return err
+		}
+		if err = c.client.ReleaseContext(ctx, l); errors.Is(err, pglock.ErrLockAlreadyReleased) {
+			return nil
+		}
+		return err
+	}), nil
+}
+
+// overdue tells of a request that pglock itself has given up: an answer may take no longer than a lease. It is asked again.
+func overdue(ctx context.Context, err error) bool {
+	const canceled = "57014" // query_canceled
+	var answer *pq.Error
+	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &answer) && answer.Code == canceled)
 }
 
 func (c pgClient) Acquire(ctx context.Context, key string) (bench.Lease, error) {
