@@ -253,7 +253,7 @@ func (c *child) answer() string {
 			c.t.Fatal("the child has ended")
 		}
 		return line
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		c.signal(syscall.SIGQUIT) // it prints where it is
 		c.end()
 		c.t.Fatal("no answer from the child")

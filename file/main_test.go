@@ -5,6 +5,7 @@ package file_test
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,48 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("never happened: %s", what)
 		}
 	}
+}
+
+// A stopwatch takes the time in which this process runs: no store is late because its observer stands still.
+type stopwatch struct {
+	mu   sync.Mutex
+	seen time.Time // when the process ran last
+	ran  time.Duration
+}
+
+// startWatch starts a stopwatch, which runs to the end of the test.
+func startWatch(t testing.TB) *stopwatch {
+	w := &stopwatch{seen: time.Now()}
+	end, ended := make(chan struct{}), make(chan struct{})
+	beat := time.NewTicker(5 * time.Millisecond)
+	go func() {
+		defer close(ended)
+		defer beat.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-beat.C:
+				w.took()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(end)
+		<-ended
+	})
+	return w
+}
+
+// took is the time since the start. Of a pause between two beats it counts what a busy machine may need.
+func (w *stopwatch) took() time.Duration {
+	const most = 20 * time.Millisecond
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.ran += min(now.Sub(w.seen), most)
+	w.seen = now
+	return w.ran
 }
 
 func waiters(t testing.TB, b backend.Backend, key string) int {

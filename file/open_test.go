@@ -39,6 +39,7 @@ func TestSharedDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := openDir(t, dir)
+		b.sweep.work.Wait() // it makes files, too
 		if _, err := acquire(b, "k", time.Minute, false); err != nil {
 			t.Fatal(err)
 		}

@@ -38,13 +38,16 @@ func (m *machine) open() *Backend {
 	return b
 }
 
-// forget keeps a sweeper from sweeping by itself.
+// forget keeps a sweeper from sweeping by itself, and waits until it does not.
 func (w *sweeper) forget() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	clear(w.idle)
-	w.timer.Stop()
-	w.timer = nil
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+	w.mu.Unlock()
+	w.work.Wait()
 }
 
 func (m *machine) pass(d time.Duration) { m.up, m.wall = m.up+d, m.wall.Add(d) }

@@ -92,7 +92,7 @@ func (f *family) kill() error {
 	_ = signalPids(children, sigStop)
 	_ = signalPids(children, sigKill)
 	err := f.process.kill()
-	const patience = 5 * time.Second
+	const patience = 30 * time.Second // one that writes to a slow disk dies when that is done
 	for end := time.Now().Add(patience); err == nil; time.Sleep(time.Millisecond) {
 		if !anyAlive(children) {
 			return nil
