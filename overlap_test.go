@@ -13,14 +13,15 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// A slowStore takes a while to answer renewals, and does not answer those of keys that begin with "dead".
+// A slowStore grants all that it is asked for, and answers a renewal when renew returns.
 type slowStore struct {
 	backend.Backend
 	leases *backend.Leases
+	renew  func(ctx context.Context, key string) error
 }
 
-func newSlowStore() *slowStore {
-	s := &slowStore{Backend: memory.New()}
+func newSlowStore(renew func(ctx context.Context, key string) error) *slowStore {
+	s := &slowStore{Backend: memory.New(), renew: renew}
 	s.leases = backend.NewLeases(s, time.Second)
 	return s
 }
@@ -30,10 +31,7 @@ func (s *slowStore) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 }
 
 func (s *slowStore) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	if strings.HasPrefix(l.Key(), "dead") {
-		return 0, hang(ctx)
-	}
-	return ttl, backend.Sleep(ctx, 200*time.Millisecond)
+	return ttl, s.renew(ctx, l.Key())
 }
 
 func (s *slowStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
@@ -43,10 +41,18 @@ func (s *slowStore) Close() error {
 	return s.Backend.Close()
 }
 
+// slowly is a renewal that takes a while, or for ever if its key begins with "dead".
+func slowly(ctx context.Context, key string) error {
+	if strings.HasPrefix(key, "dead") {
+		return hang(ctx)
+	}
+	return backend.Sleep(ctx, 200*time.Millisecond)
+}
+
 // A Renew to a longer TTL stands although automatic renewal, to the TTL of before, begins while it is under way.
 func TestRenewOverlapsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := locker(t, newSlowStore(), lock.WithTTL(ttl))
+		l := locker(t, newSlowStore(slowly), lock.WithTTL(ttl))
 		for range 20 {
 			lease := acquire(t, l, "k")
 			third := time.Until(lease.Deadline()) / 3
@@ -127,7 +133,7 @@ func TestMinHoldOverlapsRenewal(t *testing.T) {
 // Renewals that hang, however many, do not keep others from being made.
 func TestHungRenewalsDoNotHoldUpOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := locker(t, newSlowStore(), lock.WithTTL(10*time.Minute))
+		l := locker(t, newSlowStore(slowly), lock.WithTTL(10*time.Minute))
 		dead := make([]*lock.Lease, 50)
 		for i := range dead {
 			dead[i] = acquire(t, l, fmt.Sprint("dead", i))

@@ -322,12 +322,16 @@ func TestShortenedUnderMaxHold(t *testing.T) {
 // A Renew that gets no answer does not keep automatic renewal from trying.
 func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &hungStore{Backend: memory.New()}
-		h.leases = backend.NewLeases(h, time.Second)
-		l := locker(t, h, lock.WithTTL(ttl))
+		var hangs atomic.Bool // the next request
+		l := locker(t, newSlowStore(func(ctx context.Context, _ string) error {
+			if hangs.Swap(false) {
+				return hang(ctx)
+			}
+			return nil
+		}), lock.WithTTL(ttl))
 		lease := acquire(t, l, "k")
 		time.Sleep(time.Second)
-		h.hang.Store(1) // one request is not answered
+		hangs.Store(true)
 		if err := lease.Renew(context.Background(), ttl); err == nil || errors.Is(err, lock.ErrLost) {
 			t.Errorf("a renewal without an answer: %v", err)
 		}
@@ -337,31 +341,6 @@ func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 		}
 		release(t, lease)
 	})
-}
-
-// A hungStore answers all requests but the next few renewals.
-type hungStore struct {
-	backend.Backend
-	leases *backend.Leases
-	hang   atomic.Int32
-}
-
-func (h *hungStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return h.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
-}
-
-func (h *hungStore) RenewLease(ctx context.Context, _ *backend.Life, ttl time.Duration) (time.Duration, error) {
-	if h.hang.Add(-1) >= 0 {
-		return 0, hang(ctx)
-	}
-	return ttl, nil
-}
-
-func (h *hungStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
-
-func (h *hungStore) Close() error {
-	h.leases.Close()
-	return h.Backend.Close()
 }
 
 // Leases of a short TTL that the store is too slow for do not cost the others their time to answer.
