@@ -170,7 +170,7 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 // A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after a break, as
 // while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is gone.
 func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second
 	s := servers.ZooKeeper(t)
 	c := raw(t, s.Addr)
 	other := opened(t, "zookeeper://"+s.Addr)
