@@ -49,13 +49,15 @@ func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	return list
 }
 
+// electionTimeout bounds how long an ensemble may take to have a leader. A member that looks for one asks again after 200 ms at
+// first, then after twice as long each time, up to a minute.
+const electionTimeout = 2 * time.Minute
+
 // GatherZooKeeper returns when an ensemble has one leader with which all others are in step. A member that was frozen
 // notices late that it leads no more.
 func GatherZooKeeper(t testing.TB, list []*Server) {
 	t.Helper()
-	// A member that looks for a leader asks again after 200 ms at first, then after twice as long each time, up to a minute.
-	const patience = 2 * time.Minute
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), electionTimeout)
 	defer cancel()
 	if err := until(ctx, nil, func(ctx context.Context) error { return zooKeeperGathered(ctx, list) }); err != nil {
 		t.Errorf("servers: zookeeper ensemble: %v", err)

@@ -49,7 +49,7 @@ func TestZooKeeperEnsemble(t *testing.T) {
 	old.Kill()
 	begun := time.Now()
 	other := list[(leader+1)%len(list)]
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), electionTimeout)
 	defer cancel()
 	if err := until(ctx, nil, func(ctx context.Context) error { return other.ready(ctx, other) }); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,8 @@ func TestGatherZooKeeper(t *testing.T) {
 	}
 	others := slices.DeleteFunc(slices.Clone(list), func(s *Server) bool { return s == frozen })
 	frozen.Freeze()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), electionTimeout)
 	defer cancel()
 	if err := until(ctx, nil, func(ctx context.Context) error {
 		for _, s := range others {
@@ -96,8 +97,9 @@ func TestGatherZooKeeper(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	t.Logf("another leads after %v", time.Since(begun))
 	frozen.Thaw()
-	begun := time.Now()
+	begun = time.Now()
 	GatherZooKeeper(t, list)
 	t.Logf("in step again after %v", time.Since(begun))
 	if mode := modeOf(t, frozen); mode != "follower" {
