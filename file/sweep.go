@@ -119,10 +119,32 @@ func (w *sweeper) removeBatch(names []string) {
 }
 
 // removeMoved removes what a process has left that died while it broke a lock, before the file was moved: it still has its
-// own name. Without that, the file that took its place may need it. Call it with the shared lock of names.
+// own name, besides those that it was given to be moved, of which there may be several. Without that, the file that took its
+// place may need it. Call it with the shared lock of names.
 func (s *store) removeMoved(name string) {
-	if n, err := linksAt(s.path(name)); err == nil && n > 1 {
-		os.Remove(s.path(name))
+	path := s.path(name)
+	id, err := inodeAt(path)
+	if err != nil {
+		return
+	}
+	n, err := linksAt(path)
+	if err != nil || n <= 1 {
+		return
+	}
+	all, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), movedPrefix) {
+			continue
+		}
+		if other, err := inodeAt(s.path(e.Name())); err == nil && other == id {
+			n--
+		}
+	}
+	if n > 0 {
+		os.Remove(path)
 	}
 }
 

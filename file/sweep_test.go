@@ -149,6 +149,9 @@ func TestSearch(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, movedPrefix+"after"), nil, 0o600); err != nil { // after it
 		t.Fatal(err)
 	}
+	if err := os.Link(filepath.Join(dir, movedPrefix+"after"), filepath.Join(dir, movedPrefix+"afterwards")); err != nil { // as another did
+		t.Fatal(err)
+	}
 	old := time.Now().Add(-2 * oldAge)
 	for _, name := range []string{inboxPrefix + "0123456789abcdef", tempPrefix + "x"} {
 		path := filepath.Join(dir, name)
@@ -177,7 +180,7 @@ func TestSearch(t *testing.T) {
 	for !sweeps(b.sweep.search) {
 	}
 	left := strings.Join(files(t, dir), " ")
-	want := filepath.Base(b.inbox.path(live)) + " " + movedPrefix + "after a user's file.txt " + fileName("alive")
+	want := filepath.Base(b.inbox.path(live)) + " " + movedPrefix + "after " + movedPrefix + "afterwards a user's file.txt " + fileName("alive")
 	if left != want {
 		t.Errorf("left: %s; want: %s", left, want)
 	}
