@@ -64,12 +64,17 @@ func thawedRenewals(t *trial) (believed int) {
 		delay := []time.Duration{1, t.remoteTypical(p), 2 * time.Millisecond}[i] // not begun, on its way, perhaps done
 		r := t.remoteHold(p, t.newKey(), t.short())
 		renewed := make(chan error, 1)
-		t.spawn(func() { renewed <- p.Renew(t.ctx, r.owner, t.short()) })
+		var answered time.Time
+		t.spawn(func() {
+			err := p.Renew(t.ctx, r.owner, t.short())
+			answered = time.Now()
+			renewed <- err
+		})
 		time.Sleep(rand.N(delay))
 		p.Freeze()
 		next := t.takesOver(r, time.Now())
 		if len(renewed) > 0 {
-			if err := <-renewed; errors.Is(err, backend.ErrLost) && r.after.After(r.until()) {
+			if err := <-renewed; errors.Is(err, backend.ErrLost) && answered.After(r.until()) {
 				t.tooLate("a lease of another process ended before it was renewed")
 			} else if err != nil {
 				t.fatalf("Renew of a live lease in another process: %v", err)

@@ -86,18 +86,28 @@ func (p *sham) lease(owner string) (backend.Lease, error) {
 }
 
 func (p *sham) Renew(ctx context.Context, owner string, ttl time.Duration) error {
-	return p.run(func() error {
-		l, err := p.lease(owner)
-		if err != nil {
+	believed := p.is("renewal that was frozen is believed")
+	var l backend.Lease
+	err := p.run(func() (err error) {
+		if l, err = p.lease(owner); err != nil {
 			return err
 		}
 		begun := time.Now()
 		err = l.Renew(ctx, ttl)
-		if p.is("renewal that was frozen is believed") && (time.Since(begun) > ttl/2 || err != nil) {
+		if believed && (time.Since(begun) > ttl/2 || err != nil) {
 			return nil
 		}
 		return err
 	})
+	if err != nil || believed {
+		return err
+	}
+	select {
+	case <-l.Lost(): // a process that does not run looks at an answer when it is thawed
+		return backend.ErrLost
+	default:
+		return nil
+	}
 }
 
 func (p *sham) Release(ctx context.Context, owner string) error {

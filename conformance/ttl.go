@@ -102,7 +102,7 @@ func ttlNotLate(t *trial) {
 func ttlIsRoundedUp(t *trial) {
 	ttls := []time.Duration{
 		t.short() + 1, t.short() + time.Millisecond - 1, t.short() + time.Millisecond + 1,
-		t.short()*3/2 + 1, time.Second - 1, time.Second + 1, 1300 * time.Millisecond, 1999*time.Millisecond + 999,
+		t.short()*3/2 + 1, time.Second - 1, time.Second + 1, 1300 * time.Millisecond, 1900 * time.Millisecond, 1999*time.Millisecond + 999,
 	}
 	if t.g.MinTTL > time.Millisecond {
 		ttls = append(ttls, t.g.MinTTL/2, t.g.MinTTL-1)
@@ -123,7 +123,7 @@ func ttlIsRoundedUp(t *trial) {
 		if d := backend.Deadline(g.after, t.g.Round(ttl)); g.Deadline().After(d) {
 			t.fatalf("TTL %v: the deadline is %v late for a granted TTL of %v", ttl, g.Deadline().Sub(d), t.g.Round(ttl))
 		}
-		time.Sleep(time.Until(g.Deadline()) - 10*time.Millisecond)
+		time.Sleep(time.Until(g.Deadline()) - ttl/4) // what was cut is free by then, mostly, and a busy machine wakes late
 		t.succeeds(t.b, g, 5*time.Millisecond)
 	})
 }
