@@ -78,6 +78,8 @@ func TestPageIsGenerated(t *testing.T) {
 
 // Every set runs, once and shortly, so that none can rot.
 func TestOnce(t *testing.T) {
+	rueidisPatience = 5 * time.Second
+	defer func() { rueidisPatience = 0 }()
 	for _, s := range Sets {
 		t.Run(s.Name, func(t *testing.T) {
 			o := s.Options
