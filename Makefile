@@ -16,8 +16,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SERVERLESS := ./backend ./memory ./file ./conformance
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only, and
-# without -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine. go mod tidy gets -e there:
-# what only the tests of others' packages need may be out of reach.
+# without -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
 MODULES := examples/sqlite bench/peers
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
 
@@ -46,14 +45,14 @@ test-docker: ## Run the conformance tests with every server in a container; with
 lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and staticcheck
 	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 		if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
-	$(GO) mod tidy -diff
+	@GO="$(GO)" scripts/tidy
 	$(GO) vet ./...
 	for os in darwin windows; do \
 		GOOS=$$os $(GO) build $$($(GO) list ./... | grep -v /internal/servers); \
 		GOOS=$$os $(GO) vet $(SERVERLESS); \
 	done
 	$(GO) run $(STATICCHECK) ./...
-	$(call each_module,$(GO) mod tidy -e -diff && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
+	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for FUZZTIME
