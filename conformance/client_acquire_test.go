@@ -222,7 +222,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	case c.is("cancellation at the grant keeps the key") && ctx.Err() != nil:
 		return nil, backend.ContextError(ctx, nil)
 	}
-	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: r.TTL})
+	ttl := r.TTL
+	if c.is("deadline stands at MaxSilence") {
+		ttl = min(ttl, c.Guarantees().MaxSilence)
+	}
+	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
 		c.mu.Lock()
 		c.lives = append(c.lives, life)

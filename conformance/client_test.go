@@ -106,7 +106,9 @@ func (c *client) Guarantees() backend.Guarantees {
 	case c.is("longer TTL than MaxTTL is taken"):
 		g.MaxTTL = time.Hour
 	case c.is("deadline is further away than MaxSilence"):
-		g.MaxSilence = time.Second
+		g.MaxSilence = 2 * time.Second
+	case c.is("deadline stands at MaxSilence"):
+		g.MaxSilence = 200 * time.Millisecond
 	}
 	return g
 }

@@ -80,7 +80,7 @@ type Harness struct {
 	Gather func()
 
 	// Outage is how long the store may be without service after one of Members has failed, at most: an election, a
-	// client's change to another server. Default 10 s.
+	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease outlives it.
 	Outage time.Duration
 
 	// Settle is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
@@ -108,6 +108,9 @@ type Member struct {
 func (h Harness) withDefaults() Harness {
 	if h.Outage <= 0 {
 		h.Outage = 10 * time.Second
+	}
+	if h.Gather == nil {
+		h.Gather = func() {}
 	}
 	if h.Settle <= 0 {
 		h.Settle = 200 * time.Millisecond

@@ -109,6 +109,10 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if err := b.Close(); err != nil {
 		return nil, fmt.Errorf("conformance: close: %w", err)
 	}
+	if s.g.MaxSilence > 0 && len(s.h.Members) > 0 && s.h.Outage >= s.g.MaxSilence {
+		return nil, fmt.Errorf("%w: conformance: Harness.Outage %v must be less than Guarantees.MaxSilence %v, else no lease outlives it",
+			backend.ErrInvalid, s.h.Outage, s.g.MaxSilence)
+	}
 	return s, nil
 }
 

@@ -63,6 +63,24 @@ func TestExecuteNeedsAStore(t *testing.T) {
 	}
 }
 
+// TestOutageEndsEveryLease has a store that forgets leases sooner than its cluster serves again, which proves nothing.
+func TestOutageEndsEveryLease(t *testing.T) {
+	t.Parallel()
+	s := newServer("deadline is further away than MaxSilence")
+	defer close(s.stop)
+	h := s.harness()
+	for _, test := range []struct {
+		outage time.Duration
+		want   error
+	}{{1999 * time.Millisecond, nil}, {2 * time.Second, backend.ErrInvalid}} {
+		h.Outage = test.outage
+		none := conformance.Options{Run: regexp.MustCompile("^$")}
+		if _, err := conformance.Execute(t.Context(), h, none); !errors.Is(err, test.want) {
+			t.Errorf("outage of %v, MaxSilence 2s: %v, want %v", test.outage, err, test.want)
+		}
+	}
+}
+
 // TestExecuteEndsHungChecks has a store that hangs whatever its caller's context says.
 func TestExecuteEndsHungChecks(t *testing.T) {
 	t.Parallel()

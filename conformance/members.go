@@ -46,11 +46,10 @@ var memberChecks = []Check{
 // failed and afterwards, and that all that was held, waited for and counted before is so still.
 func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	c := &clusterTrial{trial: t, order: &tokens{t: t}, orderKey: t.newKey()}
+	t.h.Gather() // another check may have left a member behind, and an election ends requests too
 	c.keep()
 	for i, m := range t.h.Members {
-		if t.h.Gather != nil {
-			t.h.Gather()
-		}
+		t.h.Gather()
 		name := fmt.Sprintf("member %d of %d was %s", i+1, len(t.h.Members), how)
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())

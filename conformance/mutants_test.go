@@ -69,6 +69,7 @@ var plainMutants = []mutant{
 	{"Lost never closes", "LostAtDeadline"},
 	{"Lost closes at half the TTL", "LostAtDeadline"},
 	{"Lost closes 3 seconds late", "LostAtDeadline"},
+	{"deadline stands at MaxSilence", "LostAtDeadline"},
 	{"Lost closes at the first deadline", "LostFollowsRenewal"},
 	{"Lost closes after a clean release", "LostNeverAfterRelease"},
 	{"OnLost calls twice", "OnLostCalls"},

@@ -117,7 +117,7 @@ func ttlIsRoundedUp(t *trial) {
 			}
 			g = t.brief(t.a, t.newKey(), ttl)
 		}
-		if d := g.before.Add(ttl - backend.Margin(ttl)); g.Deadline().Before(d) {
+		if d := backend.Deadline(g.before, t.kept(ttl)); g.Deadline().Before(d) {
 			t.fatalf("TTL %v: the deadline is %v early", ttl, d.Sub(g.Deadline()))
 		}
 		if d := backend.Deadline(g.after, t.g.Round(ttl)); g.Deadline().After(d) {

@@ -26,11 +26,18 @@ func For(specimen string, harness HarnessMaker) Option {
 	return func(p *proof) { p.special[specimen] = harness }
 }
 
+// Unlinked has the twin go through the whole suite without links: its leases end with their connections, which is told in its
+// Guarantees.
+func Unlinked() Option {
+	return func(p *proof) { p.unlinked = true }
+}
+
 // A proof is what is run for one collection.
 type proof struct {
 	collection Collection
 	harness    HarnessMaker
 	special    map[string]HarnessMaker // by specimen
+	unlinked   bool
 }
 
 // attempts is how often a specimen may be run: a race needs luck, and a slow machine gives none.
@@ -44,7 +51,7 @@ const abreast = 6
 // ANYLOCK_UPDATE=1 it writes that file, with what the checks said. With ANYLOCK_TWINS=1 the twin goes through the whole
 // suite as well.
 func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) {
-	p := &proof{c, harness, make(map[string]HarnessMaker)}
+	p := &proof{collection: c, harness: harness, special: make(map[string]HarnessMaker)}
 	for _, o := range options {
 		o(p)
 	}
@@ -63,7 +70,13 @@ func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) 
 	group.run(t)
 	if wholeSuite() {
 		t.Run("twin", func(t *testing.T) {
-			conformance.Run(t, func(t *testing.T) conformance.Harness { return (&subject{open: c.Twin}).harness(t, harness) })
+			conformance.Run(t, func(t *testing.T) conformance.Harness {
+				h := (&subject{open: c.Twin}).harness(t, harness)
+				if p.unlinked {
+					h.Linked = nil
+				}
+				return h
+			})
 		})
 	}
 	recorder.compare(t)

@@ -24,5 +24,5 @@ func TestSpecimens(t *testing.T) {
 			Open: func(ctx context.Context) (backend.Backend, error) { return open(ctx, s.Addr) },
 			Many: 100,
 		}
-	})
+	}, specimens.Unlinked())
 }

@@ -68,7 +68,7 @@ var promises = backend.Guarantees{
 	Granularity: time.Millisecond,
 	MaxTTL:      20 * 24 * time.Hour, // the server counts milliseconds in 32 bits
 	MaxLate:     2 * time.Second,     // the session's process must get a processor for its end
-	EarlyLoss:   "restart of the server",
+	EarlyLoss:   "restart of the server, end of the connection",
 	EnforcedBy:  "server clock",
 	Fencing:     backend.FencingRestart,
 	Wake:        backend.WakePoll,
@@ -108,8 +108,8 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	if r.TTL > promises.MaxTTL {
-		return nil, fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, r.TTL, promises.MaxTTL)
+	if err := validateTTL(r.TTL); err != nil {
+		return nil, err
 	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -122,6 +122,13 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 		return nil, backend.ErrClosed
 	}
 	return lease, err
+}
+
+func validateTTL(ttl time.Duration) error {
+	if ttl > promises.MaxTTL {
+		return fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, promises.MaxTTL)
+	}
+	return nil
 }
 
 func (s *store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -206,6 +213,9 @@ func millis(ttl time.Duration) string { return strconv.FormatInt(ttl.Millisecond
 
 // RenewLease implements backend.Requests.
 func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	if err := validateTTL(ttl); err != nil {
+		return 0, err
+	}
 	ttl = promises.Round(ttl)
 	h := l.Data.(*hold)
 	h.mu.Lock()

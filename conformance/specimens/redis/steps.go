@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance/specimens"
 )
 
 // names are the keys of Redis that a key has: its lock, and the counter of its tokens.
@@ -60,30 +61,7 @@ func look(ctx context.Context, s *store, key string) (answer, error) {
 
 // ask returns when ctx ends, also while the client waits for an answer. The request runs on until its timeout.
 func ask(ctx context.Context, s *store, request request, late func()) (answer, error) {
-	type result struct {
-		answer
-		err error
-	}
-	answered := make(chan result)
-	begun := s.calls.Go(func() {
-		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		a, err := request(own)
-		select {
-		case answered <- result{a, err}:
-		case <-ctx.Done():
-			late()
-		}
-	})
-	if !begun {
-		return answer{}, backend.ErrClosed
-	}
-	select {
-	case r := <-answered:
-		return r.answer, r.err
-	case <-ctx.Done():
-		return answer{}, backend.ContextError(ctx, nil)
-	}
+	return specimens.Ask(ctx, context.WithoutCancel(ctx), &s.calls, timeout, request, late)
 }
 
 // wait polls. Each refusal tells when the key will be free at the latest.

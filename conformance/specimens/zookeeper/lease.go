@@ -13,7 +13,7 @@ type lease struct {
 	*backend.Life
 	keeper *keeper
 	mu     sync.Mutex // held by a renewal
-	until  time.Time  // what the TTL allows
+	until  time.Time  // the end of the TTL
 }
 
 func (s *store) lease(ctx context.Context, r backend.Request, t *ticket) (backend.Lease, error) {
@@ -21,7 +21,7 @@ func (s *store) lease(ctx context.Context, r backend.Request, t *ticket) (backen
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{Life: life, keeper: &s.keeper, until: backend.Deadline(t.sent, promises.Round(r.TTL))}
+	l := &lease{Life: life, keeper: &s.keeper, until: t.sent.Add(promises.Round(r.TTL))}
 	s.keeper.add(l)
 	life.OnLost(func() { cleanUp(s, t) }) // the session may live on
 	return l, nil
@@ -37,7 +37,7 @@ func (l *lease) Renew(ctx context.Context, ttl time.Duration) error {
 	before := time.Now()
 	err := l.Life.Renew(ctx, session)
 	if err == nil {
-		l.until = backend.Deadline(before, promises.Round(ttl))
+		l.until = before.Add(promises.Round(ttl))
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (l *lease) keep(ctx context.Context) (over bool) {
 		return true
 	default:
 	}
-	if l.until.Sub(l.Deadline()) < tick/10 {
+	if l.until.Sub(l.Deadline()) <= backend.Margin(session) { // of the TTL, which is no shorter
 		return false
 	}
 	_ = l.Life.Renew(ctx, min(session, time.Until(l.until))) // else the deadline stands, and the next beat tries again
