@@ -114,6 +114,40 @@ func TestLeavesHungMember(t *testing.T) {
 	release(t, l)
 }
 
+// Neither opening nor a new session waits for a server that hangs as long as it may last altogether.
+func TestNewSessionLeavesHungServer(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	s := servers.ZooKeeper(t, longSessions)
+	list := []string{hung.Addr().String(), s.Addr}
+	for range 6 { // a session begins with either
+		begun := time.Now()
+		b, err := New(t.Context(), list, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took >= 2*handshakeMost {
+			t.Errorf("opened after %v", took)
+		}
+		for _, ttl := range []time.Duration{8 * time.Second, 15 * time.Second, 25 * time.Second} { // each a session of its own
+			begun := time.Now()
+			l, err := b.Acquire(t.Context(), req("k", ttl))
+			if err != nil {
+				t.Errorf("TTL %v: after %v: %v", ttl, time.Since(begun), err)
+				continue
+			}
+			release(t, l)
+		}
+		if n := len(b.classes()); n < 3 {
+			t.Errorf("%d sessions for three TTLs", n)
+		}
+		_ = b.Close()
+	}
+}
+
 // An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
 func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	s := servers.ZooKeeper(t)

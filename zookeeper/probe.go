@@ -25,14 +25,17 @@ func (b *Backend) probe(ctx context.Context) error {
 	return err
 }
 
-// probeAny tries the servers in turn.
+// probeAny tries the servers in turn, and gives one that hangs little time at first: there may be others.
 func (b *Backend) probeAny(ctx context.Context) error {
 	servers := append([]string(nil), b.servers...)
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] })
 	var last error
-	for {
+	for limit := handshakeFirst; ; limit = handshakeMost {
+		if len(servers) == 1 {
+			limit = handshakeMost
+		}
 		for _, server := range servers {
-			err := b.probeServer(ctx, server)
+			err := b.probeServer(ctx, server, limit)
 			if err == nil {
 				return nil
 			}
@@ -55,13 +58,13 @@ func (b *Backend) probeAny(ctx context.Context) error {
 // openTimeout bounds the look at the ensemble on opening.
 const openTimeout = 5 * time.Second
 
-func (b *Backend) probeServer(ctx context.Context, server string) error {
+func (b *Backend) probeServer(ctx context.Context, server string, limit time.Duration) error {
 	const least, most = time.Millisecond, math.MaxInt32 * time.Millisecond
-	shortest, err := b.askSession(ctx, server, least)
+	shortest, err := b.askSession(ctx, server, limit, least)
 	if err != nil {
 		return err
 	}
-	longest, err := b.askSession(ctx, server, most)
+	longest, err := b.askSession(ctx, server, limit, most)
 	if err != nil {
 		return err
 	}
@@ -71,9 +74,9 @@ func (b *Backend) probeServer(ctx context.Context, server string) error {
 	return nil
 }
 
-// dialFor dials a server for one exchange, which ends with ctx.
-func (b *Backend) dialFor(ctx context.Context, server string) (net.Conn, func(), error) {
-	end := time.Now().Add(handshakeMost) // or the end of ctx
+// dialFor dials a server for one exchange, which ends with ctx, or at the limit.
+func (b *Backend) dialFor(ctx context.Context, server string, limit time.Duration) (net.Conn, func(), error) {
+	end := time.Now().Add(limit)
 	type dialled struct {
 		conn net.Conn
 		err  error
@@ -105,8 +108,8 @@ func (b *Backend) dialFor(ctx context.Context, server string) (net.Conn, func(),
 }
 
 // askSession opens a session of a timeout, closes it, and returns the timeout that was negotiated.
-func (b *Backend) askSession(ctx context.Context, server string, timeout time.Duration) (time.Duration, error) {
-	c, done, err := b.dialFor(ctx, server)
+func (b *Backend) askSession(ctx context.Context, server string, limit, timeout time.Duration) (time.Duration, error) {
+	c, done, err := b.dialFor(ctx, server, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +185,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // isAlone reports whether the server says that it is no member of an ensemble. One that does not say is taken for a member.
 func (b *Backend) isAlone(ctx context.Context, server string) bool {
-	c, done, err := b.dialFor(ctx, server)
+	c, done, err := b.dialFor(ctx, server, handshakeMost)
 	if err != nil {
 		return false
 	}

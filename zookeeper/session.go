@@ -267,5 +267,11 @@ var errNoConnection = errors.New("no connection to zookeeper")
 // handshakeLimit bounds a dial, and a handshake: a server that hangs must leave time for another one.
 func (s *session) handshakeLimit() time.Duration {
 	const least = 250 * time.Millisecond
-	return min(max(s.class/4, least), handshakeMost)
+	limit := min(max(s.class/4, least), handshakeMost)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.b.servers); n > 1 && s.id == 0 && s.dials <= n {
+		limit = min(limit, handshakeFirst)
+	}
+	return limit
 }

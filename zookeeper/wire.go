@@ -39,6 +39,10 @@ var (
 	handshakeMost = 2 * time.Second
 )
 
+// handshakeFirst is how long each of several servers gets at first while there is no session that could end meanwhile, and a
+// request waits for one.
+const handshakeFirst = 500 * time.Millisecond
+
 // A wire is the connection of a session. It sees every frame, and so what the client library does not tell: the timeout
 // that was negotiated, when a request was sent whose answer has come, the zxid of a create. It holds the library to one
 // session, and adds what the library lacks: pings of our own, authentication that cannot deadlock, a handshake
