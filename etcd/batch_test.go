@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // manyChanges returns renewals of which the last one keeps its lease and all others, more than are sent at once, change theirs.
@@ -31,11 +32,11 @@ func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend
 // the server ends.
 func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	s := servers.Etcd(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	list, kept := manyChanges(t, b)
 	before := kept.Deadline()
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	for i, err := range b.RenewBatch(ctx, list) {
@@ -46,8 +47,8 @@ func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	if now := kept.Deadline(); now.After(before) {
 		t.Errorf("a deadline was moved by %v", now.Sub(before))
 	}
-	p.set(func(p *proxy) { p.silent = false })
-	p.cut()
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
 }
 
 // And so it is when the time is over before anything was sent, as after a freeze of the process.

@@ -31,12 +31,12 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	s := servers.Etcd(t)
 	c := raw(t, s.Addr)
 	for _, wait := range []bool{false, true} {
-		p := newProxy(t, s.Addr)
+		p := storetest.NewProxy(t, s.Addr)
 		b := opened(t, "etcd://"+p.Addr)
 		for range 5 {
 			warm(t, b, 30*time.Second) // it is connected and has a lease
 			// The server does what is asked; no answer comes, and no connection can be made, until the context has ended.
-			p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
+			p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 			r := req("k", 30*time.Second)
 			r.Wait = wait
 			ctx, cancel := context.WithCancel(t.Context())
@@ -47,8 +47,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 			if o.Lease != nil || !errors.Is(o.Err, context.Canceled) {
 				t.Fatalf("acquire without an answer: %v, %v", o.Lease, o.Err)
 			}
-			p.set(func(p *proxy) { p.replies = nil })
-			p.cut()
+			p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+			p.Cut()
 			until(t, time.Second+soon, "the key of a given-up acquire is gone", func() bool { return countKeys(t, c) == 0 })
 		}
 	}
@@ -57,12 +57,12 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 // A server that is silent is not told as the end of a context that has not ended: callers give up for that.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel() // it mostly waits
-	p := newProxy(t, servers.Etcd(t).Addr)
+	p := storetest.NewProxy(t, servers.Etcd(t).Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	warm(t, b, 30*time.Second)
 	l := acquire(t, b, req("k", 6*time.Second))
-	p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
-	defer p.set(func(p *proxy) { p.replies = nil })
+	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
+	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	tried := startAcquire(t.Context(), b, req("other", 30*time.Second))
 	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).Err} {
 		if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -74,11 +74,11 @@ func TestSilenceIsNoContextError(t *testing.T) {
 // An acquire whose answer is lost is asked for again, and recognises its own key.
 func TestLostReplyIsRepeated(t *testing.T) {
 	s := servers.Etcd(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	for _, r := range []backend.Request{req("a", 30*time.Second), waiting("b", 30*time.Second), waiting("c", time.Hour)} {
 		warm(t, b, r.TTL)
-		lost := p.loseReply()
+		lost := p.LoseReply()
 		l := acquire(t, b, r)
 		select {
 		case <-lost:
@@ -127,7 +127,7 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 func TestCutOffHolderLosesFirst(t *testing.T) {
 	t.Parallel() // it mostly waits
 	s := servers.Etcd(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b, other := opened(t, "etcd://"+p.Addr), opened(t, "etcd://"+s.Addr)
 	const ttl = 4 * time.Second // in which the other one has to queue, also where the machine stands still for a while
 	l := acquire(t, b, req("k", ttl))
@@ -135,7 +135,7 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := queueUp(t, other, waiting("k", time.Minute), 1)
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	go func() { _ = l.Renew(context.Background(), ttl) }()
 	o := granted(t, done, 20*time.Second)
 	select {
@@ -146,8 +146,8 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 	if early := l.Deadline().Sub(o.At); early > 0 {
 		t.Errorf("another client has the key %v before the deadline", early)
 	}
-	p.set(func(p *proxy) { p.silent = false })
-	p.cut()
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
 	release(t, o.Lease)
 }
 
@@ -155,7 +155,7 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 func TestCompactionKeepsWaiter(t *testing.T) {
 	s := servers.Etcd(t)
 	c := raw(t, s.Addr)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
 	holder := acquire(t, b, req("k", time.Minute))
 	r := waiting("k", 10*time.Second)
@@ -173,7 +173,7 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 	if _, err := c.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	p.cut() // the watch has to begin again, behind the compaction
+	p.Cut() // the watch has to begin again, behind the compaction
 	time.Sleep(100 * time.Millisecond)
 	begun := time.Now()
 	release(t, holder)
@@ -256,12 +256,12 @@ func TestDeletedKeyIsLost(t *testing.T) {
 func TestGuardOutlivesCut(t *testing.T) {
 	s := servers.Etcd(t)
 	c := raw(t, s.Addr)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	r := req("k", time.Hour)
 	l := acquire(t, b, r)
 	time.Sleep(2 * guardAfter)
-	p.cut()
+	p.Cut()
 	time.Sleep(50 * time.Millisecond)
 	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)

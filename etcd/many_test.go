@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A thousand held leases cost no goroutines, and are renewed by one call in a fraction of the shortest TTL.
@@ -108,20 +109,20 @@ func TestRenewToAnotherTTL(t *testing.T) {
 func TestLostReplyToAnotherTTL(t *testing.T) {
 	s := servers.EtcdCurrent(t)
 	c := raw(t, s.Addr)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "etcd://"+p.Addr)
 	for _, again := range []bool{true, false} {
 		l := acquire(t, b, req("k", 30*time.Second))
 		warm(t, b, 20*time.Second)
-		p.set(func(p *proxy) { p.replies = func([]byte) bool { return false } })
+		p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		err := l.Renew(ctx, 20*time.Second)
 		cancel()
 		if err == nil || errors.Is(err, backend.ErrLost) {
 			t.Fatalf("renewal without an answer: %v", err)
 		}
-		p.set(func(p *proxy) { p.replies = nil })
-		p.cut()
+		p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+		p.Cut()
 		if again {
 			if err := l.Renew(t.Context(), 20*time.Second); err != nil {
 				t.Fatalf("second renewal: %v", err)

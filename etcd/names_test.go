@@ -8,6 +8,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever a
@@ -50,21 +51,21 @@ func TestNamesAreUsedAgain(t *testing.T) {
 // A name that is used again must not be taken for the contender that had it before.
 func TestUsedNameIsAnotherContender(t *testing.T) {
 	s := servers.EtcdCurrent(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b, waiter := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
 	const ttl = 20 * time.Second
 	l := acquire(t, b, req("k", ttl))
 	done := queueUp(t, waiter, waiting("k", ttl), 1)
 	// The waiter's watch breaks. While nobody tells it, the key is released and its name is used again, behind it.
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
 	name := l.(*backend.Life).Data.(*held).name
 	behind := queueUp(t, b, waiting("k", ttl), 1)
 	if resp, err := raw(t, s.Addr).Get(t.Context(), b.naming.prefix("k")+name); err != nil || resp.Count != 1 {
 		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)
 	}
-	p.set(func(p *proxy) { p.silent = false })
-	p.cut()
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
 	o := granted(t, done, 2*soon)
 	select {
 	case <-behind:

@@ -18,6 +18,7 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster goes
@@ -99,17 +100,17 @@ func harness(t *testing.T, s *servers.Server) conformance.Harness {
 		RestartEmpty: s.RestartEmpty(),
 		Cut: func(client backend.Backend) {
 			p, _ := proxies.Load(client)
-			p.(*proxy).cut()
+			p.(*storetest.Proxy).Cut()
 		},
 	}
 }
 
 // proxyOfItsOwn starts a proxy whose goroutines the suite does not take for the client's: it finds those by their label.
-func proxyOfItsOwn(t *testing.T, addr string) *proxy {
-	made := make(chan *proxy)
+func proxyOfItsOwn(t *testing.T, addr string) *storetest.Proxy {
+	made := make(chan *storetest.Proxy)
 	go func() {
 		pprof.SetGoroutineLabels(context.Background())
-		made <- newProxy(t, addr)
+		made <- storetest.NewProxy(t, addr)
 	}()
 	return <-made
 }

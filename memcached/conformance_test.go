@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			Thaw:         s.Thaw,
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
-			Cut:          func(backend.Backend) { p.cut() },
+			Cut:          func(backend.Backend) { p.Cut() },
 			Linked:       link.URL("memcached://" + s.Addr),
 			Process:      process.Self("memcached://" + s.Addr),
 		}
@@ -55,7 +55,7 @@ func TestConformanceCallersClient(t *testing.T) {
 			Thaw:         s.Thaw,
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
-			Cut:          func(backend.Backend) { p.cut() },
+			Cut:          func(backend.Backend) { p.Cut() },
 			Linked:       link.Linked([]string{s.Addr}, open),
 		}
 	})

@@ -9,20 +9,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy stands between clients and a server, counts requests and makes faults.
+// A proxy counts requests and makes faults.
 type proxy struct {
-	Addr string
-
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
+	*storetest.Relay
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	counts map[string]int // requests by their verb
-	closed bool
+	counts map[string]int           // requests by their verb
 	fault  func(verb string) action // asked for each request; nil passes it
 	trace  func(conn int, verb, name string)
 	last   int // number of the last connection
@@ -39,62 +35,19 @@ const (
 
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{
-		Addr: l.Addr().String(), listener: l, target: target,
-		conns: make(map[net.Conn]struct{}), counts: make(map[string]int),
-	}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		_ = l.Close()
-		p.cut()
-		p.wg.Wait()
-	})
+	p := &proxy{counts: make(map[string]int)}
+	p.Relay = storetest.NewRelay(t, "127.0.0.1:0", target, p.serve)
 	return p
 }
 
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			_ = client.Close()
-			_ = server.Close()
-			return
-		}
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.last++
-		number := p.last
-		p.mu.Unlock()
-		p.wg.Go(func() { p.serve(number, client, server) })
-	}
-}
-
 // serve passes requests on one by one, and the reply of each.
-func (p *proxy) serve(number int, client, server net.Conn) {
-	defer func() {
-		_ = client.Close()
-		_ = server.Close()
-		p.mu.Lock()
-		delete(p.conns, client)
-		delete(p.conns, server)
-		p.mu.Unlock()
-	}()
+func (p *proxy) serve(_ *storetest.Relay, client, server net.Conn) {
+	defer client.Close()
+	defer server.Close()
+	p.mu.Lock()
+	p.last++
+	number := p.last
+	p.mu.Unlock()
 	requests, replies := bufio.NewReader(client), bufio.NewReader(server)
 	for {
 		verb, name, request, err := readRequest(requests)
@@ -170,15 +123,6 @@ func readReply(verb string, in *bufio.Reader) (reply []byte, err error) {
 			continue
 		}
 		return reply, nil
-	}
-}
-
-// cut breaks every connection.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		_ = c.Close()
 	}
 }
 

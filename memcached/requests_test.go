@@ -54,7 +54,7 @@ func TestRoundTrips(t *testing.T) {
 		t.Error("nothing was measured")
 	}
 	p.mu.Lock()
-	conns := len(p.conns) / 2
+	conns := p.last
 	p.mu.Unlock()
 	if conns != 1 {
 		t.Errorf("%d connections for one request at a time", conns)

@@ -6,68 +6,32 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy stands between a client and its server, counts requests, and makes faults.
+// A proxy counts requests, and makes faults.
 type proxy struct {
-	Addr string
-
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
+	*storetest.Relay
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
 	syncs  int  // requests: a client waits for the answer to each Sync or Query
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
 	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
-	closed bool
 
 	kept net.Conn // to the server of the connection that was reset
 }
 
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Addr: l.Addr().String(), listener: l, target: target, conns: make(map[net.Conn]struct{})}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		p.set(func(p *proxy) { p.closed = true })
-		_ = l.Close()
-		p.cut()
-		p.wg.Wait()
+	p := new(proxy)
+	p.Relay = storetest.NewRelay(t, "127.0.0.1:0", target, func(r *storetest.Relay, client, server net.Conn) {
+		r.Go(func() { p.copy(server, client, (&frames{}).requests) })
+		p.copy(client, server, nil)
 	})
 	return p
-}
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		p.mu.Lock()
-		if p.closed {
-			_ = client.Close()
-			_ = server.Close()
-			p.mu.Unlock()
-			return
-		}
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.mu.Unlock()
-		p.wg.Go(func() { p.copy(server, client, (&frames{}).requests) })
-		p.wg.Go(func() { p.copy(client, server, nil) })
-	}
 }
 
 func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
@@ -124,16 +88,6 @@ func (p *proxy) requests() int {
 	n := p.syncs
 	p.syncs = 0
 	return n
-}
-
-// cut breaks every connection.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		_ = c.Close()
-	}
-	clear(p.conns)
 }
 
 // frames cuts what a client sends into messages: a startup message without a type, then a type and a length each.

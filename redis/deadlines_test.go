@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // inTime fails the test unless f fails, and soon after its timeout.
@@ -100,7 +101,7 @@ func TestLoneConnectionComesBack(t *testing.T) {
 		t.Fatal("nobody answers, and it succeeds")
 	}
 	time.Sleep(100 * time.Millisecond) // the first probe finds nobody, too
-	newProxyAt(t, addr, s.Addr)
+	storetest.NewProxyAt(t, addr, s.Addr)
 	time.Sleep(2500 * time.Millisecond) // it probes once in a second
 	until(t, soon, "a lone request succeeds, with the server back for seconds", func() bool { return ask(soon) == nil })
 }
@@ -109,7 +110,7 @@ func TestLoneConnectionComesBack(t *testing.T) {
 func TestClientWithoutDeadlines(t *testing.T) {
 	const timeout, none = time.Second, -2
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{
 		Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: none, WriteTimeout: none, MaxRetries: -1,
 	})
@@ -121,8 +122,8 @@ func TestClientWithoutDeadlines(t *testing.T) {
 	defer b.Close()
 	release(t, acquire(t, b, req("k", time.Minute)))
 	until(t, soon, "the next request goes alone", b.calls.Idle)
-	p.set(func(p *proxy) { p.silent = true })
-	defer p.cut()
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	defer p.Cut()
 	inTime(t, timeout, func() error {
 		_, err := b.Acquire(context.Background(), req("k", time.Minute))
 		return err

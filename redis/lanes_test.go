@@ -13,6 +13,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // acquireAll acquires keys k0, k1, … in one pipeline.
@@ -111,7 +112,7 @@ func TestHungConnection(t *testing.T) {
 // A caller who goes leaves the others' answers alone, and what was granted to it is cleaned up.
 func TestCancelledInPipeline(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	c := raw(t, p.Addr)
 	var hook counter
 	c.AddHook(&hook)
@@ -125,7 +126,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	}
 	before := hook.n.Load()
 	const delay = 1500 * time.Millisecond // half of go-redis' patience
-	p.set(func(p *proxy) { p.delay = delay })
+	p.Set(func(p *storetest.Proxy) { p.Delay = delay })
 	ctx, cancel := context.WithCancel(context.Background())
 	const n = 5
 	others := make([]<-chan outcome, n)
@@ -142,7 +143,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	if o := <-gone; !errors.Is(o.Err, context.Canceled) || o.At.Sub(begun) > delay-100*time.Millisecond {
 		t.Errorf("a cancelled acquire: %v after %v, the answers take %v", o.Err, o.At.Sub(begun), delay)
 	}
-	p.set(func(p *proxy) { p.delay = 0 })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	for i, done := range others {
 		owns(t, b, fmt.Sprint("k", i), <-done)
 	}
@@ -309,7 +310,7 @@ func TestHookFailsPipeline(t *testing.T) {
 // While every connection hangs, and the client does not end that, what was given up is not kept.
 func TestGivenUpIsForgotten(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
 	b, err := New(c, nil)
@@ -318,12 +319,12 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	}
 	defer b.Close()
 	defer func() {
-		p.set(func(p *proxy) { p.silent = false })
-		p.cut()
+		p.Set(func(p *storetest.Proxy) { p.Silent = false })
+		p.Cut()
 	}()
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	b.options.Timeout = 50 * time.Millisecond
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	const rounds, n = 5, 300
 	for range rounds {
 		var all []<-chan outcome
@@ -346,10 +347,10 @@ func TestGivenUpIsForgotten(t *testing.T) {
 // Close ends what waits and what is under way.
 func TestCloseInPipeline(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+p.Addr)
 	const n = 40
-	p.set(func(p *proxy) { p.delay = 50 * time.Millisecond })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 50 * time.Millisecond })
 	done := make([]<-chan outcome, n)
 	for i := range done {
 		done[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 const claimTTL = 30 * time.Second
@@ -219,13 +220,13 @@ func TestRedlockReleaseWithoutANode(t *testing.T) {
 func TestRedlockUndecided(t *testing.T) {
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
-	p := newProxy(t, f.nodes[2].Addr)
+	p := storetest.NewProxy(t, f.nodes[2].Addr)
 	r := openedRedlock(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
 	release(t, acquire(t, r, req("warm", claimTTL)))
 	if err := raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"), "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	p.set(func(p *proxy) { p.delay = 3 * nodeTimeout(claimTTL) })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 3 * nodeTimeout(claimTTL) })
 	release(t, acquire(t, r, req("k", claimTTL)))
 }
 

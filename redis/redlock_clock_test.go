@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestServerClock(t *testing.T) {
@@ -46,9 +48,9 @@ func TestServerClock(t *testing.T) {
 var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n\$16\r\n\d{16}\r\n`)
 
 // setClock makes replies through a proxy tell a time that is off.
-func (p *proxy) setClock(off time.Duration) {
-	p.set(func(p *proxy) {
-		p.replies = func(piece []byte) bool {
+func setClock(p *storetest.Proxy, off time.Duration) {
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(piece []byte) bool {
 			for _, at := range clockIn.FindAllIndex(piece, -1) {
 				digits := piece[at[1]-18 : at[1]-2]
 				us, err := strconv.ParseInt(string(digits), 10, 64)
@@ -67,7 +69,7 @@ func TestRedlockClockJump(t *testing.T) {
 	const maxTTL = 2 * time.Second
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
-	p := newProxy(t, f.nodes[1].Addr)
+	p := storetest.NewProxy(t, f.nodes[1].Addr)
 	r := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}, paramMaxTTL+"="+maxTTL.String()))
 	ctx := context.Background()
 	vote := func() error {
@@ -84,7 +86,7 @@ func TestRedlockClockJump(t *testing.T) {
 	if err := vote(); err != nil {
 		t.Fatal(err)
 	}
-	p.setClock(300 * time.Millisecond)
+	setClock(p, 300*time.Millisecond)
 	begun := time.Now()
 	for {
 		err := vote()
@@ -101,7 +103,7 @@ func TestRedlockClockJump(t *testing.T) {
 	if err := raw(t, f.nodes[2].Addr).Set(ctx, lock, "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	p.setClock(600 * time.Millisecond)
+	setClock(p, 600*time.Millisecond)
 	if l, err := r.Acquire(ctx, req("k", time.Second)); err == nil {
 		t.Fatalf("granted with the vote of a node whose clock was set forward: %v", l)
 	}
@@ -109,7 +111,7 @@ func TestRedlockClockJump(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, maxTTL+soon, "it votes again", func() bool { return vote() == nil })
-	p.setClock(0)
+	setClock(p, 0)
 	if err := vote(); err == nil || !strings.Contains(err.Error(), "back") {
 		t.Fatalf("after a step back: %v", err)
 	}
@@ -122,8 +124,8 @@ func TestRedlockClockJump(t *testing.T) {
 func TestRedlockClocksDiffer(t *testing.T) {
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
-	p := newProxy(t, f.nodes[1].Addr)
-	p.setClock(time.Hour)
+	p := storetest.NewProxy(t, f.nodes[1].Addr)
+	setClock(p, time.Hour)
 	r := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
 	ctx := context.Background()
 	// All three: the other two agree.

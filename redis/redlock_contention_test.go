@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Clients that contend without holding do not keep each other out: hand-offs go on, and nobody waits for long.
@@ -103,7 +104,7 @@ func TestRedlockSharedOwner(t *testing.T) {
 func TestRedlockFailureLeavesNothing(t *testing.T) {
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
-	p := newProxy(t, f.nodes[2].Addr)
+	p := storetest.NewProxy(t, f.nodes[2].Addr)
 	r := openedRedlock(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
 	ctx := context.Background()
 	lock := newRedlockNaming(defaultNamespace).lock
@@ -136,7 +137,7 @@ func TestRedlockFailureLeavesNothing(t *testing.T) {
 	}
 	// The answer of the node that grants is lost, and then the node does not answer for a while.
 	foreign("lost", f.nodes[0], f.nodes[1])
-	lost := p.loseReply()
+	lost := p.LoseReply()
 	if _, err := r.Acquire(ctx, req("lost", 30*time.Second)); !errors.Is(err, backend.ErrHeld) {
 		t.Fatal(err)
 	}

@@ -11,26 +11,27 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to a
 // renewal or release is neither an error nor a loss.
 func TestLostReplies(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+p.Addr)
 	admin := raw(t, s.Addr)
 	for range 10 {
 		r := req("k", time.Minute)
 		release(t, acquire(t, b, req("warm", time.Minute)))
-		lost := p.loseReply()
+		lost := p.LoseReply()
 		l := acquire(t, b, r)
 		<-lost
 		h, err := b.Inspect(context.Background(), "k")
 		if err != nil || h.Owner != r.Owner || h.Token != l.Token() {
 			t.Fatalf("after a lost reply the server has %+v, %v; the lease is of %s with %d", h, err, r.Owner, l.Token())
 		}
-		lost = p.loseReply()
+		lost = p.LoseReply()
 		if err := l.Renew(context.Background(), 2*time.Minute); err != nil {
 			t.Fatalf("renew whose reply was lost: %v", err)
 		}
@@ -38,7 +39,7 @@ func TestLostReplies(t *testing.T) {
 		if ttl := admin.PTTL(context.Background(), b.naming.lock("k")).Val(); ttl < 110*time.Second {
 			t.Fatalf("after a renewal to 2m the key has %v left", ttl)
 		}
-		lost = p.loseReply()
+		lost = p.LoseReply()
 		release(t, l)
 		<-lost
 		select {
@@ -56,7 +57,7 @@ func TestLostReplies(t *testing.T) {
 // client the server keeps a note of a release.
 func TestLostReplyOfRelease(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	admin := raw(t, s.Addr)
 	theirs := redis.NewClient(&redis.Options{Addr: p.Addr}) // repeats
 	defer theirs.Close()
@@ -70,7 +71,7 @@ func TestLostReplyOfRelease(t *testing.T) {
 		r := req("k", time.Minute)
 		release(t, acquire(t, b, req("warm", time.Minute)))
 		l := acquire(t, b, r)
-		lost := p.loseReply()
+		lost := p.LoseReply()
 		release(t, l)
 		<-lost
 		select {
@@ -100,7 +101,7 @@ func TestLostReplyOfRelease(t *testing.T) {
 func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	theirs := redis.NewClient(&redis.Options{Addr: p.Addr}) // all defaults: deadlines are ignored
 	defer theirs.Close()
 	b, err := New(theirs, nil)
@@ -114,7 +115,7 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 				key := name + end.Error()
 				release(t, acquire(t, b, req("warm", time.Minute)))
 				const delay = 1500 * time.Millisecond
-				p.set(func(p *proxy) { p.delay = delay })
+				p.Set(func(p *storetest.Proxy) { p.Delay = delay })
 				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				if end == context.Canceled {
 					ctx, cancel = context.WithCancel(context.Background())
@@ -124,7 +125,7 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 				l, err := b.Acquire(ctx, req(key, time.Minute))
 				took := time.Since(begun)
 				cancel()
-				p.set(func(p *proxy) { p.delay = 0 })
+				p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 				if l != nil || !errors.Is(err, end) {
 					t.Fatalf("acquire: lease %v, error %v, want %v", l != nil, err, end)
 				}
@@ -144,7 +145,7 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	const readTimeout = 4 * time.Second
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	client := redis.NewClient(&redis.Options{Addr: p.Addr, ReadTimeout: readTimeout, MaxRetries: -1})
 	defer client.Close()
 	b, err := New(client, nil)
@@ -154,7 +155,7 @@ func TestSilentServer(t *testing.T) {
 	defer b.Close()
 	l := acquire(t, b, req("held", 2*time.Second))
 	b.options.Timeout = 300 * time.Millisecond
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	within := func(what string, limit time.Duration, f func() error) error {
 		t.Helper()
 		begun := time.Now()
@@ -188,7 +189,7 @@ func TestSilentServer(t *testing.T) {
 	case <-time.After(2*time.Second + soon):
 		t.Error("the lease is not lost at its deadline")
 	}
-	p.set(func(p *proxy) { p.silent = false })
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	until(t, readTimeout+soon, "no request is under way", b.calls.Idle)
 }
 

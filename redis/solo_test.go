@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A lone request on a connection that hangs ends soon after its caller's context, and holds up nobody meanwhile.
 func TestLoneRequestHangs(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+p.Addr+"?read_timeout=20s") // which nothing here waits for
 	release(t, acquire(t, b, req("warm", time.Minute)))
-	p.set(func(p *proxy) { p.silent = true })
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	n := soloRequests(b)
 	done := startAcquire(ctx, b, req("stuck", time.Minute))
-	until(t, soon, "the request is alone, and on its way", func() bool { return soloRequests(b) == n+1 && p.taken() })
-	p.set(func(p *proxy) { p.silent = false })
+	until(t, soon, "the request is alone, and on its way", func() bool { return soloRequests(b) == n+1 && p.Taken() })
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	begun := time.Now()
 	for i := range 5 {
 		release(t, acquire(t, b, req(fmt.Sprint("k", i), time.Minute)))
@@ -44,19 +45,19 @@ func TestLoneRequestHangs(t *testing.T) {
 // The end of a context that comes as its request ends does not end the next one.
 func TestLateInterrupt(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+p.Addr)
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	solo := b.lanes.solo
 	conn := solo.conn
 	n := soloRequests(b)
-	p.set(func(p *proxy) { p.delay = 100 * time.Millisecond })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 100 * time.Millisecond })
 	done := startAcquire(context.Background(), b, req("k", time.Minute))
 	until(t, soon, "the next request is under way", func() bool { return soloRequests(b) == n+1 })
 	time.Sleep(20 * time.Millisecond)
 	solo.interrupt(n, time.Now())
 	o := <-done
-	p.set(func(p *proxy) { p.delay = 0 })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
@@ -71,10 +72,10 @@ func TestLateInterrupt(t *testing.T) {
 // A server that restarts while nothing is under way is not noticed.
 func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	s := servers.Redis(t)
-	p := newProxy(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+p.Addr)
 	release(t, acquire(t, b, req("k", time.Minute)))
-	p.cut()
+	p.Cut()
 	time.Sleep(2 * freshTime)
 	l := acquire(t, b, req("k", time.Minute))
 	if l.Token() == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 const reservation = 500 * time.Millisecond // RESERVATION of prelude.lua
@@ -173,7 +174,7 @@ func TestKilledSubscriptions(t *testing.T) {
 // A subscription that is open and dead is found out by the waiter that was not told, and made anew.
 func TestSilentSubscription(t *testing.T) {
 	s := servers.Redis(t)
-	subscription := newProxy(t, s.Addr)
+	subscription := storetest.NewProxy(t, s.Addr)
 	b := opened(t, "redis://"+s.Addr)
 	deaf := redis.NewClient(&redis.Options{Addr: subscription.Addr})
 	defer deaf.Close()
@@ -181,7 +182,7 @@ func TestSilentSubscription(t *testing.T) {
 	holder := opened(t, "redis://"+s.Addr)
 	l := acquire(t, holder, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
-	subscription.set(func(p *proxy) { p.silent = true })
+	subscription.Set(func(p *storetest.Proxy) { p.Silent = true })
 	begun := time.Now()
 	release(t, l) // tells nobody
 	l = acquire(t, holder, waiting("k", time.Hour))
@@ -192,8 +193,8 @@ func TestSilentSubscription(t *testing.T) {
 		return err == nil && h.Waiters == 1
 	})
 	until(t, soon, "the subscription is given up", func() bool { return !b.inbox.ready() })
-	subscription.set(func(p *proxy) { p.silent = false })
-	subscription.cut()
+	subscription.Set(func(p *storetest.Proxy) { p.Silent = false })
+	subscription.Cut()
 	until(t, soon, "the subscription is made anew", b.inbox.ready)
 	begun = time.Now()
 	release(t, l)

@@ -199,7 +199,7 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 			b.mu.Unlock()
 			time.Sleep(time.Until(sess.contact.bound()) + 100*time.Millisecond)
 			p.set(func(p *proxy) { p.silent = true })
-			p.cut()
+			p.Cut()
 			time.Sleep(sess.handshakeLimit() / 2)
 			p.set(func(p *proxy) { p.silent = false })
 			until(t, soon, "the client is back", func() bool {

@@ -101,7 +101,7 @@ func TestOldLeaseSparesNewSession(t *testing.T) {
 	id := b.onlySession(t).id
 	p.set(func(p *proxy) { p.silent = true })
 	gone(t, c, old.(lease).n.path(), 10*time.Second)
-	p.cut()
+	p.Cut()
 	p.set(func(p *proxy) { p.silent = false })
 	var fresh backend.Lease
 	until(t, soon, "the client works again", func() bool {
@@ -147,15 +147,15 @@ func TestQueuedRequestEndsWithItsSession(t *testing.T) {
 	l := acquire(t, b, req("k", time.Hour))
 	sess := b.onlySession(t)
 	path := l.(lease).n.path()
-	p.set(func(p *proxy) { p.away = true })
-	p.cut()
+	p.Refuse(true)
+	p.Cut()
 	done := make(chan error, 1)
 	go func() { // behind our own guards
 		_, err := sess.conn.Create(b.dir("k")+"/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		done <- err
 	}()
 	gone(t, c, path, 10*time.Second)
-	p.set(func(p *proxy) { p.away = false })
+	p.Refuse(false)
 	select {
 	case err := <-done:
 		if err == nil {

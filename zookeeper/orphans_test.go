@@ -47,8 +47,8 @@ func places(t testing.TB, c *zk.Conn, b *Backend, key string) []place {
 // lostCreate makes the next create reach the server, or not, and break the connection for a while.
 func lostCreate(p *proxy, forward bool, away time.Duration) (met <-chan struct{}) {
 	return p.once(opCreate, func() (bool, bool) {
-		p.set(func(p *proxy) { p.away = true })
-		time.AfterFunc(away, func() { p.set(func(p *proxy) { p.away = false }) })
+		p.Refuse(true)
+		time.AfterFunc(away, func() { p.Refuse(false) })
 		return forward, true
 	})
 }

@@ -7,39 +7,28 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
-// A proxy stands between a client and its server and makes faults.
+// A proxy passes whole requests on, and makes faults.
 type proxy struct {
-	Addr string
-
-	listener net.Listener
-	target   string
-	wg       sync.WaitGroup
+	*storetest.Relay
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	silent bool // connections stay open, and nothing passes
-	away   bool // connections are refused
-	closed bool
+	silent bool          // connections stay open, and nothing passes
 	delay  time.Duration // of replies
 	// request is asked for each request: whether it goes on to the server, and whether all connections break behind it.
 	request func(op int32) (forward, cut bool)
 }
 
-func newProxy(t *testing.T, target string) *proxy {
+func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Addr: l.Addr().String(), listener: l, target: target, conns: make(map[net.Conn]struct{})}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		p.set(func(p *proxy) { p.closed = true })
-		_ = l.Close()
-		p.cut()
-		p.wg.Wait()
+	p := new(proxy)
+	p.Relay = storetest.NewRelay(t, "127.0.0.1:0", target, func(r *storetest.Relay, client, server net.Conn) {
+		mute := new(atomic.Bool) // what is answered is lost
+		r.Go(func() { p.requests(server, client, mute) })
+		p.replies(r, client, server, mute)
 	})
 	return p
 }
@@ -51,47 +40,13 @@ func (p *proxy) set(f func(p *proxy)) {
 	f(p)
 }
 
-// cut breaks every connection.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		_ = c.Close()
-	}
-	clear(p.conns)
-}
-
-func (p *proxy) accept() {
-	for {
-		client, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", p.target)
-		p.mu.Lock()
-		if err != nil || p.away || p.closed {
-			_ = client.Close()
-			if server != nil {
-				_ = server.Close()
-			}
-			p.mu.Unlock()
-			continue
-		}
-		p.conns[client], p.conns[server] = struct{}{}, struct{}{}
-		p.mu.Unlock()
-		mute := new(atomic.Bool) // what is answered is lost
-		p.wg.Go(func() { p.requests(server, client, mute) })
-		p.wg.Go(func() { p.replies(client, server, mute) })
-	}
-}
-
-func (p *proxy) replies(to, from net.Conn, mute *atomic.Bool) {
+func (p *proxy) replies(r *storetest.Relay, to, from net.Conn, mute *atomic.Bool) {
 	type piece struct {
 		data []byte
 		at   time.Time
 	}
 	line := make(chan piece, 1024) // what is on its way
-	p.wg.Go(func() {
+	r.Go(func() {
 		defer to.Close()
 		for q := range line {
 			time.Sleep(time.Until(q.at))
@@ -149,7 +104,7 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 		}
 		if cut {
 			time.Sleep(20 * time.Millisecond) // for the server to read it
-			p.cut()
+			p.Cut()
 		}
 	}
 }

@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A Proxy is a Relay that knows nothing of what it passes on. Requests always reach the server, unless cut.
+type Proxy struct {
+	*Relay
+
+	// Set changes them.
+	Replies func(p []byte) (forward bool) // asked for each piece of a reply; nil forwards
+	Delay   time.Duration                 // of replies
+	Silent  bool                          // connections take what is sent, and nothing comes back or is passed on
+
+	mu   sync.Mutex
+	took bool // while it was silent
+}
+
+// NewProxy returns a Proxy to target, on a free port.
+func NewProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	return NewProxyAt(t, "127.0.0.1:0", target)
+}
+
+// NewProxyAt returns a Proxy to target that listens on addr.
+func NewProxyAt(t testing.TB, addr, target string) *Proxy {
+	t.Helper()
+	p := new(Proxy)
+	p.Relay = NewRelay(t, addr, target, func(r *Relay, client, server net.Conn) {
+		r.Go(func() { p.copy(server, client, false) })
+		p.copy(client, server, true)
+	})
+	return p
+}
+
+func (p *Proxy) copy(to, from net.Conn, reply bool) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && p.passes(buf[:n], reply) {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) passes(piece []byte, reply bool) bool {
+	p.mu.Lock()
+	silent, delay, replies := p.Silent, p.Delay, p.Replies
+	p.took = p.took || silent
+	p.mu.Unlock()
+	if silent {
+		return false
+	}
+	if reply {
+		time.Sleep(delay)
+		return replies == nil || replies(piece)
+	}
+	return true
+}
+
+// Set changes the faults.
+func (p *Proxy) Set(f func(p *Proxy)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+// Taken reports whether something was sent that was not passed on.
+func (p *Proxy) Taken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.took
+}
+
+// LoseReply makes the next reply get lost together with its connection, after the server has done what was asked.
+func (p *Proxy) LoseReply() (lost <-chan struct{}) {
+	done := make(chan struct{})
+	var once sync.Once
+	p.Set(func(p *Proxy) {
+		p.Replies = func([]byte) bool {
+			first := false
+			once.Do(func() { first = true })
+			if first {
+				p.Set(func(p *Proxy) { p.Replies = nil })
+				p.Cut()
+				close(done)
+			}
+			return !first
+		}
+	})
+	return done
+}
