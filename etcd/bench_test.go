@@ -3,8 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +11,14 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// What all stores' benchmarks do.
+var (
+	together = storetest.Together
+	cycle    = storetest.Cycle
+	holdMany = storetest.HoldMany
 )
 
 // benchTTL is package lock's default.
@@ -95,52 +101,8 @@ func BenchmarkRenewBatch(b *testing.B) {
 	const leases = 1000
 	store := opened(b, "etcd://"+servers.EtcdCurrent(b).Addr)
 	list := holdMany(b, store, 0, leases, time.Hour)
-	b.ResetTimer()
-	for b.Loop() {
-		for _, err := range store.RenewBatch(context.Background(), list) {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	b.StopTimer()
-	for _, r := range list {
-		_ = r.Lease.Release(context.Background())
-	}
-}
-
-// holdMany acquires many leases, whose keys are numbered from first on.
-func holdMany(t testing.TB, store *Backend, first, leases int, ttl time.Duration) []backend.Renewal {
-	list := make([]backend.Renewal, leases)
-	var wg sync.WaitGroup
-	var next atomic.Int64
-	for range 32 {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < leases; i = int(next.Add(1)) - 1 {
-				l, err := store.Acquire(context.Background(), req(fmt.Sprint("many", first+i), ttl))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				list[i] = backend.Renewal{Lease: l, TTL: ttl}
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return list
-}
-
-func cycle(t testing.TB, store *Backend, r backend.Request) {
-	l, err := store.Acquire(context.Background(), r)
-	if err == nil {
-		err = l.Release(context.Background())
-	}
-	if err != nil {
-		t.Error(err)
-	}
+	storetest.RenewMany(b, store, list)
+	storetest.ReleaseMany(list)
 }
 
 func mutexCycle(t testing.TB, m *concurrency.Mutex) {
@@ -161,23 +123,4 @@ func session(t testing.TB, c *clientv3.Client) *concurrency.Session {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-// together runs f b.N times on so many goroutines.
-func together(b *testing.B, workers int, f func(w int)) {
-	b.Helper()
-	b.ReportAllocs()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for w := range workers {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				f(w)
-			}
-		})
-	}
-	wg.Wait()
-	b.StopTimer()
 }

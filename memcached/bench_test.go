@@ -12,10 +12,17 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // benchTimeout is for each request, on a machine that may stand still for a while.
 const benchTimeout = 30 * time.Second
+
+// What all stores' benchmarks do.
+var (
+	together = storetest.Together
+	cycle    = storetest.Cycle
+)
 
 // BenchmarkUncontended measures one goroutine, or many on keys of their own.
 func BenchmarkUncontended(b *testing.B) {
@@ -25,13 +32,7 @@ func BenchmarkUncontended(b *testing.B) {
 		store := opened(b, fmt.Sprintf("memcached://%s?timeout=%v&max_idle_conns=%d", s.Addr, benchTimeout, workers))
 		b.Run(fmt.Sprintf("op=acquire-release/workers=%d", workers), func(b *testing.B) {
 			together(b, workers, func(w int) {
-				l, err := store.Acquire(ctx, req(fmt.Sprint("k", w), time.Minute))
-				if err == nil {
-					err = l.Release(ctx)
-				}
-				if err != nil {
-					b.Error(err)
-				}
+				cycle(b, store, req(fmt.Sprint("k", w), time.Minute))
 			})
 		})
 		b.Run(fmt.Sprintf("op=renew/workers=%d", workers), func(b *testing.B) {
@@ -74,13 +75,7 @@ func BenchmarkHandOff(b *testing.B) {
 				stores[i] = opened(b, fmt.Sprintf("memcached://%s?timeout=%v", s.Addr, benchTimeout))
 			}
 			together(b, processes, func(w int) {
-				l, err := stores[w].Acquire(context.Background(), waiting("k", time.Minute))
-				if err == nil {
-					err = l.Release(context.Background())
-				}
-				if err != nil {
-					b.Error(err)
-				}
+				cycle(b, stores[w], waiting("k", time.Minute))
 			})
 		})
 	}
@@ -91,18 +86,9 @@ func BenchmarkRenewBatch(b *testing.B) {
 	const leases = 10000
 	s := servers.Memcached(b)
 	store := opened(b, fmt.Sprintf("memcached://%s?timeout=%v", s.Addr, benchTimeout))
-	list := make([]backend.Renewal, leases)
-	for i := range list {
-		list[i] = backend.Renewal{Lease: acquire(b, store, req(fmt.Sprint("b", i), time.Hour)), TTL: time.Hour}
-	}
+	list := storetest.HoldMany(b, store, 0, leases, time.Hour)
 	b.Run(fmt.Sprintf("op=renew-batch/leases=%d", leases), func(b *testing.B) {
-		for b.Loop() {
-			for _, err := range store.RenewBatch(context.Background(), list) {
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
+		storetest.RenewMany(b, store, list)
 	})
 	b.Run(fmt.Sprintf("op=renew-each/leases=%d", leases), func(b *testing.B) {
 		for b.Loop() {
@@ -120,26 +106,5 @@ func BenchmarkRenewBatch(b *testing.B) {
 			wg.Wait()
 		}
 	})
-	for _, r := range list {
-		_ = r.Lease.Release(context.Background())
-	}
-}
-
-// together runs f b.N times on so many goroutines.
-func together(b *testing.B, workers int, f func(w int)) {
-	b.Helper()
-	b.ReportAllocs()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for w := range workers {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				f(w)
-			}
-		})
-	}
-	wg.Wait()
-	b.StopTimer()
+	storetest.ReleaseMany(list)
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // BenchmarkSerial measures one goroutine that acquires and releases one key, against the bare functions on one connection.
@@ -84,21 +84,15 @@ func BenchmarkHandOff(b *testing.B) {
 		for i := range conns {
 			conns[i] = dialed(b, s.PostgresURL())
 		}
-		together(b, clients, func(i int) { bareRound(b, conns[i], 2) })
+		storetest.Together(b, clients, func(i int) { bareRound(b, conns[i], 2) })
 	})
 	b.Run(fmt.Sprintf("op=hand-off/workers=%d", clients), func(b *testing.B) {
 		stores := make([]*Backend, clients)
 		for i := range stores {
 			stores[i] = opened(b, s.PostgresURL())
 		}
-		together(b, clients, func(i int) {
-			l, err := stores[i].Acquire(context.Background(), waiting("k", time.Minute))
-			if err == nil {
-				err = l.Release(context.Background())
-			}
-			if err != nil {
-				b.Error(err)
-			}
+		storetest.Together(b, clients, func(i int) {
+			storetest.Cycle(b, stores[i], waiting("k", time.Minute))
 		})
 	})
 }
@@ -110,24 +104,4 @@ func bareRound(b *testing.B, c *pgx.Conn, key int64) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// together runs b.N rounds, shared by workers.
-func together(b *testing.B, workers int, round func(worker int)) {
-	b.Helper()
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for w := range workers {
-		n := b.N / workers
-		if w < b.N%workers {
-			n++
-		}
-		wg.Go(func() {
-			for range n {
-				round(w)
-			}
-		})
-	}
-	wg.Wait()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rounds/s")
 }

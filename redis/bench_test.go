@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +11,13 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// What all stores' benchmarks do.
+var (
+	together = storetest.Together
+	cycle    = storetest.Cycle
 )
 
 // BenchmarkUncontended measures one goroutine, or many on keys of their own.
@@ -23,13 +28,7 @@ func BenchmarkUncontended(b *testing.B) {
 		b.Run(fmt.Sprintf("op=acquire-release/workers=%d", workers), func(b *testing.B) {
 			store := opened(b, fmt.Sprintf("redis://%s?pool_size=%d", s.Addr, workers+1))
 			together(b, workers, func(w int) {
-				l, err := store.Acquire(ctx, req(fmt.Sprint("k", w), time.Minute))
-				if err == nil {
-					err = l.Release(ctx)
-				}
-				if err != nil {
-					b.Error(err)
-				}
+				cycle(b, store, req(fmt.Sprint("k", w), time.Minute))
 			})
 		})
 		b.Run(fmt.Sprintf("op=renew/workers=%d", workers), func(b *testing.B) {
@@ -68,13 +67,7 @@ func BenchmarkHandOff(b *testing.B) {
 				stores[i] = opened(b, "redis://"+s.Addr)
 			}
 			together(b, processes, func(w int) {
-				l, err := stores[w].Acquire(context.Background(), waiting("k", time.Minute))
-				if err == nil {
-					err = l.Release(context.Background())
-				}
-				if err != nil {
-					b.Error(err)
-				}
+				cycle(b, stores[w], waiting("k", time.Minute))
 			})
 		})
 	}
@@ -94,47 +87,9 @@ func BenchmarkRenewBatch(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("op=renew-batch/leases=%d/kind=%s", leases, kind), func(b *testing.B) {
 			store := opened(b, url)
-			list := make([]backend.Renewal, leases)
-			var wg sync.WaitGroup
-			var next atomic.Int64
-			for range 32 {
-				wg.Go(func() {
-					for i := next.Add(1) - 1; i < leases; i = next.Add(1) - 1 {
-						list[i] = backend.Renewal{Lease: acquire(b, store, req(fmt.Sprint("b", i), time.Hour)), TTL: time.Hour}
-					}
-				})
-			}
-			wg.Wait()
-			for b.Loop() {
-				for _, err := range store.RenewBatch(context.Background(), list) {
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-			b.StopTimer()
-			for _, r := range list {
-				_ = r.Lease.Release(context.Background())
-			}
+			list := storetest.HoldMany(b, store, 0, leases, time.Hour)
+			storetest.RenewMany(b, store, list)
+			storetest.ReleaseMany(list)
 		})
 	}
-}
-
-// together runs f b.N times on so many goroutines.
-func together(b *testing.B, workers int, f func(w int)) {
-	b.Helper()
-	b.ReportAllocs()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for w := range workers {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				f(w)
-			}
-		})
-	}
-	wg.Wait()
-	b.StopTimer()
 }
