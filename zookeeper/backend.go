@@ -21,7 +21,8 @@ type Backend struct {
 	auth       []byte // user:password, nil without
 	acl        []zk.ACL
 	limits     limits
-	alone      bool // there is one server, which has nobody to catch up with
+	alone      bool          // there is one server, which has nobody to catch up with
+	first      time.Duration // see handshakeFirst
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls.Calls

@@ -148,6 +148,27 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 	}
 }
 
+// Over a link that is slower than a server that hangs gets time, a new session does not try all servers in vain first: it took as
+// long on opening.
+func TestNewSessionOverSlowLink(t *testing.T) {
+	s := servers.ZooKeeper(t, longSessions)
+	const delay = 700 * time.Millisecond // of each answer
+	var list []string
+	for range 3 {
+		p := newProxy(t, s.Addr)
+		p.set(func(p *proxy) { p.delay = delay })
+		list = append(list, p.Addr)
+	}
+	b, err := New(t.Context(), list, &Options{Timeout: 2500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, ttl := range []time.Duration{10 * time.Second, 25 * time.Second} {
+		release(t, acquire(t, b, req("k", ttl)))
+	}
+}
+
 // An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
 func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	s := servers.ZooKeeper(t)

@@ -60,10 +60,13 @@ const openTimeout = 5 * time.Second
 
 func (b *Backend) probeServer(ctx context.Context, server string, limit time.Duration) error {
 	const least, most = time.Millisecond, math.MaxInt32 * time.Millisecond
+	begun := time.Now()
 	shortest, err := b.askSession(ctx, server, limit, least)
 	if err != nil {
 		return err
 	}
+	const slower = 3 // another server, another time
+	b.first = max(handshakeFirst, slower*time.Since(begun))
 	longest, err := b.askSession(ctx, server, limit, most)
 	if err != nil {
 		return err

@@ -271,7 +271,7 @@ func (s *session) handshakeLimit() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.b.servers); n > 1 && s.id == 0 && s.dials <= n {
-		limit = min(limit, handshakeFirst)
+		limit = min(limit, s.b.first)
 	}
 	return limit
 }

@@ -40,7 +40,7 @@ var (
 )
 
 // handshakeFirst is how long each of several servers gets at first while there is no session that could end meanwhile, and a
-// request waits for one.
+// request waits for one: longer where it took long on opening, as over a slow link.
 const handshakeFirst = 500 * time.Millisecond
 
 // A wire is the connection of a session. It sees every frame, and so what the client library does not tell: the timeout
