@@ -49,7 +49,9 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 	t.h.Gather() // another check may have left a member behind, and an election ends requests too
 	c.keep()
 	for i, m := range t.h.Members {
-		t.h.Gather()
+		if i > 0 {
+			t.h.Gather()
+		}
 		name := fmt.Sprintf("member %d of %d was %s", i+1, len(t.h.Members), how)
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())

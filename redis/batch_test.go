@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over two TTLs.
@@ -25,24 +25,9 @@ func TestManyLeases(t *testing.T) {
 func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	ctx := context.Background()
 	goroutines := settledGoroutines()
-	list := make([]backend.Renewal, leases)
-	var wg sync.WaitGroup
-	const workers = 32
-	for w := range workers {
-		wg.Go(func() {
-			for i := w; i < leases; i += workers {
-				l, err := b.Acquire(ctx, req(fmt.Sprint("many-", i), time.Minute))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				list[i] = backend.Renewal{Lease: l, TTL: ttl}
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		return
+	list := storetest.HoldMany(t, b, 0, leases, time.Minute)
+	for i := range list {
+		list[i].TTL = ttl
 	}
 	if n := settledGoroutines(); n > goroutines+20 {
 		t.Errorf("%d goroutines more for %d leases", n-goroutines, leases)

@@ -69,7 +69,7 @@ func TestEnsembleMembersFail(t *testing.T) {
 	}
 	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
-			gather() // also before the first of them fails
+			gather() // opening waits for no election
 			return openURL(ctx, url)
 		},
 		Members: members,
