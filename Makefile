@@ -27,10 +27,15 @@ help: ## Show this list
 	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test and quick, PKG test-docker too; FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 .PHONY: test
-test: ## Install missing servers, then run every test with the race detector; no server may be missing
+test: ## Install missing servers, then run the tests on one real server of each kind; no server may be missing
 	scripts/install-servers
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -timeout $(TIMEOUT) $(ARGS) $(PKG)
-	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -timeout $(TIMEOUT) $(ARGS) ./...))
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -timeout $(TIMEOUT) $(ARGS) $(PKG)
+
+.PHONY: test-all
+test-all: ## Run every test with the race detector: clusters, failovers, mutants, specimens and the modules beside the library too
+	scripts/install-servers
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(PKG)
+	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 .PHONY: quick
 quick: ## Run the tests with the servers that happen to be there

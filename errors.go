@@ -19,6 +19,8 @@ var (
 	ErrUnsupported = backend.ErrUnsupported
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = backend.ErrInvalid
+	// ErrUnavailable means that the store could not be asked, or did not answer in time: nobody knows whether the key is busy.
+	ErrUnavailable = backend.ErrUnavailable
 	// ErrDeadlock means that the key is held already under the context of the call, which would wait for itself. It
 	// matches ErrHeld too.
 	ErrDeadlock = fmt.Errorf("already held under this context, without Reentrant: %w", ErrHeld)

@@ -98,13 +98,13 @@ func TestParseRequirement(t *testing.T) {
 		lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(), lock.Fencing(lock.FencingNone),
 		lock.Fencing(lock.FencingProcess), lock.Fencing(lock.FencingRestart), lock.Fencing(lock.FencingLoss),
 		lock.Reach(lock.ReachProcess), lock.Reach(lock.ReachHost), lock.Reach(lock.ReachNetwork),
-		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour), lock.MaxSilence(time.Minute),
+		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour), lock.MaxSilence(time.Minute), lock.MaxLeases(100),
 	} {
 		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
 			t.Errorf("%s: %v, %v", r, got, err)
 		}
 	}
-	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl", "max-ttl=0x"} {
+	for _, bad := range []string{"", "nosuch", "fifo=1", "fencing", "fencing=", "fencing=x", "reach=x", "max-late=x", "max-late=-1s", "min-ttl", "max-ttl=0x", "max-leases=-1", "max-leases=x"} {
 		_, err := lock.ParseRequirement(bad)
 		wantErr(t, err, lock.ErrInvalid)
 	}
@@ -183,16 +183,17 @@ func TestRequireOfAnUnknownValue(t *testing.T) {
 	}
 }
 
-// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself.
+// bounded is a store that grants no lease for longer than a minute, nor keeps one for longer than a second by itself, nor
+// more than ten at once.
 type bounded struct{ *memory.Backend }
 
 func (b bounded) Guarantees() backend.Guarantees {
 	g := b.Backend.Guarantees()
-	g.MaxTTL, g.MaxSilence = time.Minute, time.Second
+	g.MaxTTL, g.MaxSilence, g.MaxLeases = time.Minute, time.Second, 10
 	return g
 }
 
-func TestRequireLongTTLs(t *testing.T) {
+func TestRequireWhatIsBounded(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
 	_, err := lock.New(b, lock.Require(lock.MaxTTL(time.Hour)))
@@ -203,7 +204,11 @@ func TestRequireLongTTLs(t *testing.T) {
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-silence=1m0s is required, but max-silence is 1s") {
 		t.Errorf("a minute of silence: %v", err)
 	}
-	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute), lock.MaxSilence(time.Second))); err != nil {
+	_, err = lock.New(b, lock.Require(lock.MaxLeases(11)))
+	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-leases=11 is required, but at most 10") {
+		t.Errorf("eleven leases: %v", err)
+	}
+	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute), lock.MaxSilence(time.Second), lock.MaxLeases(10))); err != nil {
 		t.Errorf("what there is: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,16 @@ func MaxSilence(d time.Duration) Requirement {
 	return atLeast("max-silence", d, func(g Guarantees) time.Duration { return g.MaxSilence })
 }
 
+// MaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
+func MaxLeases(n int) Requirement {
+	return Requirement{"max-leases=" + strconv.Itoa(n), func(g Guarantees) string {
+		if g.MaxLeases != 0 && g.MaxLeases < n {
+			return fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases)
+		}
+		return ""
+	}}
+}
+
 func flag(text, instead string, ok func(Guarantees) bool) Requirement {
 	return Requirement{text, func(g Guarantees) string {
 		if ok(g) {
@@ -171,6 +182,12 @@ func ParseRequirement(text string) (Requirement, error) {
 		of := map[string]func(time.Duration) Requirement{"max-late": MaxLate, "min-ttl": MinTTL, "max-ttl": MaxTTL,
 			"max-silence": MaxSilence}
 		return of[name](d), nil
+	case "max-leases":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return bad()
+		}
+		return MaxLeases(n), nil
 	}
 	return bad()
 }

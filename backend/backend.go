@@ -59,6 +59,10 @@ type Backend interface {
 	// other error, the context's too, means that the outcome was unknown for a moment; the store makes sure in the
 	// background that nothing stays behind. Acquire returns promptly when ctx ends. Two requests under way at once
 	// must not share an owner.
+	//
+	// A waiting Acquire whose ctx ends after the store has said that the key is busy matches ErrHeld besides the context's
+	// error ([ContextError] with the refusal as the last error); one that never heard from the store does not. A limit of the
+	// store's own that runs out is ErrUnavailable, never a context's error.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
 	// Inspect tells who holds key, for people and tools: the answer may be old by the time it arrives. A free key is

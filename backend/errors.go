@@ -19,6 +19,9 @@ var (
 	ErrUnsupported error = unsupported{}
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = errors.New("invalid")
+	// ErrUnavailable means that the store could not be asked, or did not answer within a limit of the store's own: nobody
+	// knows whether the key is busy. It never stands for the end of the caller's context.
+	ErrUnavailable = errors.New("store unavailable")
 )
 
 type unsupported struct{}
@@ -82,7 +85,7 @@ func Ended(ctx context.Context) bool {
 }
 
 func isOurs(err error) bool {
-	for _, e := range []error{ErrHeld, ErrLost, ErrClosed, ErrUnsupported, ErrInvalid} {
+	for _, e := range []error{ErrHeld, ErrLost, ErrClosed, ErrUnsupported, ErrInvalid, ErrUnavailable} {
 		if errors.Is(err, e) {
 			return true
 		}

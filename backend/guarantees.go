@@ -19,6 +19,9 @@ type Guarantees struct {
 	MaxSilence time.Duration
 	// MaxLate is how long after a granted TTL the key of a dead or frozen holder may still be refused.
 	MaxLate time.Duration
+	// MaxLeases is how many leases one Backend can hold at once; 0 means as many as memory allows. One more is ErrUnavailable, or
+	// waits for its turn where Request.Wait says so.
+	MaxLeases int
 	// EarlyLoss tells when the store may drop a live lease before its TTL, in words for people; empty means never.
 	EarlyLoss string
 	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock".

@@ -51,6 +51,7 @@ func guaranteesAreConsistent(t *trial) {
 		{g.MaxTTL < 0 || g.MaxTTL > backend.MaxTTL, "MaxTTL is not between 0 and the contract's"},
 		{g.MaxTTL > 0 && g.MaxTTL < 2*g.Round(1), "MaxTTL is less than twice the shortest TTL"},
 		{g.MaxSilence < 0 || g.MaxSilence > 0 && g.MaxSilence < g.Round(1), "MaxSilence is less than the shortest TTL"},
+		{g.MaxLeases < 0, "MaxLeases is negative"},
 		{g.MaxLate < 0 || g.MaxLate > lateness, "MaxLate is not between 0 and a minute"},
 		{g.EnforcedBy == "", "EnforcedBy is empty"},
 		{g.Fencing < backend.FencingNone || g.Fencing > backend.FencingLoss, "Fencing is unknown"},

@@ -34,6 +34,7 @@ type Guarantees struct {
 	Granularity float64 `json:"granularity_seconds"`
 	MaxTTL      float64 `json:"max_ttl_seconds"`     // 0: ten years
 	MaxSilence  float64 `json:"max_silence_seconds"` // 0: for the TTL
+	MaxLeases   int     `json:"max_leases"`          // 0: any number
 	MaxLate     float64 `json:"max_late_seconds"`
 	Fencing     string  `json:"fencing"`
 	FIFO        bool    `json:"fifo"`
@@ -49,7 +50,7 @@ func Records(drivers []backend.Driver) []Record {
 			Name: d.Name, Schemes: d.Schemes, Examples: d.Examples, Params: d.Params,
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
-				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(),
+				EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/anylock/lock/backend"
@@ -25,12 +26,20 @@ var rows = []row{
 	{"longest TTL", func(d backend.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
 	{"kept while a holder is not heard of, for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
 	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
+	{"leases of one client", func(d backend.Driver) string { return number(d.Guarantees.MaxLeases) }},
 	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},
 	{"fencing tokens grow across", func(d backend.Driver) string { return fencing(d.Guarantees.Fencing) }},
 	{"requests of an acquire, renewal, release", func(d backend.Driver) string {
 		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release
 	}},
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "any number"
+	}
+	return strconv.Itoa(n)
 }
 
 // Text writes a paragraph for each driver.
