@@ -149,29 +149,31 @@ func oneAttemptWins(t *trial) {
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
 }
 
-// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients.
+// exclusiveUnderExpiry lets leases run out, be renewed, or be released, under racing clients. Their leases follow each other, so
+// that several keys at once take no longer than one.
 func exclusiveUnderExpiry(t *trial) {
-	const goroutines, rounds = 6, 3
-	var (
-		mu    sync.Mutex
-		spans []span
-	)
-	t.together(goroutines, func(i int) {
-		client := t.a
-		if i%2 == 1 {
-			client = t.b
-		}
-		for round := range rounds {
-			g, err := t.ask(t.ctx, client, t.key, t.short(), true)
+	const keys, goroutines = 3, 6
+	t.together(keys, func(n int) {
+		var (
+			key   = t.newKey()
+			mu    sync.Mutex
+			spans []span
+		)
+		t.together(goroutines, func(i int) {
+			client := t.a
+			if i%2 == 1 {
+				client = t.b
+			}
+			g, err := t.ask(t.ctx, client, key, t.short(), true)
 			if err != nil {
 				t.fatalf("Acquire: %v", err)
 			}
-			if (i+round)%3 == 1 {
+			if (i+n)%3 == 1 {
 				time.Sleep(rand.N(t.short() / 4))
 				_ = g.Renew(t.ctx, t.short()) // ErrLost on a slow machine: the deadline stands
 			}
 			end := g.Deadline()
-			if (i+round)%3 == 2 {
+			if (i+n)%3 == 2 {
 				time.Sleep(rand.N(t.short() / 4))
 				if now := time.Now(); now.Before(end) {
 					end = now
@@ -183,9 +185,9 @@ func exclusiveUnderExpiry(t *trial) {
 			mu.Lock()
 			spans = append(spans, span{owner: g.owner, token: g.Token(), from: g.after, to: end})
 			mu.Unlock()
-		}
+		})
+		t.checkSpans(spans)
 	})
-	t.checkSpans(spans)
 }
 
 func keysAreIndependent(t *trial) {

@@ -13,7 +13,7 @@ import (
 // Options tune Execute. The zero Options are good.
 type Options struct {
 	Run      *regexp.Regexp // only checks whose name it matches; nil means all
-	Parallel int            // how many checks run at once; default 8
+	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
 	Observe  func(Result)   // called as each result comes in, one call at a time
@@ -86,21 +86,30 @@ type suite struct {
 	alone   sync.Mutex     // held by a check that makes faults, when those are done
 }
 
-const defaultParallel = 8
+// defaultParallel is how many checks run at once: three times as many where the shortest TTL is a second or more, as they do little
+// but wait for leases to end.
+func defaultParallel(g backend.Guarantees) int {
+	const usual, most = 8, 24
+	if g.MinTTL >= time.Second {
+		return most
+	}
+	return usual
+}
 
 func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if h.Open == nil {
 		return nil, fmt.Errorf("%w: conformance: harness without Open", backend.ErrInvalid)
 	}
-	if o.Parallel <= 0 {
-		o.Parallel = defaultParallel
-	}
 	b, err := h.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
+	g := b.Guarantees()
+	if o.Parallel <= 0 {
+		o.Parallel = defaultParallel(g)
+	}
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: b.Guarantees(), timeout: o.Timeout, began: o.Began,
+		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began,
 		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
 	}
 	if s.timeout <= 0 {

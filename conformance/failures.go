@@ -20,7 +20,7 @@ type failing struct {
 func failedRequestsChangeNothing(t *trial) {
 	stale := t.staleLeases()
 	held := t.acquire(t.a, t.key, t.long())
-	l := &line{t: t}
+	l := t.newLine(t.key)
 	for i := range 4 {
 		l.join([]backend.Backend{t.a, t.b}[i/2], t.long(), false)
 	}

@@ -46,6 +46,7 @@ var fifoChecks = []Check{
 // A line is waiters in the order of their arrival, each of which notes its turn and releases.
 type line struct {
 	t     *trial
+	key   string
 	waits []*waiting
 	all   sync.WaitGroup
 
@@ -53,9 +54,11 @@ type line struct {
 	turns []string
 }
 
+func (t *trial) newLine(key string) *line { return &line{t: t, key: key} }
+
 // join adds a waiter, which has arrived when join returns.
 func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
-	w := l.t.wait(b, l.t.key, ttl)
+	w := l.t.wait(b, l.key, ttl)
 	l.waits = append(l.waits, w)
 	l.all.Add(1)
 	l.t.spawn(func() {
@@ -75,7 +78,7 @@ func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
 			l.t.release(w.grant)
 		}
 	})
-	l.t.arrived(l.t.key, l.waiting())
+	l.t.arrived(l.key, l.waiting())
 	return w
 }
 
@@ -119,7 +122,7 @@ func (l *line) inOrder(d time.Duration) {
 func fifo(t *trial) {
 	for range 2 {
 		g := t.acquire(t.a, t.key, t.long())
-		l := &line{t: t}
+		l := t.newLine(t.key)
 		for i := range 8 {
 			l.join([]backend.Backend{t.a, t.b, t.b}[i%3], t.long(), false)
 		}
@@ -129,18 +132,19 @@ func fifo(t *trial) {
 }
 
 func fifoAfterExpiry(t *trial) {
-	t.acquire(t.a, t.key, t.g.Round(4*t.short()))
-	l := &line{t: t}
+	g := t.acquire(t.a, t.key, t.long())
+	l := t.newLine(t.key)
 	for i := range 5 {
 		l.join([]backend.Backend{t.b, t.a}[i%2], t.short(), i%2 == 0)
 	}
+	t.renew(g, t.short())
 	l.inOrder(10*t.g.Round(t.short()) + 4*t.handOff())
 }
 
 func fifoAfterCancel(t *trial) {
 	for _, leaving := range [][]int{{1}, {0, 3, 4, 7}} {
 		g := t.acquire(t.a, t.key, t.long())
-		l := &line{t: t}
+		l := t.newLine(t.key)
 		for i := range 8 {
 			l.join([]backend.Backend{t.a, t.b}[i/2%2], t.long(), false)
 		}
@@ -170,20 +174,29 @@ func (t *trial) left(n int) {
 }
 
 func longWaitKeepsPlace(t *trial) {
-	g := t.acquire(t.a, t.key, t.long())
-	l := &line{t: t}
-	l.join(t.b, t.short(), false)
-	time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate)
-	l.join(t.a, t.long(), false)
-	l.join(t.b, t.long(), false)
-	time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate) // a place that is given up and taken anew is behind them now
-	t.release(g)
-	l.inOrder(t.handOff() * 2)
+	t.together(2, func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		l := t.newLine(g.key)
+		l.join(t.b, t.short(), false)
+		others := func() {
+			l.join(t.a, t.long(), false)
+			l.join(t.b, t.long(), false)
+		}
+		if i == 0 {
+			others() // a place that is given up and taken anew is behind them then
+		}
+		time.Sleep(2*t.g.Round(t.short()) + t.g.MaxLate)
+		if i == 1 {
+			others() // a place that has ended is behind them then
+		}
+		t.release(g)
+		l.inOrder(t.handOff() * 2)
+	})
 }
 
 func tryDisturbsNoWaiter(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
-	l := &line{t: t}
+	l := t.newLine(t.key)
 	for i := range 4 {
 		l.join([]backend.Backend{t.a, t.b}[i%2], t.long(), false)
 		t.refused(t.a, g)

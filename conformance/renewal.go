@@ -174,7 +174,7 @@ func (t *trial) raceRenewals(g *grant) {
 }
 
 func renewRacesExpiry(t *trial) {
-	const workers, rounds = 8, 3
+	const workers, rounds = 12, 2
 	t.together(workers, func(i int) {
 		key := t.newKey()
 		moment := 10 * time.Millisecond

@@ -3,6 +3,7 @@ package conformance
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -89,23 +90,30 @@ func waiterGetsExpiredKey(t *trial) {
 }
 
 func pushIsPrompt(t *trial) {
-	const rounds = 9
-	var took []int
-	var asked []time.Duration // how long requests take
-	for range rounds {
-		g := t.acquire(t.a, t.key, t.long())
-		asked = append(asked, g.after.Sub(g.before))
-		w := t.wait(t.b, t.key, t.long())
-		t.arrived(t.key, 1)
-		time.Sleep(t.short()) // a timer that grows has grown
-		t.release(g)
-		ticks := 0 // as in within: time in which this process does not run does not count
-		for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
-			t.within(0, w.done)
+	const keys, rounds = 3, 9
+	var (
+		mu    sync.Mutex
+		took  []int
+		asked []time.Duration // how long requests take
+	)
+	t.together(keys, func(int) {
+		key := t.newKey()
+		for range rounds / keys {
+			g := t.acquire(t.a, key, t.long())
+			w := t.wait(t.b, key, t.long())
+			t.arrived(key, 1)
+			time.Sleep(t.short()) // a timer that grows has grown
+			t.release(g)
+			ticks := 0 // as in within: time in which this process does not run does not count
+			for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
+				t.within(0, w.done)
+			}
+			mu.Lock()
+			took, asked = append(took, ticks), append(asked, g.after.Sub(g.before))
+			mu.Unlock()
+			t.release(w.granted(t, tick, "after release"))
 		}
-		took = append(took, ticks)
-		t.release(w.granted(t, tick, "after release"))
-	}
+	})
 	slices.Sort(took)
 	slices.Sort(asked)
 	const most, requests = 15, 3
