@@ -9,7 +9,8 @@ import (
 
 // What callers decide on. Match with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. Nothing was changed.
+	// ErrHeld means that another owner holds the key. Nothing was changed. Beside a context's error it tells only that a wait had
+	// heard so before its context ended.
 	ErrHeld = errors.New("held by another owner")
 	// ErrLost means that the lease has ended: it expired, the store dropped it, or it was released before.
 	ErrLost = errors.New("lease lost")

@@ -36,6 +36,11 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		ctx = context.WithoutCancel(ctx)
 	}
 	r.TTL = max(r.TTL, 10*time.Millisecond)
+	done, err := c.turn(ctx, r.Wait)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	life, err := c.acquire(ctx, r)
 	if err != nil {
 		if c.is("context's error is hidden") && ctx.Err() != nil {
@@ -59,7 +64,9 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 			continue
 		case err != nil:
 			c.unanswered(ctx, r)
-			return nil, c.told(c.cutAttempt(r, err))
+			return nil, c.told(ctx, c.cutAttempt(r, err))
+		case a.refused != nil:
+			return nil, a.refused
 		case a.granted != granted{}:
 			return c.grant(ctx, r, a.granted, a.sent)
 		case a.place == nil && c.is("HeldError names the one who asks"):
@@ -75,7 +82,12 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		case err != nil:
 			return nil, err
 		}
-		return c.grant(ctx, r, g, g.at)
+		life, err := c.grant(ctx, r, g, g.at)
+		if errors.Is(err, backend.ErrLost) && c.is("waiter asks again under an owner that is being given back") {
+			time.AfterFunc(r.TTL/4, func() { c.leave(r) })
+			continue
+		}
+		return life, err
 	}
 }
 
@@ -84,12 +96,13 @@ var errAgain = errors.New("ask again")
 // An answer is what the server says to an attempt.
 type answer struct {
 	granted
-	place  *place
-	holder backend.Holder
-	sent   time.Time
-	kicked <-chan struct{} // closed when the place may be lost
-	cut    <-chan struct{}
-	conn   *conn // that it was asked on, nil without a wire
+	place   *place
+	holder  backend.Holder
+	refused error // by a server that is full
+	sent    time.Time
+	kicked  <-chan struct{} // closed when the place may be lost
+	cut     <-chan struct{}
+	conn    *conn // that it was asked on, nil without a wire
 }
 
 // ask makes one attempt.
@@ -102,10 +115,14 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 		}
 	}
 	var served answer
-	if err := c.do(c.patient(ctx), func() { served.granted, served.place, served.holder = c.server.acquire(c, r) }); err != nil {
+	if err := c.do(c.patient(ctx), func() {
+		if served.refused = c.server.refusal(r.Key, "attempt"); served.refused == nil {
+			served.granted, served.place, served.holder = c.server.acquire(c, r)
+		}
+	}); err != nil {
 		return a, err
 	}
-	a.granted, a.place, a.holder = served.granted, served.place, served.holder
+	a.granted, a.place, a.holder, a.refused = served.granted, served.place, served.holder, served.refused
 	return a, nil
 }
 
@@ -163,10 +180,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.abandon(r)
-		if c.is("cancelled wait is ErrHeld") {
-			return granted{}, backend.ErrHeld
-		}
-		return granted{}, backend.ContextError(ctx, nil)
+		return granted{}, c.endOfWait(ctx)
 	case <-done:
 		if !c.is("waiter of a closed client stays in the queue") {
 			c.leave(r)
@@ -216,7 +230,10 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	case c.is("deadline has no margin"):
 		sent = sent.Add(backend.Margin(r.TTL))
 	case c.is("waiter whose turn came too late waits for ever") && !time.Now().Before(sent.Add(r.TTL)):
-		<-c.done
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
 	case c.is("TTL is set by a second request") && c.wire != nil:
 		c.twoSteps(r.Key, r.Owner, r.TTL)
 	case c.is("cancellation at the grant keeps the key") && ctx.Err() != nil:

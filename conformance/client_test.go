@@ -18,6 +18,7 @@ type client struct {
 	done   chan struct{} // closed by Close
 	ending sync.Once
 	token  uint64        // guarded by server.mu
+	taking int           // leases being taken; guarded by server.mu
 	wire   *wire         // what lies between, nil for nothing
 	skew   time.Duration // of its wall clock
 
@@ -107,6 +108,8 @@ func (c *client) Guarantees() backend.Guarantees {
 		g.MaxTTL = time.Hour
 	case c.is("deadline is further away than MaxSilence"):
 		g.MaxSilence = 2 * time.Second
+	case c.is("one lease less than MaxLeases", "one more than MaxLeases is busy", "wait beside MaxLeases fails at once", "limited"):
+		g.MaxLeases = mostLeases
 	case c.is("deadline stands at MaxSilence"):
 		g.MaxSilence = 200 * time.Millisecond
 	}
@@ -214,7 +217,15 @@ type requests struct{ c *client }
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = max(ttl, 10*time.Millisecond)
 	var ok bool
-	err := q.c.do(ctx, func() { ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl) })
+	var refused error
+	err := q.c.do(ctx, func() {
+		if refused = q.c.server.refusal(l.Key(), "renewal"); refused == nil {
+			ok = q.c.server.renew(l.Key(), l.Owner(), q.c, ttl)
+		}
+	})
+	if err == nil && refused != nil {
+		return 0, refused
+	}
 	if err != nil {
 		if err = q.c.cutRenewal(l, err); err == nil {
 			return ttl, nil
@@ -250,6 +261,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 // release makes the request of a release once.
 func (q requests) release(ctx context.Context, l *backend.Life) (ok bool, err error) {
 	var released bool
-	err = q.c.do(ctx, func() { released = q.c.server.release(l.Key(), l.Owner()) })
+	var refused error
+	err = q.c.do(ctx, func() {
+		if refused = q.c.server.refusal(l.Key(), "release"); refused == nil {
+			released = q.c.server.release(l.Key(), l.Owner())
+		}
+	})
+	if err == nil {
+		err = refused
+	}
 	return err == nil && released, err
 }

@@ -59,6 +59,10 @@ type Harness struct {
 	// lost or it keeps none. It returns when the store answers again.
 	RestartEmpty func()
 
+	// Fill leaves the store no room for anything new, as a memory limit or a full disk does, and returns what makes room again.
+	// What the store keeps already, stays.
+	Fill func() (empty func())
+
 	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
 	// hooks it may be called at any time.
 	Linked LinkedFunc
@@ -136,9 +140,9 @@ type Check struct {
 func Checks() []Check {
 	var all []Check
 	for _, topic := range [][]Check{
-		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks,
+		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks, busyChecks,
 		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
-		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks, faultChecks, emptyChecks,
+		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks, maxLeasesChecks, faultChecks, fullChecks, emptyChecks,
 		memberChecks,
 	} {
 		all = append(all, topic...)

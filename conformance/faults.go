@@ -19,8 +19,9 @@ var faultChecks = []Check{
 		run:   frozenStoreLosesLease,
 	},
 	{
-		Name:  "FrozenStoreHonoursContext",
-		Rule:  "rule 4: Acquire returns promptly when its context ends, though the store does not answer; nothing stays behind",
+		Name: "FrozenStoreHonoursContext",
+		Rule: "rule 4: Acquire returns promptly when its context ends, though the store does not answer, and does not say that the key " +
+			"is busy; nothing stays behind",
 		Needs: []Need{needsFreeze},
 		alone: true,
 		run:   frozenStoreHonoursContext,
@@ -129,6 +130,7 @@ func frozenStoreHonoursContext(t *trial) {
 		if g != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.fatalf("Acquire while the store is frozen: lease %v, error %v, want context.DeadlineExceeded", g != nil, err)
 		}
+		t.notBusy(err, "while the store is frozen")
 	}
 	w.cancelAndFail(t)
 	thaw()

@@ -147,6 +147,39 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	frozen.comesToAnEnd(next)
 }
 
+func frozenWaitersDelayNextBriefly(t *trial) {
+	const processes, each = 2, 2
+	g := t.acquire(t.a, t.key, t.long())
+	var frozen []*remote
+	for range processes {
+		p := t.process(0)
+		for range each {
+			frozen = append(frozen, t.remoteWait(p, t.key, t.short(), len(frozen)+1))
+		}
+	}
+	w := t.wait(t.b, t.key, t.long())
+	t.told(t.key, len(frozen)+1)
+	for i := 0; i < len(frozen); i += each {
+		frozen[i].process.Freeze()
+	}
+	t.release(g)
+	bound := time.Duration(len(frozen))*(t.g.Round(t.short())+t.g.MaxLate) + soon
+	next := w.granted(t, bound, "after release, with waiters before it whose processes are frozen")
+	for i := 0; i < len(frozen); i += each {
+		frozen[i].process.Thaw()
+	}
+	for _, r := range frozen {
+		if r.answered(t.h.Settle*time.Duration(t.stretch)) && r.tellsOfLife() {
+			t.fatalf("a thawed waiter was granted the key for another %v, which has passed on to the next", r.answer.Left)
+		}
+	}
+	t.heldBy(next)
+	t.release(next)
+	for _, r := range frozen {
+		r.comesToAnEnd(next)
+	}
+}
+
 // comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or has been told that its turn is over.
 func (r *remote) comesToAnEnd(g *grant) {
 	t := r.t

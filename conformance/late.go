@@ -35,6 +35,12 @@ var lateChecks = []Check{
 		run:   lateAcquireLeavesNothing,
 	},
 	{
+		Name:  "LateTurnIsOneLease",
+		Rule:  "rules 1 and 4: a waiter whose turn came too late to be of use has no lease, or another that nothing takes away again",
+		Needs: []Need{needsLinked},
+		run:   lateTurnIsOneLease,
+	},
+	{
 		Name:  "LateRenewSparesNext",
 		Rule:  "rule 5: a renewal that reaches the store when the key has a new holder does not touch it",
 		Needs: []Need{needsLinked},
@@ -96,6 +102,52 @@ func lateGrantIsGivenBack(t *trial) {
 		link.Heal()
 		t.becomesFree(t.b, r.Key, recovery, "after a grant whose answer came when the context had ended")
 		t.usable(c)
+	}
+}
+
+// lateTurnIsOneLease keeps a waiter from hearing of its turn until that is over.
+func lateTurnIsOneLease(t *trial) {
+	t.together(3, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		g := t.acquire(t.a, t.newKey(), t.long())
+		next := &grant{key: g.key, owner: backend.NewOwner(), ttl: t.short(), before: time.Now()}
+		wait := t.call(func() (err error) {
+			next.Lease, err = c.Acquire(t.ctx, backend.Request{Key: next.key, Owner: next.owner, TTL: next.ttl, Wait: true})
+			next.after = time.Now()
+			return err
+		})
+		t.told(g.key, 1)
+		link.Hold(FromStore)
+		t.release(g)
+		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)
+		link.Heal()
+		bound := 2*t.g.Round(t.short()) + t.g.MaxLate + recovery
+		// Package lock asks again, as another owner, after ErrLost.
+		if err := wait.ends(t, bound, "Acquire whose turn came late"); err == nil {
+			t.keepsWhatItHas(next)
+		}
+		t.becomesFree(t.b, g.key, bound, "after a waiter whose turn came late")
+	})
+}
+
+// keepsWhatItHas fails unless others are refused for as long as g lasts, or most of it.
+func (t *trial) keepsWhatItHas(g *grant) {
+	for {
+		other, err := t.ask(t.ctx, t.b, g.key, t.short(), false)
+		now := time.Now()
+		switch {
+		case other != nil && g.live(other.after):
+			t.fatalf("another was granted the key %v before the deadline of a waiter whose turn had come late", g.Deadline().Sub(other.after))
+		case other != nil:
+			t.release(other)
+			return
+		case !g.live(now):
+			return
+		case !errors.Is(err, backend.ErrHeld):
+			t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+		}
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 

@@ -70,6 +70,12 @@ var (
 		func(_ backend.Guarantees, h Harness) bool {
 			return !slices.ContainsFunc(h.Members, func(m Member) bool { return m.StartEmpty == nil })
 		}}
+	needsFill = Need{"Harness.Fill",
+		"the harness has no Fill hook (a store that has no room for more)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Fill != nil }}
+	needsMaxLeases = Need{"Guarantees.MaxLeases",
+		"a client can hold any number of leases (Guarantees.MaxLeases)",
+		func(g backend.Guarantees, _ Harness) bool { return g.MaxLeases > 0 }}
 	needsCut = Need{"Harness.Cut",
 		"the harness has no Cut hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}

@@ -36,8 +36,9 @@ var partitionChecks = []Check{
 		run:   partitionedReleaseIsBounded,
 	},
 	{
-		Name:  "PartitionHonoursContext",
-		Rule:  "rule 4: calls return promptly with their context's error while the network fails; nothing stays behind",
+		Name: "PartitionHonoursContext",
+		Rule: "rule 4: calls return promptly with their context's error while the network fails, and do not call a key busy of which they " +
+			"have heard nothing; nothing stays behind",
 		Needs: []Need{needsLinked},
 		run:   partitionHonoursContext,
 	},
@@ -199,6 +200,7 @@ func partitionHonoursContext(t *trial) {
 			if name != "Renew" || !t.excused(held, err) {
 				t.endsByDeadline(err, name+" while cut off")
 			}
+			t.notBusy(err, "while cut off")
 		})
 	}
 	for _, f := range wait {

@@ -34,6 +34,12 @@ var processChecks = []Check{
 		run:   frozenWaiterDelaysNextBriefly,
 	},
 	{
+		Name:  "FrozenWaitersDelayNextBriefly",
+		Rule:  "rules 1 and 9: frozen waiters, of several processes, delay the next for the TTL and MaxLate of each at most",
+		Needs: []Need{needsProcess},
+		run:   frozenWaitersDelayNextBriefly,
+	},
+	{
 		Name:  "ThawedWaiterGetsTurn",
 		Rule:  "rule 9: a waiter that was frozen for longer than its TTL is not parked on a free key when it is thawed",
 		Needs: []Need{needsProcess},

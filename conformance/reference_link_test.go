@@ -229,7 +229,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-ctx.Done():
 		return backend.ContextError(ctx, nil)
 	case <-patience.C:
-		return errors.New("no answer in time")
+		return c.ownLimit()
 	case <-conn.broken:
 	}
 	select {

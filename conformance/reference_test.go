@@ -25,6 +25,7 @@ type server struct {
 	kick    chan struct{} // closed by a restart: waiters ask again
 	emptied int           // how often it has lost its data
 	nth     int           // counts what a bug spares mostly
+	full    bool          // there is no room for more leases
 	apart   bool          // a member has come back and not caught up; only for hooks
 }
 
@@ -36,6 +37,7 @@ type entry struct {
 	released time.Time
 	queue    []*place
 	renewed  time.Time
+	late     bool        // granted when there was no room for it
 	timer    *time.Timer // while there is a queue
 }
 
@@ -83,6 +85,7 @@ func (s *server) harness() conformance.Harness {
 		},
 		Freeze:       s.gate.Lock,
 		Thaw:         s.gate.Unlock,
+		Fill:         s.fill,
 		Restart:      s.restart,
 		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
 		Members:      []conformance.Member{s.member(), s.member(), s.member()},
@@ -253,6 +256,9 @@ func (s *server) endLocked(key string, e *entry) {
 	}
 	if s.is("waiter's lease begins when it takes notice") && p.client.wire != nil {
 		p.TTL += time.Hour
+	}
+	if s.is("turn of a frozen waiter lasts for seconds") && p.client.wire != nil {
+		p.TTL = 3 * time.Second
 	}
 	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
 }

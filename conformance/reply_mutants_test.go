@@ -56,7 +56,10 @@ func (ioTimeout) Error() string        { return "i/o timeout" }
 func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // told is how an attempt tells of its error.
-func (c *client) told(err error) error {
+func (c *client) told(ctx context.Context, err error) error {
+	if c.is("store that hangs is told as busy") && ctx.Err() != nil {
+		return backend.ContextError(ctx, backend.ErrHeld)
+	}
 	if c.is("context's end is told as i/o timeout") {
 		return ioTimeout{}
 	}

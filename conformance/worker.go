@@ -137,10 +137,11 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 			deadline: w.h.at(l.Deadline()), end: endLeft,
 		}).watched(w.h, l)}, true
 	}
-	refused := errors.Is(err, backend.ErrHeld)
+	held := errors.Is(err, backend.ErrHeld)
+	refused := held && !r.Wait
 	switch {
 	case w.over():
-	case refused && r.Wait:
+	case held && r.Wait && ctx.Err() == nil:
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came

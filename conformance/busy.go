@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// What a failed Acquire says of the key: busy, or not known.
+var busyChecks = []Check{
+	{
+		Name: "EndedWaitTellsBusy",
+		Rule: "Backend.Acquire that waits, and whose context ends after the store has said that the key is busy, matches ErrHeld too",
+		run:  endedWaitTellsBusy,
+	},
+	{
+		Name:  "OwnLimitIsUnavailable",
+		Rule:  "a limit of the store's own that runs out is ErrUnavailable, and not the error of a context that has not ended",
+		Needs: []Need{needsLinked},
+		run:   ownLimitIsUnavailable,
+	},
+}
+
+func endedWaitTellsBusy(t *trial) {
+	clients := []backend.Backend{t.a, t.b}
+	t.together(2*len(clients), func(i int) {
+		g := t.acquire(t.a, t.newKey(), t.long())
+		ctx, cancel := context.WithCancel(t.ctx)
+		want, deadline := context.Canceled, time.Now().Add(time.Second*time.Duration(t.stretch))
+		if i/2 == 1 {
+			cancel()
+			ctx, cancel = context.WithDeadline(t.ctx, deadline)
+			want = context.DeadlineExceeded
+		}
+		w := t.waitWith(ctx, cancel, clients[i%2], g.key, t.long())
+		if t.told(g.key, 1); want == context.Canceled {
+			cancel()
+		} else if time.Now().After(deadline) {
+			t.tooLate("a wait ended before it could be known that the store had been asked")
+		}
+		err := w.fails(t, "Acquire of a held key whose context ended")
+		if !errors.Is(err, want) {
+			t.fatalf("Acquire of a held key whose context ended: %v, want %v", err, want)
+		}
+		if !errors.Is(err, backend.ErrHeld) {
+			t.fatalf("Acquire of a held key whose context ended: %v, which does not match ErrHeld although the store had said that "+
+				"the key is busy", err)
+		}
+		t.release(g)
+	})
+}
+
+// notBusy fails if err, of an Acquire that never heard from the store, says that the key is busy.
+func (t *trial) notBusy(err error, when string) {
+	if errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire of a free key %s: %v, which matches ErrHeld although the store has said nothing", when, err)
+	}
+}
+
+// ownLimitIsUnavailable looks at errors only: that calls return by themselves, without the end of their context, is not asked for.
+func ownLimitIsUnavailable(t *trial) {
+	const patience = 15 * time.Second
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(c, t.newKey(), t.long())
+	free := []string{t.newKey(), t.newKey()}
+	partition(link, ToStore, FromStore)
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	calls := map[string]*call{
+		"Acquire":           t.call(func() error { _, err := t.ask(ctx, c, free[0], t.long(), false); return err }),
+		"Acquire with Wait": t.call(func() error { _, err := t.ask(ctx, c, free[1], t.long(), true); return err }),
+		"Renew":             t.call(func() error { return g.Renew(ctx, t.long()) }),
+		"Inspect":           t.call(func() error { _, err := c.Inspect(ctx, g.key); return err }),
+	}
+	end := time.Now().Add(patience)
+	for what, call := range calls {
+		if !t.within(time.Until(end), call.done) {
+			t.notef("%s has no limit of its own, or one of more than %v", what, patience)
+			continue
+		}
+		switch err := call.err; {
+		case err == nil:
+			t.fatalf("%s succeeded while its client was cut off", what)
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+			t.fatalf("%s while cut off: %v, which matches a context's error although no context has ended", what, err)
+		case errors.Is(err, backend.ErrHeld):
+			t.fatalf("%s while cut off: %v, although the store has said nothing of the key", what, err)
+		case what == "Renew" && (errors.Is(err, backend.ErrLost) || t.excused(g, err)): // its deadline has passed
+		case !errors.Is(err, backend.ErrUnavailable):
+			t.fatalf("%s while cut off: %v, want ErrUnavailable", what, err)
+		}
+	}
+	cancel()
+	for what, call := range calls {
+		_ = call.ends(t, soon, what+" whose context ended while cut off")
+	}
+	link.Heal()
+	t.usable(c)
+	for _, key := range free {
+		t.becomesFree(t.b, key, recovery, "after an Acquire that ran out of time while cut off")
+	}
+}

@@ -1,0 +1,137 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// what failed requests say, a store that is full, and a client that holds all it can
+var busyMutants = []mutant{
+	{"ended wait does not tell that the key is busy", "EndedWaitTellsBusy"},
+	{"wait past its deadline does not tell that the key is busy", "EndedWaitTellsBusy"},
+	{"cancelled wait is ErrHeld", "EndedWaitTellsBusy"},
+	{"store that hangs is told as busy", "PartitionHonoursContext"},
+	{"store that hangs is told as busy", "FrozenStoreHonoursContext"},
+	{"own limit is told as a context's", "OwnLimitIsUnavailable"},
+	{"own limit is an error of no kind", "OwnLimitIsUnavailable"},
+	{"own limit is told as busy", "OwnLimitIsUnavailable"},
+
+	{"full store refuses renewals", "FullStoreKeepsLeases"},
+	{"full store refuses releases", "FullStoreKeepsLeases"},
+	{"full store does not renew what it grants", "FullStoreKeepsLeases"},
+	{"full store calls free keys busy", "FullStoreKeepsLeases"},
+
+	{"one lease less than MaxLeases", "MaxLeasesAreHad"},
+	{"one more than MaxLeases is busy", "MaxLeasesAreHad"},
+	{"wait beside MaxLeases fails at once", "MaxLeasesAreHad"},
+
+	{"turn of a frozen waiter lasts for seconds", "FrozenWaitersDelayNextBriefly"},
+	{"expiry wakes nobody", "FrozenWaitersDelayNextBriefly"},
+	{"waiter asks again under an owner that is being given back", "LateTurnIsOneLease"},
+	{"deadline counts from the answer", "LateTurnIsOneLease"},
+	{"waiter whose turn came too late waits for ever", "LateTurnIsOneLease"},
+}
+
+// endOfWait is what a wait says whose context has ended, of a key that is busy.
+func (c *client) endOfWait(ctx context.Context) error {
+	switch {
+	case c.is("cancelled wait is ErrHeld"):
+		return backend.ErrHeld
+	case c.is("ended wait does not tell that the key is busy"),
+		c.is("wait past its deadline does not tell that the key is busy") && ctx.Err() == context.DeadlineExceeded:
+		return backend.ContextError(ctx, nil)
+	}
+	return backend.ContextError(ctx, backend.ErrHeld)
+}
+
+// ownLimit is what a request says that the client does not wait for any longer.
+func (c *client) ownLimit() error {
+	switch {
+	case c.is("own limit is told as a context's"):
+		return context.DeadlineExceeded
+	case c.is("own limit is an error of no kind"):
+		return fmt.Errorf("no answer in %v", wirePatience)
+	case c.is("own limit is told as busy"):
+		return fmt.Errorf("%w: no answer in %v, %w", backend.ErrUnavailable, wirePatience, backend.ErrHeld)
+	}
+	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, wirePatience)
+}
+
+var errFull = fmt.Errorf("%w: out of memory", backend.ErrUnavailable)
+
+// fill makes the server refuse new leases.
+func (s *server) fill() (empty func()) {
+	set := func(full bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.full = full
+	}
+	set(true)
+	return func() { set(false) }
+}
+
+// refusal is what a full server says to a request: an attempt, a renewal, or a release.
+func (s *server) refusal(key, request string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entryLocked(s.name(key))
+	switch {
+	case !s.full:
+	case request == "attempt" && s.is("full store calls free keys busy"):
+		return backend.ErrHeld
+	case request == "attempt" && s.is("full store does not renew what it grants"):
+		e.late = true
+	case request == "attempt",
+		request == "renewal" && (e.late || s.is("full store refuses renewals")),
+		request == "release" && s.is("full store refuses releases"):
+		return errFull
+	}
+	return nil
+}
+
+// mostLeases is how many leases a client with a limit holds.
+const mostLeases = 6
+
+// turn waits until the client may have one more lease, or says that it may not. done is called when it has it, or has failed.
+func (c *client) turn(ctx context.Context, wait bool) (done func(), err error) {
+	most := c.Guarantees().MaxLeases
+	if c.is("one lease less than MaxLeases") {
+		most--
+	}
+	for most > 0 && !c.server.takes(c, most) {
+		switch {
+		case c.is("one more than MaxLeases is busy"):
+			return nil, backend.ErrHeld
+		case !wait || c.is("wait beside MaxLeases fails at once"):
+			return nil, fmt.Errorf("%w: all of %d leases are held", backend.ErrUnavailable, most)
+		case ctx.Err() != nil || c.leases.Closed():
+			return nil, backend.ErrClosed
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return func() {
+		c.server.mu.Lock()
+		defer c.server.mu.Unlock()
+		c.taking--
+	}, nil
+}
+
+// takes reports whether c, which may hold so many leases, takes one more.
+func (s *server) takes(c *client, most int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := c.taking
+	for _, e := range s.keys {
+		if e.client == c {
+			n++
+		}
+	}
+	if n >= most {
+		return false
+	}
+	c.taking++
+	return true
+}

@@ -1,0 +1,84 @@
+package conformance
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var fullChecks = []Check{
+	{
+		Name:  "FullStoreKeepsLeases",
+		Rule:  "rules 3 and 6: a store that has no room for more renews and releases what it has granted; it grants nothing that it cannot renew",
+		Needs: []Need{needsFill},
+		alone: true,
+		run:   fullStoreKeepsLeases,
+	},
+}
+
+// fill makes the store full until empty is called, or the trial ends.
+func (t *trial) fill() (empty func()) {
+	empty = sync.OnceFunc(t.h.Fill())
+	t.endsFault(empty)
+	return empty
+}
+
+func fullStoreKeepsLeases(t *trial) {
+	ttl := t.g.Round(4 * t.short())
+	one, batched, released := t.acquire(t.a, t.key, ttl), t.acquire(t.a, t.newKey(), ttl), t.acquire(t.b, t.newKey(), ttl)
+	end := batched.Deadline()
+	empty := t.fill()
+	t.release(released)
+	keep := func() {
+		t.renew(one, ttl)
+		batcher, ok := t.a.(backend.BatchRenewer)
+		if !ok {
+			t.renew(batched, ttl)
+			return
+		}
+		begun := time.Now()
+		errs := batcher.RenewBatch(t.ctx, renewals(ttl, batched))
+		t.answeredAll(errs, begun)
+		if errs[0] != nil {
+			t.fatalf("batch renewal of a live lease in a full store: %v", errs[0])
+		}
+	}
+	for time.Now().Before(end) {
+		keep()
+		time.Sleep(ttl / 8)
+	}
+	keep() // they have outlived what they were granted for
+	again := t.acquireFull(t.b, t.newKey(), ttl)
+	for _, g := range again {
+		t.renew(g, ttl)
+		t.describes(g, ttl)
+		t.release(g)
+	}
+	for _, g := range []*grant{one, batched} {
+		t.describes(g, ttl)
+		t.release(g)
+	}
+	empty()
+	for _, g := range []*grant{one, batched, released} {
+		t.becomesFreeAfterOutage(t.b, g.key)
+	}
+}
+
+// acquireFull asks a full store for leases, which it may refuse, but not as held.
+func (t *trial) acquireFull(b backend.Backend, key string, ttl time.Duration) (granted []*grant) {
+	for range 3 {
+		begun := time.Now()
+		g, err := t.ask(t.ctx, b, key, ttl, false)
+		switch {
+		case err == nil:
+			granted, key = append(granted, g), t.newKey()
+		case errors.Is(err, backend.ErrHeld):
+			t.fatalf("Acquire of a free key in a full store: %v", err)
+		default:
+			t.answered(err, begun)
+		}
+	}
+	return granted
+}

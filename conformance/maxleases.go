@@ -1,0 +1,54 @@
+package conformance
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var maxLeasesChecks = []Check{
+	{
+		Name:  "MaxLeasesAreHad",
+		Rule:  "Guarantees.MaxLeases: a client holds as many leases at once; one more is ErrUnavailable, or waits for its turn",
+		Needs: []Need{needsMaxLeases},
+		alone: true, // what limits them may be limited for all clients together, too
+		run:   maxLeasesAreHad,
+	},
+}
+
+func maxLeasesAreHad(t *trial) {
+	const most = 1000
+	if t.g.MaxLeases > most {
+		t.skipf("Guarantees.MaxLeases is %d, more than this check holds", t.g.MaxLeases)
+	}
+	c := t.open()
+	var mu sync.Mutex
+	var held []*grant
+	t.together(t.g.MaxLeases, func(int) {
+		g := t.acquire(c, t.newKey(), t.long())
+		mu.Lock()
+		held = append(held, g)
+		mu.Unlock()
+	})
+	for range 2 {
+		if _, err := t.ask(t.ctx, c, t.newKey(), t.long(), false); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
+			t.fatalf("Acquire of a free key by a client that holds MaxLeases, %d: %v, want ErrUnavailable", len(held), err)
+		}
+	}
+	w := t.wait(c, t.newKey(), t.long())
+	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	if w.ended() {
+		t.fatalf("an Acquire that waits for its turn among MaxLeases, %d, ended: %v", len(held), w.err)
+	}
+	for _, g := range held {
+		t.renew(g, t.long())
+	}
+	t.release(held[0])
+	t.release(w.granted(t, t.handOff(), "after the release of one of MaxLeases"))
+	for _, g := range held[1:] {
+		t.refused(t.b, g)
+		t.release(g)
+	}
+}
