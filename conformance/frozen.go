@@ -148,7 +148,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 }
 
 func frozenWaitersDelayNextBriefly(t *trial) {
-	const processes, each = 2, 2
+	const processes, each = 3, 2
 	g := t.acquire(t.a, t.key, t.long())
 	var frozen []*remote
 	for range processes {
