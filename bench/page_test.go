@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // The page needs nothing from elsewhere, and escapes what it is given.
@@ -44,6 +45,7 @@ func pageOf(t *testing.T) string {
 // drawn, and the photographs differ as they should. ANYLOCK_BENCH_PHOTOS names a folder to keep them in.
 func TestPageInBrowser(t *testing.T) {
 	t.Parallel()
+	storetest.Long(t, "a browser, started six times")
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		chromium, err = exec.LookPath("chromium-browser")

@@ -44,6 +44,7 @@ func TestMarkdown(t *testing.T) {
 		"| longest TTL | 1h0m0s | 10 years |\n" +
 		"| kept while a holder is not heard of, for at most | 40s | its TTL |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
+		"| leases of one client | any number | any number |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
 		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
 		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
@@ -106,7 +107,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"reach":"network","consistency":"linearizable","early_loss":"","enforced_by":"server clock",` +
-		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
+		`"min_ttl_seconds":1,"granularity_seconds":1,"max_ttl_seconds":3600,"max_silence_seconds":40,"max_leases":0,"max_late_seconds":1.5,"fencing":"data loss","fifo":true,"wake":"push"}`
 	if string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func etcdClient(t *testing.T, addrs ...string) *clientv3.Client {
@@ -59,6 +61,7 @@ func TestEtcdFreezeAndThaw(t *testing.T) {
 }
 
 func TestEtcdClusterSurvivesItsLeader(t *testing.T) {
+	storetest.Long(t, "a cluster, and an election")
 	members := EtcdCluster(t, 3)
 	first := members.Leader()
 	members.Servers[first].Kill()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func connectSQL(t *testing.T, s *Server) *pgx.Conn {
@@ -59,6 +61,7 @@ func TestPostgresFaults(t *testing.T) {
 }
 
 func TestPostgresPair(t *testing.T) {
+	storetest.Long(t, "two servers")
 	primary, standby := PostgresPair(t)
 	if askSQL[bool](t, connectSQL(t, primary), "SELECT pg_is_in_recovery()") {
 		t.Error("the primary is in recovery")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // ask asks s one question and fails the test on an error.
@@ -61,6 +63,7 @@ func TestRedisFreezeAndThaw(t *testing.T) {
 }
 
 func TestRedisCluster(t *testing.T) {
+	storetest.Long(t, "a cluster")
 	nodes := RedisCluster(t, 3)
 	for _, s := range nodes {
 		slots, _ := ask(t, s, "CLUSTER", "SLOTS").([]any)
@@ -74,6 +77,7 @@ func TestRedisCluster(t *testing.T) {
 }
 
 func TestRedisSentinelFailsOver(t *testing.T) {
+	storetest.Long(t, "sentinels, and a failover")
 	set := RedisSentinel(t)
 	set.Master.Kill()
 	// A sentinel that has paused for two seconds does nothing for thirty; an election that fails is repeated after six.

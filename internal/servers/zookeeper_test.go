@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func modeOf(t *testing.T, s *Server) string {
@@ -40,6 +42,7 @@ func TestZooKeeper(t *testing.T) {
 }
 
 func TestZooKeeperEnsemble(t *testing.T) {
+	storetest.Long(t, "an ensemble")
 	list := ZooKeeperEnsemble(t, 3)
 	leader := slices.IndexFunc(list, func(s *Server) bool { return modeOf(t, s) == "leader" })
 	if leader < 0 {
@@ -69,6 +72,7 @@ func TestZooKeeperEnsemble(t *testing.T) {
 
 // A leader that was frozen takes itself for one when it goes on, beside the one that was elected meanwhile.
 func TestGatherZooKeeper(t *testing.T) {
+	storetest.Long(t, "an ensemble, and an election")
 	list := ZooKeeperEnsemble(t, 3)
 	GatherZooKeeper(t, list)
 	leads := func(list []*Server) *Server {

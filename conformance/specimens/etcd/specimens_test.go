@@ -13,6 +13,7 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,6 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
+	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
 	s := servers.Etcd(t)
 	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop()})
 	if err != nil {

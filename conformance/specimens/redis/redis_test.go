@@ -25,6 +25,7 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 func TestSpecimens(t *testing.T) {
+	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
 	specimens.Prove(t, Collection, func(t *testing.T, open specimens.Open) conformance.Harness {
 		s := servers.Redis(t)
 		return conformance.Harness{

@@ -27,6 +27,7 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 func TestSpecimens(t *testing.T) {
+	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
 	specimens.Prove(t, Collection, three, specimens.For("majority-of-the-reachable", partitioned))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSpecimens(t *testing.T) {
+	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")
 	server := servers.ZooKeeper(t)
 	b, err := Open(t.Context(), server.Addr)
 	if err != nil {

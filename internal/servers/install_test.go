@@ -1,0 +1,164 @@
+package servers
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/internal/moduleroot"
+)
+
+// packages are what scripts/install-servers installs, and a file of each by which it knows that it is there.
+var packages = []struct{ name, file string }{
+	{"redis-server", "/usr/bin/redis-server"},
+	{"etcd-server", "/usr/bin/etcd"},
+	{"zookeeper", "/usr/share/java/zookeeper.jar"},
+	{"memcached", "/usr/bin/memcached"},
+	{"postgresql", "/usr/lib/postgresql/15/bin/postgres"},
+	{"pgbouncer", "/usr/sbin/pgbouncer"},
+	{"chromium", "/usr/bin/chromium"},
+}
+
+// aptGet is an apt-get that writes down what it is asked for, and puts the files there of packages that it is to install.
+const aptGet = `#!/bin/bash
+echo "$*" >>"$ANYLOCK_SERVERS_ROOT/asked"
+for word; do
+	file="$ANYLOCK_SERVERS_ROOT/packages/$word"
+	if [ -e "$file" ]; then
+		path=$ANYLOCK_SERVERS_ROOT$(cat "$file")
+		mkdir -p "${path%/*}"
+		printf '#!/bin/sh\n' >"$path"
+		chmod 755 "$path"
+	fi
+done
+`
+
+// A bareMachine is a folder that scripts/install-servers takes for the root of a machine.
+type bareMachine struct{ root string }
+
+func newBareMachine(t *testing.T) bareMachine {
+	t.Helper()
+	m := bareMachine{t.TempDir()}
+	m.write(t, "/bin/apt-get", aptGet)
+	m.write(t, "/bin/id", "#!/bin/sh\necho 0\n")
+	m.write(t, "/bin/pg_conftool", "#!/bin/sh\nexit 0\n")
+	for _, tool := range []string{"bash", "cat", "chmod", "cp", "env", "mkdir", "mv", "rm", "tee"} {
+		path, err := exec.LookPath(tool)
+		if err == nil {
+			err = os.Symlink(path, m.path("/bin/"+tool))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.write(t, "/etc/postgresql-common/createcluster.conf", "")
+	m.write(t, "/usr/sbin/README", "")
+	for _, p := range packages {
+		m.write(t, "/packages/"+p.name, p.file)
+	}
+	return m
+}
+
+func (m bareMachine) path(path string) string { return filepath.Join(m.root, path) }
+
+func (m bareMachine) write(t *testing.T, path, text string) {
+	t.Helper()
+	path = m.path(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// install runs the script in dir, and returns what it prints and which packages it has asked for.
+func (m bareMachine) install(t *testing.T, dir string) (out string, asked []string, err error) {
+	t.Helper()
+	root, err := moduleroot.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(root, "scripts/install-servers"))
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + m.path("/bin") + ":" + m.path("/usr/bin"), "ANYLOCK_SERVERS_ROOT=" + m.root}
+	printed, err := cmd.CombinedOutput()
+	calls, _ := os.ReadFile(m.path("/asked")) // none: no such file
+	for call := range strings.Lines(string(calls)) {
+		if _, rest, found := strings.Cut(call, " install "); found {
+			for _, word := range strings.Fields(rest) {
+				if !strings.HasPrefix(word, "-") {
+					asked = append(asked, word)
+				}
+			}
+		}
+	}
+	return string(printed), asked, err
+}
+
+func TestInstallServers(t *testing.T) {
+	project, err := moduleroot.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoys := t.TempDir() // has what the script looks for, where nobody may look
+	for _, p := range packages {
+		if err := os.Mkdir(filepath.Join(decoys, filepath.Base(p.file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string][]string{"nothing": nil, "everything": nil}
+	for _, p := range packages {
+		cases[p.name] = []string{p.name}
+		cases["everything"] = append(cases["everything"], p.name)
+	}
+	for where, dir := range map[string]string{"project": project, "decoys": decoys} {
+		for lacking, missing := range cases {
+			t.Run(lacking+" missing, in "+where, func(t *testing.T) {
+				t.Parallel()
+				m := newBareMachine(t)
+				for _, p := range packages {
+					if !slices.Contains(missing, p.name) {
+						m.write(t, p.file, "#!/bin/sh\n")
+					}
+				}
+				want := missing
+				if slices.Contains(missing, "postgresql") { // which makes a database, unless this is told not to
+					want = append([]string{"postgresql-common"}, missing...)
+				}
+				out, asked, err := m.install(t, dir)
+				if err != nil || !slices.Equal(asked, want) {
+					t.Errorf("it asked for %q, want %q; %v, printed:\n%s", asked, want, err, out)
+				}
+				if _, err := os.Stat(m.path("/usr/sbin/policy-rc.d")); !os.IsNotExist(err) {
+					t.Errorf("its policy about services is left: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Without apt-get it can only say what is missing.
+func TestInstallServersElsewhere(t *testing.T) {
+	t.Parallel()
+	m := newBareMachine(t)
+	if err := os.Remove(m.path("/bin/apt-get")); err != nil {
+		t.Fatal(err)
+	}
+	project, err := moduleroot.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := m.install(t, project)
+	if err == nil {
+		t.Error("it finds nothing and does not fail")
+	}
+	for _, p := range packages {
+		if !strings.Contains(out, p.name) {
+			t.Errorf("it does not name %s:\n%s", p.name, out)
+		}
+	}
+}
