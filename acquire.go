@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -11,8 +12,9 @@ import (
 // Acquire waits until key is granted, or ctx ends, or WithWait has passed. The lease renews itself until Release, which
 // the caller owes.
 //
-// Errors: ErrDeadlock if key is held under ctx already, without Reentrant; ErrHeld after WithWait; the context's error,
-// which leaves nothing behind; ErrInvalid, ErrClosed. Any other error is the store's or the network's; what it may have
+// Errors: ErrDeadlock if key is held under ctx already, without Reentrant; ErrHeld after WithWait, if the store has said that
+// the key is busy, and ErrUnavailable if it has said nothing; the context's error, which leaves nothing behind and matches ErrHeld
+// besides if the key was busy; ErrInvalid, ErrClosed. Any other error is the store's or the network's; what it may have
 // left is cleaned up in the background, at the latest by the TTL. A store that cannot be reached at first is an error at
 // once; an outage while waiting is outlived for a time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
@@ -82,18 +84,39 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	lease, err := l.contend(ctx, limited, full, terms, true)
 	// Stores go by the clock, which may be ahead of the context's timer.
 	if err != nil && backend.Ended(limited) && !backend.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("%w: not granted within %v", ErrHeld, terms.wait)
+		return nil, waitedErr(err, terms.wait)
 	}
 	return lease, err
+}
+
+// waitedErr is the error of a wait whose limit has passed, which ended with err. It does not match the end of a context, as the
+// caller's lives.
+func waitedErr(err error, limit time.Duration) error {
+	if errors.Is(err, ErrHeld) {
+		busy := ErrHeld
+		if held := (*HeldError)(nil); errors.As(err, &held) {
+			busy = held
+		}
+		return fmt.Errorf("%w: not granted within %v", busy, limit)
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // the end of the wait, and the error before it
+		for _, e := range several.Unwrap() {
+			if !backend.IsContextError(e) {
+				return fmt.Errorf("%w: the store has not answered within %v (last error: %w)", ErrUnavailable, limit, e)
+			}
+		}
+	}
+	return fmt.Errorf("%w: the store has not answered within %v", ErrUnavailable, limit)
 }
 
 // contend passes the key's gate and gets the lease, by hand-off or from the store. Waiting ends with waitCtx; the lease
 // travels in a child of ctx.
 func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
-	g, handed, err := l.enter(waitCtx, full, terms, wait)
+	g, handed, busy, err := l.enter(waitCtx, full, terms, wait)
 	if err != nil {
 		return nil, err
 	}
+	l.tellNotReady(waitCtx, full, handed, wait)
 	if handed != nil {
 		if lease := l.begin(ctx, g, handed, new(stay), terms); lease != nil {
 			return lease, nil
@@ -112,7 +135,10 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 			err = l.endedErr()
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {
-			l.leave(g)
+			l.leaveWith(g, err)
+			if busy != nil && backend.IsContextError(err) && !errors.Is(err, ErrHeld) {
+				err = orContext(waitCtx, busy, err)
+			}
 			return nil, err
 		}
 		l.defaults.logger.Warn("grant arrived too late, asking again", "key", full, "backend", l.name,
@@ -131,9 +157,21 @@ func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait boo
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		holder := held.Holder
 		holder.Token <<= handoffBits
-		return nil, &HeldError{Holder: holder}
+		held = &HeldError{Holder: holder}
+		if backend.IsContextError(err) {
+			return nil, orContext(ctx, held, err)
+		}
+		return nil, held
 	}
 	return nil, err
+}
+
+// orContext is the error of ctx, with last, if it has ended, else err.
+func orContext(ctx context.Context, last, err error) error {
+	if cerr := backend.ContextError(ctx, last); cerr != nil {
+		return cerr
+	}
+	return err
 }
 
 // endedErr is why a lease that was just granted is over already.

@@ -21,7 +21,8 @@ func TestCauseFromAnotherLock(t *testing.T) {
 		<-lostLease.Lost()
 		lease := acquire(t, a, "k")
 		for _, cause := range []error{heldErr, context.Cause(lostLease.Context())} {
-			only := func(op, key string, err error) {
+			// waited is the holder that a wait was behind: its error tells of that one.
+			only := func(op, key string, err error, waited *lock.Lease) {
 				t.Helper()
 				wantErr(t, err, context.Canceled)
 				var e *lock.Error
@@ -29,11 +30,12 @@ func TestCauseFromAnotherLock(t *testing.T) {
 					t.Errorf("%v is not an Error of %s %q", err, op, key)
 				}
 				var held *lock.HeldError
-				if errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrLost) || errors.As(err, &held) {
+				if busy := errors.As(err, &held); errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrHeld) != (waited != nil) ||
+					busy != (waited != nil) || busy && held.Holder.Owner != waited.Owner() {
 					t.Errorf("%v tells of another lock", err)
 				}
 			}
-			for _, key := range []string{"other", "k"} { // waiting at the store, and at the gate
+			for key, holder := range map[string]*lock.Lease{"other": other, "k": lease} { // waiting at the store, and at the gate
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := make(chan error)
 				go func() {
@@ -42,10 +44,10 @@ func TestCauseFromAnotherLock(t *testing.T) {
 				}()
 				synctest.Wait()
 				cancel(cause)
-				only("acquire", key, <-done)
+				only("acquire", key, <-done, holder)
 				_, err := a.Acquire(ctx, key)
-				only("acquire", key, err)
-				only("renew", "k", lease.Renew(ctx, time.Minute))
+				only("acquire", key, err, nil)
+				only("renew", "k", lease.Renew(ctx, time.Minute), nil)
 			}
 		}
 		if lease.Err() != nil {

@@ -1,9 +1,12 @@
 package lock
 
 import (
+	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -14,6 +17,9 @@ type gate struct {
 	key     string
 	inside  atomic.Pointer[tenure] // who holds the key, nil while the one inside still contends for it
 	waiters *list.List             // of *waiter; nil until the first comes
+	busy    error                  // what the store has said last of the key being busy
+	told    time.Time              // when it did
+	looking bool                   // a waiter is asking the store whether it is
 }
 
 // A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
@@ -25,12 +31,12 @@ type waiter struct {
 }
 
 // enter passes the gate of key, or queues at it. The hold is a live lease that came with the pass, nil
-// otherwise. The caller that passed must leave.
-func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (*gate, *hold, error) {
+// otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
+func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		return nil, nil, ErrClosed
+		return nil, nil, nil, ErrClosed
 	}
 	g := l.gates[key]
 	switch g {
@@ -38,16 +44,19 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		g = &gate{key: key}
 		l.gates[key] = g
 		l.mu.Unlock()
-		return g, nil, nil
+		return g, nil, nil, nil
 	case l.idle:
 		l.idle = nil
 		l.mu.Unlock()
-		return g, nil, nil
+		return g, nil, nil, nil
 	}
+	busy = g.heldLocked()
 	if !wait {
-		err := g.heldLocked()
 		l.mu.Unlock()
-		return nil, nil, err
+		if busy == nil { // someone of this process is asking the store for it
+			busy, err = l.look(ctx, key)
+		}
+		return nil, nil, nil, cmp.Or(err, busy)
 	}
 	w := &waiter{turn: make(chan turn, 1), terms: terms}
 	if g.waiters == nil {
@@ -56,16 +65,39 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 	place := g.waiters.PushBack(w)
 	l.mu.Unlock()
 
-	var err error
-	select {
-	case t := <-w.turn:
-		return g, t.handed, nil
-	case <-ctx.Done():
-		err = backend.ContextError(ctx, nil)
-	case <-l.done:
-		err = ErrClosed
+	since := time.Now()
+	var half *time.Timer
+	var looks <-chan time.Time
+	if busy == nil && terms.limited {
+		half = time.NewTimer(terms.wait / 2)
+		defer half.Stop()
+		looks = half.C
+	}
+	for over := false; !over; {
+		select {
+		case t := <-w.turn:
+			return g, t.handed, busy, nil
+		case <-looks:
+			if left := l.lookOnce(ctx, g, since); left > time.Millisecond {
+				half.Reset(left / 2)
+			}
+			continue
+		case <-ctx.Done():
+		case <-l.done:
+			err = ErrClosed
+		}
+		over = true
 	}
 	l.mu.Lock()
+	if err == nil {
+		if busy == nil {
+			busy = g.heldLocked()
+		}
+		if busy == nil && !g.told.Before(since) {
+			busy = g.busy
+		}
+		err = backend.ContextError(ctx, busy)
+	}
 	select {
 	case t := <-w.turn: // it came at the same moment
 		pass := func() { l.passOn(g, t.handed) }
@@ -81,7 +113,44 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		g.waiters.Remove(place)
 		l.mu.Unlock()
 	}
-	return nil, nil, err
+	return nil, nil, nil, err
+}
+
+// look asks the store whether a key is busy that someone of this process is asking it for. Any answer makes it so.
+func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
+	h, err := l.backend.Inspect(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Held():
+		h.Token <<= handoffBits
+		return &HeldError{Holder: h}, nil
+	}
+	return ErrHeld, nil
+}
+
+// lookOnce lets a waiter look, in the background, that has heard nothing since then, one at a time. It returns the time until ctx
+// ends, or 0 if it need not look again.
+func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed || !g.told.Before(since):
+		return 0
+	case !g.looking:
+		g.looking = true
+		l.background.Go(func() {
+			busy, err := l.look(ctx, g.key)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			g.looking = false
+			if err == nil {
+				g.busy, g.told = busy, time.Now()
+			}
+		})
+	}
+	end, _ := ctx.Deadline()
+	return time.Until(end)
 }
 
 // passOn gives a turn that nobody wants to the next waiter.
@@ -94,9 +163,18 @@ func (l *Locker) passOn(g *gate, handed *hold) {
 }
 
 // leave lets the next waiter contend for the key, or closes the gate.
-func (l *Locker) leave(g *gate) {
+func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
+
+// leaveWith is leave after an attempt that failed with err, which may tell that the key is busy.
+func (l *Locker) leaveWith(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if errors.Is(err, ErrHeld) {
+		g.busy, g.told = ErrHeld, time.Now()
+		if held := (*HeldError)(nil); errors.As(err, &held) {
+			g.busy = held
+		}
+	}
 	g.inside.Store(nil)
 	l.callNextLocked(g, turn{})
 }
@@ -122,11 +200,11 @@ func (g *gate) nextLocked() *waiter {
 	return g.waiters.Front().Value.(*waiter)
 }
 
-// heldLocked is the error of an attempt that must not wait.
+// heldLocked is the error of an attempt that must not wait behind a holder of this process, nil if there is none.
 func (g *gate) heldLocked() error {
 	inside := g.inside.Load()
 	if inside == nil {
-		return ErrHeld // someone of this process is asking the store for it
+		return nil
 	}
 	return &HeldError{Holder: inside.holder()}
 }

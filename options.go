@@ -88,8 +88,10 @@ func WithMinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithWait limits how long Acquire waits for the key. Then it is ErrHeld, also when the store did not answer. Unlike a deadline on the context, it does not
-// end the lease's own Context. 0 does not wait at all, as TryAcquire.
+// WithWait limits how long Acquire waits for the key. Then it is ErrHeld if the key was busy: the store has said so, or a holder of
+// this process was in front. A store that has said nothing by then is ErrUnavailable, with its last error if there was one: the key
+// may be free. Unlike a deadline on the context, the limit does not end the lease's own Context. 0 does not wait at all, as
+// TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.wait, s.limited = d, true
@@ -101,6 +103,9 @@ func WithWait(d time.Duration) AcquireOption {
 
 // Reentrant lets a key that is held under the context of the call be acquired again: each acquisition counts, and the
 // last Release releases. The first one's TTL, renewal, minimum and maximum hold stand. Without it that is ErrDeadlock.
+//
+// Two goroutines that share the lease's Context are one holder to it: both get the key at once, and are not excluded from each other.
+// Give each a context that is not the lease's, or a mutex between them.
 func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }

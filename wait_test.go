@@ -3,11 +3,14 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
 	"github.com/anylock/lock/memory"
 )
 
@@ -20,7 +23,7 @@ func (early) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, err
 	return nil, backend.ContextError(ctx, nil)
 }
 
-// A wait that is over is ErrHeld, whoever notices first; a context that is over is not.
+// A wait that is over at a store that says nothing is ErrUnavailable, whoever notices first; a context that is over is its own error.
 func TestWaitEndsByClock(t *testing.T) {
 	l, err := lock.New(early{memory.New()})
 	if err != nil {
@@ -29,8 +32,8 @@ func TestWaitEndsByClock(t *testing.T) {
 	defer l.Close()
 	const wait = 5 * time.Millisecond
 	for range 50 {
-		if _, err := l.Acquire(context.Background(), "k", lock.WithWait(wait)); !errors.Is(err, lock.ErrHeld) {
-			t.Fatalf("the wait is over: %v, want ErrHeld", err)
+		if _, err := l.Acquire(context.Background(), "k", lock.WithWait(wait)); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatalf("the wait is over: %v, want ErrUnavailable", err)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		_, err := l.Acquire(ctx, "k", lock.WithWait(time.Minute))
@@ -38,5 +41,166 @@ func TestWaitEndsByClock(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrHeld) {
 			t.Fatalf("the context is over: %v, want its error", err)
 		}
+	}
+}
+
+// A silentStore answers no request; what it has seen before, and what it was told at last, are in what it says at the end.
+type silentStore struct {
+	backend.Backend
+	last    error // of Acquire
+	answers bool  // Inspect
+}
+
+func (m silentStore) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
+	<-ctx.Done()
+	return nil, backend.ContextError(ctx, m.last)
+}
+
+func (m silentStore) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if m.answers {
+		return m.Backend.Inspect(ctx, key)
+	}
+	<-ctx.Done()
+	return backend.Holder{}, backend.ContextError(ctx, nil)
+}
+
+var (
+	errRefused = errors.New("connection refused")
+	someone    = &backend.HeldError{Holder: backend.Holder{Owner: "someone", Token: 1}}
+)
+
+// matches fails unless err matches all of want and none of the other errors that tell why a wait is over.
+func matches(t *testing.T, what string, err error, want ...error) {
+	t.Helper()
+	for _, e := range []error{lock.ErrHeld, lock.ErrUnavailable, context.DeadlineExceeded, context.Canceled, errRefused} {
+		wanted := false
+		for _, w := range want {
+			wanted = wanted || w == e
+		}
+		if errors.Is(err, e) != wanted {
+			t.Errorf("%s: error %q; matches %q: %v, want %v", what, err, e, !wanted, wanted)
+		}
+	}
+}
+
+// Busy is what a store has said to be busy. A store that says nothing is unavailable, however long one waits.
+func TestWaitTellsBusyFromSilent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		last error
+		want []error // of WithWait
+		also []error // of a context that ends, besides its own
+	}{
+		{"silent", nil, []error{lock.ErrUnavailable}, nil},
+		{"unreachable", errRefused, []error{lock.ErrUnavailable, errRefused}, []error{errRefused}},
+		{"busy", someone, []error{lock.ErrHeld}, []error{lock.ErrHeld}},
+		{"busy, holder unknown", backend.ErrHeld, []error{lock.ErrHeld}, []error{lock.ErrHeld}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := locker(t, silentStore{Backend: memory.New(), last: c.last})
+				_, err := l.Acquire(t.Context(), "k", lock.WithWait(time.Second))
+				matches(t, "limit", err, c.want...)
+				held := (*lock.HeldError)(nil)
+				if is := errors.As(err, &held); is != (c.last == error(someone)) || is && held.Holder.Token != 1<<8 {
+					t.Errorf("%v: the holder is told: %v", err, is)
+				}
+				if !strings.Contains(err.Error(), "within 1s") {
+					t.Errorf("%v does not tell for how long", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, err = l.Acquire(ctx, "k")
+				cancel()
+				matches(t, "deadline", err, append(c.also, context.DeadlineExceeded)...)
+				_, err = l.Acquire(ctx, "k", lock.WithWait(time.Minute))
+				matches(t, "ended context", err, context.DeadlineExceeded)
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				_, err = l.Acquire(ctx, "k", lock.WithWait(time.Minute))
+				matches(t, "cancelled", err, append(c.also, context.Canceled)...)
+			})
+		})
+	}
+}
+
+// The same inside the process: behind a holder is busy; behind one who asks a store that says nothing is not.
+func TestLocalWaitTellsBusyFromSilent(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memory.NewStore()
+			l := locker(t, silentStore{Backend: store.Client(), answers: answers})
+			ctx, stop := context.WithCancel(t.Context())
+			asking := make(chan struct{})
+			go func() {
+				defer close(asking)
+				_, err := l.Acquire(ctx, "k")
+				wantErr(t, err, context.Canceled)
+			}()
+			synctest.Wait()
+			want, also := lock.ErrUnavailable, []error{context.DeadlineExceeded}
+			if answers {
+				want, also = lock.ErrHeld, nil
+			}
+			for range 2 {
+				_, err := l.Acquire(t.Context(), "k", lock.WithWait(time.Second))
+				matches(t, "queued behind who asks", err, want)
+			}
+			tctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := l.TryAcquire(tctx, "k")
+			cancel()
+			if answers {
+				also = []error{lock.ErrHeld}
+			}
+			matches(t, "try behind who asks", err, also...)
+			stop()
+			<-asking
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithHandoff(0))
+		lease := acquire(t, l, "k")
+		_, err := l.Acquire(t.Context(), "k", lock.WithWait(time.Second))
+		matches(t, "queued behind a holder", err, lock.ErrHeld)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = l.Acquire(ctx, "k")
+		cancel()
+		matches(t, "queued behind a holder, deadline", err, lock.ErrHeld, context.DeadlineExceeded)
+
+		// The holder goes when the store has fallen silent: the key was busy all the same.
+		f.set(func() { f.acquire = func(ctx context.Context, _ backend.Request) error { return hang(ctx) } })
+		time.AfterFunc(900*time.Millisecond, func() { release(t, lease) })
+		_, err = l.Acquire(t.Context(), "k", lock.WithWait(time.Second))
+		matches(t, "queued behind a holder that went", err, lock.ErrHeld)
+	})
+}
+
+// The stores of this process say that the key is busy when the wait for it ends.
+func TestWaitOnBusyKey(t *testing.T) {
+	t.Parallel()
+	stores := map[string]func() (backend.Backend, error){}
+	shared, dir := memory.NewStore(), t.TempDir()
+	stores["memory"] = func() (backend.Backend, error) { return shared.Client(), nil }
+	stores["file"] = func() (backend.Backend, error) { return file.Open(t.Context(), dir) }
+	for name, open := range stores {
+		client := func() *lock.Locker {
+			b, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return locker(t, b)
+		}
+		a, b := client(), client()
+		lease := acquire(t, a, "k")
+		_, err := b.Acquire(t.Context(), "k", lock.WithWait(50*time.Millisecond))
+		matches(t, name, err, lock.ErrHeld)
+		if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Holder.Owner != lease.Owner() {
+			t.Errorf("%s: %v does not tell the holder", name, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = b.Acquire(ctx, "k")
+		cancel()
+		matches(t, name+", deadline", err, lock.ErrHeld, context.DeadlineExceeded)
+		release(t, lease)
 	}
 }

@@ -26,7 +26,7 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer]. A Lease may also be a [LossNotifier]; [Life] is one.
+// A Backend may also be a [BatchRenewer], and tell by [Readiness] that it cannot grant yet. A Lease may also be a [LossNotifier]; [Life] is one.
 package backend
 
 import (
@@ -169,6 +169,13 @@ type Renewal struct {
 type BatchRenewer interface {
 	// RenewBatch renews every lease and returns one error for each, in order, with the meaning of Lease.Renew's.
 	RenewBatch(ctx context.Context, renewals []Renewal) []error
+}
+
+// Readiness is an optional interface of a Backend that may be open and answer, but not be able to grant for a while.
+type Readiness interface {
+	// NotReady says which part of the store is barred, until when and why; nil when it can grant. It is told from what is known: it
+	// makes no request, and does not block.
+	NotReady() error
 }
 
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.

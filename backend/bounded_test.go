@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +86,48 @@ func TestBounded(t *testing.T) {
 		}
 		c.cancel() // still nothing
 	})
+}
+
+// A limit of ours is never told as the end of a context: the caller's lives, or does not count.
+func TestOwnLimitsAreUnavailable(t *testing.T) {
+	for _, end := range []error{context.DeadlineExceeded, context.Canceled, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
+		for _, waits := range []bool{false, true} {
+			f := &fakeStore{}
+			bubble(t, f, func(t *testing.T, s *Leases) {
+				answer := func(ctx context.Context) error {
+					if waits {
+						<-ctx.Done()
+					}
+					return end
+				}
+				f.renew, f.release = answer, answer
+				check := func(what string, err error) {
+					t.Helper()
+					if !errors.Is(err, ErrUnavailable) || IsContextError(err) {
+						t.Errorf("%s, %v: %v, want ErrUnavailable", what, end, err)
+					}
+				}
+				l := grant(t, s, time.Minute)
+				err := l.Renew(t.Context(), time.Minute)
+				check("renew", err)
+				if lost := errors.Is(err, ErrLost); lost != waits { // it has waited until the deadline
+					t.Errorf("renew: %v: lost is %v", err, lost)
+				}
+				l = grant(t, s, time.Minute)
+				for _, err := range s.RenewBatch(t.Context(), []Renewal{{l, time.Minute}},
+					func(ctx context.Context, lives []*Life, ttls []time.Duration) ([]time.Duration, []error) {
+						return ttls, []error{answer(ctx)}
+					}) {
+					check("batch", err)
+				}
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				l = grant(t, s, time.Minute)
+				if err := l.Renew(ended, time.Minute); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
+					t.Errorf("renew under an ended context: %v", err)
+				}
+				check("release", l.Release(ended))
+			})
+		}
+	}
 }

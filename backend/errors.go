@@ -72,7 +72,7 @@ func endError(ctx context.Context, last error) error {
 			err = fmt.Errorf("%w: %w", err, cause)
 		}
 	}
-	if last != nil && !errors.Is(last, context.Canceled) && !errors.Is(last, context.DeadlineExceeded) {
+	if last != nil && !IsContextError(last) {
 		err = fmt.Errorf("%w (last error: %w)", err, last)
 	}
 	return err
@@ -83,6 +83,19 @@ func endError(ctx context.Context, last error) error {
 func Ended(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(d) <= 0
+}
+
+// IsContextError reports whether err says that a context has ended, perhaps not the caller's.
+func IsContextError(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// NotOurs is err as it may be told to who gave ctx: the end of another context, a limit of the store's own, is ErrUnavailable.
+func NotOurs(ctx context.Context, err error) error {
+	if err == nil || !IsContextError(err) || Ended(ctx) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", ErrUnavailable, err)
 }
 
 func isOurs(err error) bool {

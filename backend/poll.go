@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -47,6 +48,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // for it. For the same reason try must not [Leases.Abandon] what it may have been granted: do it when Poll has failed.
 func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (Lease, error)) (Lease, error) {
 	var answered time.Time
+	var busy error // its last answer
+	ended := func(err error) error {
+		switch {
+		case busy == nil:
+			return ContextError(ctx, err)
+		case errors.Is(err, ErrHeld) || IsContextError(err):
+			return ContextError(ctx, busy)
+		}
+		return ContextError(ctx, fmt.Errorf("%w, then: %w", busy, err))
+	}
 	for {
 		l, err := try(ctx)
 		var hint time.Duration
@@ -55,21 +66,18 @@ func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx
 			return l, nil
 		case errors.As(err, &held):
 			hint = held.Holder.TTL
-			answered = time.Now()
+			busy, answered = held, time.Now()
 		case errors.Is(err, ErrHeld):
-			answered = time.Now()
+			busy, answered = ErrHeld, time.Now()
 		case Definite(err), errors.Is(err, ErrLost):
 			return nil, err
 		case Ended(ctx):
-			return nil, ContextError(ctx, err)
+			return nil, ended(err)
 		case answered.IsZero() || time.Since(answered) > patience:
 			return nil, err
 		}
-		if serr := Sleep(ctx, pause.Next(hint)); serr != nil {
-			if errors.Is(err, ErrHeld) {
-				return nil, serr
-			}
-			return nil, ContextError(ctx, err)
+		if Sleep(ctx, pause.Next(hint)) != nil {
+			return nil, ended(err)
 		}
 	}
 }

@@ -154,7 +154,7 @@ func TestPollEndsWithItsContext(t *testing.T) {
 				if time.Since(start) != 250*time.Millisecond {
 					t.Errorf("after %v", time.Since(start))
 				}
-				if errors.Is(err, ErrHeld) || errors.Is(err, errNet) != (answer == errNet) {
+				if !errors.Is(err, ErrHeld) || errors.Is(err, errNet) != (answer == errNet) {
 					t.Errorf("%v", err)
 				}
 			})

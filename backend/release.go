@@ -19,9 +19,12 @@ func (l *Life) Release(ctx context.Context) error {
 	}
 	bound.parent, bound.leases = ctx, l.leases // its base ends with Close's grace
 	err = l.leases.requests.ReleaseLease(bound, l)
-	if (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && Ended(bound) {
-		// Not the caller's context has ended, which does not count here, but ours.
-		err = fmt.Errorf("no answer within %v", l.leases.timeout)
+	switch { // a context that has ended is not the caller's, whose does not count here
+	case !IsContextError(err):
+	case Ended(bound):
+		err = fmt.Errorf("%w: no answer within %v", ErrUnavailable, l.leases.timeout)
+	default:
+		err = fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
 	bound.cancel()
 	return l.endRelease(err, repeated)

@@ -146,6 +146,7 @@ func (l *Life) endRenewLocked(u underway, granted time.Duration, err error, now 
 
 // renewError is what a renewal returns that ended with err, of a lease that is over if that is not nil.
 func renewError(ctx context.Context, over, err error) error {
+	err = NotOurs(ctx, err)
 	switch {
 	case over != nil && err != nil && !errors.Is(err, ErrLost):
 		return fmt.Errorf("%w (last error: %w)", over, err)

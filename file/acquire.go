@@ -69,8 +69,11 @@ func (a *attempt) begin(ctx context.Context) (*backend.Life, error) {
 	l, err := a.b.leases.Grant(ctx, a.r, a.grant)
 	if err != nil {
 		a.giveBack()
+		return nil, err
 	}
-	return l, err
+	name, sweep := a.name, a.b.sweep
+	l.OnLost(func() { sweep.afterLoss(name, l.Owner()) })
+	return l, nil
 }
 
 // giveBack removes what the store may keep of an owner that will not use it: now, or in the background.

@@ -14,21 +14,23 @@ const breakAfter = 200 * time.Millisecond
 // A watch finds out whether a file that cannot be locked makes no progress.
 type watch struct {
 	since time.Time
-	seq   uint64
+	seq   uint64 // 0 for a file without a whole image
 }
 
-func (w *watch) sees(fd int) bool {
+// sees tells that the file has stayed as it is since the last look, without a whole image (torn) or with one.
+func (w *watch) sees(fd int) (torn, stuck bool) {
 	now := time.Now()
-	if !w.since.IsZero() && now.Sub(w.since) < breakAfter {
-		return false
+	first := w.since.IsZero()
+	if !first && now.Sub(w.since) < breakAfter {
+		return false, false
 	}
 	img, err := readImage(fd)
 	if err != nil && !errors.Is(err, errTorn) {
-		return false
+		return false, false
 	}
-	stuck := !w.since.IsZero() && img.seq == w.seq
+	same := !first && img.seq == w.seq
 	w.since, w.seq = now, img.seq
-	return stuck
+	return same && img.seq == 0, same && img.seq != 0
 }
 
 // breakLock gets round the lock of a process that was stopped while it held it: a new file takes the place of the locked
@@ -55,7 +57,7 @@ func (s *store) breakLock(l locked) {
 	if err != nil {
 		return
 	}
-	defer os.Remove(temp)
+	defer unlink(temp)
 	next := locked{path: l.path, fd: fd}
 	defer next.close()
 	if ok, err := lockFD(fd, false); !ok || err != nil {
@@ -73,7 +75,7 @@ func (s *store) breakLock(l locked) {
 		err = os.Rename(temp, l.path)
 	}
 	if err != nil {
-		os.Remove(s.path(moved))
+		unlink(s.path(moved))
 		return
 	}
 	point("moved")
@@ -115,7 +117,7 @@ func (s *store) finishMove(l locked, img image) (image, error) {
 	}
 	point("copied")
 	for _, name := range names {
-		os.Remove(s.path(name))
+		unlink(s.path(name))
 	}
 	return readImage(l.fd)
 }
@@ -140,7 +142,7 @@ func (s *store) followMoves(body []byte) (state []byte, names []string, err erro
 		closeFD(fd)
 		switch {
 		case errors.Is(err, errTorn):
-			return nil, names, nil
+			return nil, names[:len(names)-1], nil // a power failure has torn it, and ended all leases
 		case err != nil:
 			return nil, nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +30,7 @@ const (
 	roleVariable = "ANYLOCK_TEST_ROLE"
 	dirVariable  = "ANYLOCK_TEST_DIR"
 	stopVariable = "ANYLOCK_TEST_STOP" // "point SIGNAL": the child sends itself the signal there, once
+	diskVariable = "ANYLOCK_TEST_DISK" // the child has a disk of this size at the directory, which nobody else sees
 	loseVariable = "ANYLOCK_TEST_LOSE" // files that are removed when the child has just made one, once
 )
 
@@ -38,6 +40,12 @@ func runRole(role string) int {
 	}
 	if files := os.Getenv(loseVariable); files != "" {
 		loseOnce(files)
+	}
+	if size := os.Getenv(diskVariable); size != "" {
+		if err := unix.Mount("none", os.Getenv(dirVariable), "tmpfs", 0, "size="+size); err != nil {
+			fmt.Println("error mount", err)
+			return 1
+		}
 	}
 	b, err := file.Open(context.Background(), os.Getenv(dirVariable))
 	if err != nil {
@@ -53,6 +61,8 @@ func runRole(role string) int {
 		storm(b)
 	case "taker":
 		taker(b)
+	case "full":
+		full(b)
 	case "idle":
 		idle(b)
 	}
@@ -157,7 +167,11 @@ func start(t testing.TB, dir, role string, env ...string) *child {
 	c.cmd.Env = append(os.Environ(), roleVariable+"="+role, dirVariable+"="+dir)
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stderr = os.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // not to outlive a test that is killed
+	var unshare uintptr
+	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, diskVariable) }) {
+		unshare = syscall.CLONE_NEWNS
+	}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: unshare} // not to outlive a test that is killed
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

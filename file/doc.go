@@ -15,8 +15,15 @@
 // steps of the wall clock; and over the loss of the directory, as long as the wall clock has not stepped back.
 //
 // One process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
-// Files of keys that stay free for a second are removed; what killed processes leave is removed by the next that opens the
-// directory.
+// Files of keys that stay free for a second are removed, after a release and after a loss; what killed processes leave is removed by
+// the next that opens the directory.
+//
+// # The directory
+//
+// The store takes a directory that is new or empty, and puts its mark there: the file .anylock, whose first line names the format.
+// A directory that holds anything else is refused with ErrInvalid, one of another format with ErrUnsupported. In its own directory
+// the store touches only what it has written, which it knows by a check sum in each file: what others put there stays as it is,
+// whatever it is called. A key whose file is not the store's is refused with ErrInvalid, and the error names the file.
 //
 // # Failure modes
 //
@@ -26,11 +33,13 @@
 //     and its lock is broken. What it does when it goes on has no effect, and it starts its operation anew. If it was stopped
 //     while it removed the file of a key that had been free for a second, or while it broke a lock itself, it blocks that
 //     key until it goes on or is killed.
-//   - A reboot ends all leases, and no fsync is made for them. After a power failure together with a clock that has lost the
+//   - A reboot ends all leases, and no fsync is made for them. A power failure may leave the file of a key empty that was used for the
+//     first time in the half minute before. Nothing tells it from somebody else's file: the key is refused until you remove it. After a power failure together with a clock that has lost the
 //     time, tokens may fall back by the half minute that the disk had not seen.
 //   - The monotonic clock stands still while the machine sleeps, for holders and store alike: a lease then lasts longer by the
 //     wall clock.
-//   - A full disk refuses new leases; those held are lost at their deadline if they cannot be renewed.
+//   - A full disk refuses new keys, and nothing is left of the attempt. Leases that are held are renewed where they are, as long as
+//     their queues are short; they are lost at their deadline if they cannot be renewed.
 //   - Who removes files from the directory removes locks: keep it out of the way of cleaners of /tmp.
 //   - Network file systems are refused with ErrUnsupported. A directory that two machines share nevertheless (FUSE, virtiofs) is
 //     found out, within seconds, when both use it, and refused from then on.

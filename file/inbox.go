@@ -80,7 +80,7 @@ func (b *inbox) makeOnceLocked() error {
 	path := b.path(id)
 	err := makeFIFO(path, b.store.mode)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(b.store.dir, dirMode); err == nil {
+		if err = b.store.makeFolder(); err == nil {
 			err = makeFIFO(path, b.store.mode)
 		}
 	}
@@ -90,7 +90,7 @@ func (b *inbox) makeOnceLocked() error {
 	point("made")
 	fd, err := openAt(path, listenFIFO, 0)
 	if err != nil {
-		os.Remove(path)
+		unlink(path)
 		return err
 	}
 	node, err := inodeOf(fd)
@@ -99,7 +99,7 @@ func (b *inbox) makeOnceLocked() error {
 	}
 	if err != nil {
 		closeFD(fd)
-		os.Remove(path)
+		unlink(path)
 		return err
 	}
 	b.id, b.node, b.file = id, node, os.NewFile(uintptr(fd), path)
@@ -159,7 +159,7 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	file := b.file
 	if file != nil {
-		os.Remove(b.path(b.id))
+		unlink(b.path(b.id))
 		file.Close()
 		b.file = nil
 	}
@@ -191,7 +191,7 @@ func (m *messages) reach(q queued) bool {
 		}
 		return there
 	}
-	fd, err := openAt(m.inbox.path(q.inbox), openFIFO, 0)
+	fd, err := openInbox(m.inbox.path(q.inbox))
 	if err == nil {
 		m.list = append(m.list, message{q.inbox, fd, q.ticket})
 	}
@@ -209,7 +209,7 @@ func (m *messages) send() {
 				m.inbox.tell(msg.text)
 				continue
 			}
-			fd, err := openAt(m.inbox.path(msg.inbox), openFIFO, 0)
+			fd, err := openInbox(m.inbox.path(msg.inbox))
 			if err != nil {
 				continue
 			}

@@ -17,8 +17,10 @@ const dirMode = 0o700
 // Open opens the locks kept in a directory, which it makes if it is missing, readable by its user alone. A relative path is
 // taken from the current directory of now.
 //
-// Errors: ErrUnsupported where the system or the file system cannot do it; ErrInvalid if dir is not a directory; else what
-// the system said.
+// It takes an empty directory, or one that it took before: there it leaves the file .anylock.
+//
+// Errors: ErrUnsupported where the system or the file system cannot do it, or another version of this store keeps its locks there;
+// ErrInvalid if dir is not a directory, or somebody else's, for it holds other files; else what the system said.
 func Open(ctx context.Context, dir string) (*Backend, error) {
 	s, err := openStore(dir)
 	if err != nil {
@@ -57,7 +59,7 @@ func openStore(dir string) (*store, error) {
 	sum := sha256.Sum256([]byte(boot))
 	s := &store{dir: dir, boot: bootID(sum[:16]), clock: monotonic, wall: time.Now}
 	s.mode, s.shared = fileMode(info.Mode())
-	return s, nil
+	return s, s.takeFolder()
 }
 
 // fileMode is the mode of files in a directory: whoever may add files to it may use its locks.

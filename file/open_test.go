@@ -108,6 +108,7 @@ func TestNewerFormat(t *testing.T) {
 
 // A waiter whose FIFO or record somebody has removed finds out by itself.
 func TestWaiterHealsItself(t *testing.T) {
+	t.Parallel()
 	for _, remove := range []string{inboxPrefix + "*", "*"} {
 		dir := t.TempDir()
 		b, other := openDir(t, dir), openDir(t, dir)

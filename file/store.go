@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	mrand "math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -115,7 +114,10 @@ func (s *store) lockOpen(ctx context.Context, path string, fd int) (locked, bool
 				return locked{}, false, err
 			}
 		}
-		if stuck.sees(fd) {
+		switch torn, still := stuck.sees(fd); {
+		case torn:
+			return locked{}, false, fmt.Errorf("%s: %w", path, errForeign)
+		case still:
 			s.breakLock(l)
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -144,28 +146,33 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// create makes an empty file, and the directory if that has gone. It is nil too if somebody else has made it.
+// create makes a file without a state, and the directory if that has gone. It is nil too if somebody else has made it. The file
+// takes its name when it is whole: an empty one would not be known for ours, and the umask must not keep others out, not even for
+// a moment.
 func (s *store) create(path string) error {
-	if !s.shared {
-		fd, err := openAt(path, openNew, s.mode)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = os.MkdirAll(s.dir, dirMode); err != nil {
-				return err
-			}
-			fd, err = openAt(path, openNew, s.mode)
-		}
-		return closeNew(fd, err)
-	}
 	return whileGone(func() error {
-		// The umask must not keep others out, not even for a moment.
 		temp, fd, err := s.temp()
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = s.makeFolder(); err == nil {
+				temp, fd, err = s.temp()
+			}
+		}
 		if err != nil {
 			return err
 		}
-		defer os.Remove(temp)
+		err = writeImage(fd, image{}, nil)
+		if err == nil && path == s.path(epochFile) {
+			err = syncFD(fd)
+		}
 		closeFD(fd)
 		point("made")
-		return ignoreExists(os.Link(temp, path))
+		if err == nil {
+			err = renameNew(temp, path)
+		}
+		if err != nil {
+			unlink(temp)
+		}
+		return ignoreExists(err)
 	})
 }
 
@@ -182,26 +189,22 @@ func whileGone(f func() error) (err error) {
 }
 
 // temp makes an empty file of a name of its own.
-func (s *store) temp() (path string, fd int, err error) {
-	path = s.path(tempPrefix + randomName())
+func (s *store) temp() (path string, fd int, err error) { return s.makeNew(tempPrefix) }
+
+// makeNew makes an empty file whose name begins with prefix.
+func (s *store) makeNew(prefix string) (path string, fd int, err error) {
+	path = s.path(prefix + randomName())
 	if fd, err = openAt(path, openNew, s.mode); err != nil {
 		return "", -1, err
 	}
 	if s.shared {
 		if err = chmodFD(fd, s.mode); err != nil {
 			closeFD(fd)
-			os.Remove(path)
+			unlink(path)
 			return "", -1, err
 		}
 	}
 	return path, fd, nil
-}
-
-func closeNew(fd int, err error) error {
-	if err == nil {
-		closeFD(fd)
-	}
-	return ignoreExists(err)
 }
 
 func ignoreExists(err error) error {
@@ -211,8 +214,10 @@ func ignoreExists(err error) error {
 	return err
 }
 
+const randomLen = 16
+
 func randomName() string {
-	var b [8]byte
+	var b [randomLen / 2]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
@@ -257,18 +262,18 @@ func (s *store) updateLocked(l locked, change func(r *record, now int64) (write 
 // readRecord reads the record of a locked file.
 func (s *store) readRecord(l locked) (image, record, error) {
 	img, err := s.readLocked(l)
-	if err != nil || img.seq == 0 || len(img.body) == 0 {
+	if err != nil || len(img.body) == 0 {
 		return img, record{}, err
 	}
 	r, err := decodeRecord(img.body)
 	return img, r, err
 }
 
-// readLocked reads the state of a locked file, the zero image if nothing was ever written: then nothing was granted either.
+// readLocked reads the state of a locked file.
 func (s *store) readLocked(l locked) (image, error) {
 	img, err := readImage(l.fd)
 	if errors.Is(err, errTorn) {
-		return image{}, nil
+		return image{}, errForeign // a process that dies while it writes leaves the state before
 	}
 	if err == nil && len(img.body) > 0 && img.body[0] == kindMoved {
 		return s.finishMove(l, img)
@@ -292,12 +297,12 @@ func (s *store) peek(name string) (r record, now int64, ok bool, err error) {
 func (s *store) peekFD(fd int) (r record, now int64, ok bool, err error) {
 	img, err := readImage(fd)
 	if errors.Is(err, errTorn) {
-		return record{}, 0, false, nil // empty, or overtaken by two writes
+		return record{}, 0, false, nil // overtaken by two writes, or not ours
 	}
 	if err != nil {
 		return record{}, 0, false, err
 	}
-	if len(img.body) > 0 && img.body[0] == kindMoved {
+	if len(img.body) == 0 || img.body[0] == kindMoved {
 		return record{}, 0, false, nil
 	}
 	if r, err = decodeRecord(img.body); err != nil {

@@ -18,16 +18,15 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/file"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Processes that take, renew and release two keys all the time are killed and stopped at random moments. No two leases of
 // a key overlap, tokens follow time, no record is damaged, and at the end every key becomes free.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	duration := 4 * time.Second
-	if testing.Short() {
-		duration = time.Second
-	}
+	storetest.Long(t, "kills and stops processes for four seconds")
+	const duration = 4 * time.Second
 	dir := t.TempDir()
 	logs := t.TempDir()
 	number := 0

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -24,34 +25,61 @@ type sweeper struct {
 	store *store
 
 	mu     sync.Mutex
-	idle   map[string]time.Time // names of files, and since when their keys are free
+	idle   map[string]idle // by the names of files
 	timer  *time.Timer
+	next   time.Time // when it fires
 	closed bool
 	end    chan struct{} // closed by close
 	work   sync.WaitGroup
 }
 
+// An idle file may be removed soon.
+type idle struct {
+	due  time.Time // when to look at it
+	lost string    // whose lease has still to run out, which its holder knows for lost; empty if the key was free
+}
+
 func newSweeper(s *store) *sweeper {
-	w := &sweeper{store: s, idle: make(map[string]time.Time), end: make(chan struct{})}
+	w := &sweeper{store: s, idle: make(map[string]idle), end: make(chan struct{})}
 	w.work.Go(w.search)
 	return w
 }
 
 // later removes a file if its key stays free.
-func (w *sweeper) later(name string) {
+func (w *sweeper) later(name string) { w.add(name, idle{due: time.Now().Add(sweepAfter)}) }
+
+// afterLoss removes a file once the lease of owner has run out, which is lost already, if nobody takes the key.
+func (w *sweeper) afterLoss(name, owner string) {
+	w.add(name, idle{due: time.Now().Add(sweepAfter), lost: owner})
+}
+
+func (w *sweeper) add(name string, i idle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
-	w.idle[name] = time.Now()
-	w.armLocked()
+	w.idle[name] = i
+	if w.timer == nil || i.due.Before(w.next) && w.timer.Stop() {
+		w.armLocked()
+	}
 }
 
+// armLocked sets the timer for the file that is due first.
 func (w *sweeper) armLocked() {
-	if w.timer == nil && len(w.idle) > 0 && !w.closed {
-		w.timer = time.AfterFunc(sweepAfter, w.tick)
+	if len(w.idle) == 0 || w.closed {
+		w.timer = nil
+		return
 	}
+	var first time.Time
+	for _, i := range w.idle {
+		if first.IsZero() || i.due.Before(first) {
+			first = i.due
+		}
+	}
+	wait := max(time.Until(first), sweepAfter)
+	w.next = time.Now().Add(wait)
+	w.timer = time.AfterFunc(wait, w.tick)
 }
 
 func (w *sweeper) tick() {
@@ -63,16 +91,23 @@ func (w *sweeper) tick() {
 	w.work.Add(1)
 	defer w.work.Done()
 	var names []string
-	for name, since := range w.idle {
-		if time.Since(since) >= sweepAfter {
-			names = append(names, name)
-			delete(w.idle, name)
+	now := time.Now()
+	for name, i := range w.idle {
+		switch {
+		case now.Before(i.due):
+			continue
+		case i.lost != "":
+			if left := w.store.leftOf(name, i.lost); left > 0 {
+				w.idle[name] = idle{due: now.Add(left + sweepAfter), lost: i.lost}
+				continue
+			}
 		}
+		names = append(names, name)
+		delete(w.idle, name)
 	}
 	w.mu.Unlock()
 	w.removeAll(names, time.Time{})
 	w.mu.Lock()
-	w.timer = nil
 	w.armLocked()
 	w.mu.Unlock()
 }
@@ -124,7 +159,7 @@ func (w *sweeper) removeBatch(names []string) {
 func (s *store) removeMoved(name string) {
 	path := s.path(name)
 	id, err := inodeAt(path)
-	if err != nil {
+	if err != nil || !s.ours(name) {
 		return
 	}
 	n, err := linksAt(path)
@@ -144,8 +179,17 @@ func (s *store) removeMoved(name string) {
 		}
 	}
 	if n > 0 {
-		os.Remove(path)
+		unlink(path)
 	}
+}
+
+// leftOf is the rest of the lease of owner, 0 if it has none.
+func (s *store) leftOf(name, owner string) time.Duration {
+	r, now, ok, err := s.peek(name)
+	if !ok || err != nil || r.owner != owner {
+		return 0
+	}
+	return time.Duration(r.expires - now)
 }
 
 // removeFree removes the file of a key that nobody holds or waits for. Call it with the shared lock of names.
@@ -174,7 +218,7 @@ func (s *store) removeFree(name string) {
 	r.settle(s.boot, now)
 	if r.owner == "" && !s.anyAlive(r.queue) && s.behind(r.token, now) {
 		point("removing")
-		os.Remove(path)
+		unlink(path)
 	}
 }
 
@@ -182,7 +226,7 @@ func (s *store) removeFree(name string) {
 func (s *store) anyAlive(queue []queued) bool {
 	b := inbox{store: s}
 	for _, q := range queue {
-		fd, err := openAt(b.path(q.inbox), openFIFO, 0)
+		fd, err := openInbox(b.path(q.inbox))
 		if err == nil {
 			closeFD(fd)
 		}
@@ -233,25 +277,25 @@ func (w *sweeper) search() {
 // removeInbox removes the FIFO of a dead process.
 func (s *store) removeInbox(name string) {
 	path := s.path(name)
-	if !isOld(path) {
-		return // it may be about to be opened
+	info, err := os.Lstat(path)
+	if err != nil || !isOld(info) || info.Mode().Type() != fs.ModeNamedPipe || !hasRandomName(name, inboxPrefix) {
+		return // it may be about to be opened, or is not ours
 	}
-	fd, err := openAt(path, openFIFO, 0)
+	fd, err := openInbox(path)
 	switch {
 	case err == nil:
 		closeFD(fd)
 	case noReader(err):
-		os.Remove(path)
+		unlink(path)
 	}
 }
 
+// removeOld removes a file that was being made when its process died. One without an image stays: nothing tells whose it is.
 func (s *store) removeOld(name string) {
-	if path := s.path(name); isOld(path) {
-		os.Remove(path)
+	path := s.path(name)
+	if info, err := os.Lstat(path); err == nil && isOld(info) && s.ours(name) {
+		unlink(path)
 	}
 }
 
-func isOld(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && time.Since(info.ModTime()) > oldAge
-}
+func isOld(info fs.FileInfo) bool { return time.Since(info.ModTime()) > oldAge }

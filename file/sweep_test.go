@@ -4,6 +4,7 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func acquire(b *Backend, key string, ttl time.Duration, wait bool) (backend.Leas
 	return b.Acquire(context.Background(), backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 
-// files lists what is in a directory, but for the two files that every store keeps.
+// files lists what is in a directory, but for the three files that every store keeps.
 func files(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -38,7 +39,7 @@ func files(t *testing.T, dir string) (names []string) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		if e.Name() != epochFile && e.Name() != breakFile {
+		if e.Name() != epochFile && e.Name() != breakFile && e.Name() != markFile {
 			names = append(names, e.Name())
 		}
 	}
@@ -47,6 +48,7 @@ func files(t *testing.T, dir string) (names []string) {
 
 // Files that are removed the moment their key is free never let two owners in, and tokens rise all the same.
 func TestRemovalRaces(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name := fileName("k")
 	stop := make(chan struct{})
@@ -95,6 +97,7 @@ func TestRemovalRaces(t *testing.T) {
 
 // Keys that are used once leave nothing: a second later without being asked, or at Close.
 func TestFilesAreRemoved(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := openDir(t, dir)
 	use := func() {
@@ -130,6 +133,7 @@ func sweeps(f func()) bool {
 
 // What dead processes have left goes when a store is opened; what lives stays.
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := openDir(t, dir)
 	b.sweep.work.Wait()
@@ -159,8 +163,15 @@ func TestSearch(t *testing.T) {
 			if err := makeFIFO(path, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
+		} else {
+			fd, err := openAt(path, openNew, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := writeImage(fd, image{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			closeFD(fd)
 		}
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
@@ -183,5 +194,26 @@ func TestSearch(t *testing.T) {
 	want := filepath.Base(b.inbox.path(live)) + " " + movedPrefix + "after " + movedPrefix + "afterwards a user's file.txt " + fileName("alive")
 	if left != want {
 		t.Errorf("left: %s; want: %s", left, want)
+	}
+}
+
+// Keys whose leases run out, or are lost, leave nothing either, while the process that took them runs on.
+func TestFilesOfLostLeasesAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := openDir(t, dir)
+	for i := range 300 {
+		ttl := 200 * time.Millisecond
+		if i%3 == 0 {
+			ttl = 2 * time.Second // its holder knows of the loss 22 ms sooner than the store
+		}
+		if _, err := acquire(b, fmt.Sprint("key ", i), ttl, false); err != nil && !errors.Is(err, backend.ErrLost) { // this machine stood still
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); len(files(t, dir)) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d files are left", len(files(t, dir)))
+		}
 	}
 }

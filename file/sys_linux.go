@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -80,4 +81,15 @@ func checkFS(dir string) error {
 			errUnsupported, dir, st.Namelen, maxName)
 	}
 	return nil
+}
+
+// renameNew gives a file another name, unless that is taken (fs.ErrExist).
+func renameNew(from, to string) error {
+	err := retryEINTR(func() error {
+		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	})
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the file system cannot
+		return linkNew(from, to)
+	}
+	return pathError("rename", to, err)
 }

@@ -31,6 +31,9 @@ func inodeAt(string) (inode, error)                    { return inode{}, errSyst
 func linksAt(string) (uint64, error)                   { return 0, errSystem }
 func chmodFD(int, uint32) error                        { return errSystem }
 func syncFD(int) error                                 { return errSystem }
+func renameNew(string, string) error                   { return errSystem }
+func openInbox(string) (int, error)                    { return -1, errSystem }
+func unlink(string)                                    {}
 func makeFIFO(path string, _ uint32) error             { return pathError("mkfifo", path, errSystem) }
 func writeFIFO(int, []byte)                            {}
 func noReader(error) bool                              { return false }

@@ -11,11 +11,11 @@ import (
 )
 
 // The calls below go to the kernel directly: os.File would add a system call and a cleanup to each of them, and every
-// operation of this store opens a file.
+// operation of this store opens a file. No open blocks on a FIFO that somebody else has put there.
 
 const (
-	openWrite  = unix.O_RDWR | unix.O_CLOEXEC | unix.O_NOFOLLOW
-	openRead   = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	openWrite  = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	openRead   = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	openNew    = openWrite | unix.O_CREAT | unix.O_EXCL
 	openFIFO   = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	listenFIFO = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
@@ -117,6 +117,34 @@ func syncFD(fd int) error {
 func makeFIFO(path string, mode uint32) error {
 	return pathError("mkfifo", path, unix.Mkfifo(path, mode))
 }
+
+// openInbox opens a FIFO to write, and nothing else: what has taken its place must not be written to.
+func openInbox(path string) (fd int, err error) {
+	if fd, err = openAt(path, openFIFO, 0); err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		err = unix.ENXIO
+	}
+	if err != nil {
+		closeFD(fd)
+		return -1, pathError("open", path, err)
+	}
+	return fd, nil
+}
+
+// linkNew is renameNew in two steps. A process killed in between leaves both names.
+func linkNew(from, to string) error {
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	unlink(from)
+	return nil
+}
+
+// unlink removes a name, unless it is a directory's.
+func unlink(path string) { _ = unix.Unlink(path) }
 
 // writeFIFO writes a message that is small enough to be atomic. A full FIFO already holds enough to wake its reader.
 func writeFIFO(fd int, p []byte) { _, _ = unix.Write(fd, p) }

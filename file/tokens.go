@@ -61,7 +61,11 @@ func (s *store) prepareTokens(ctx context.Context, token uint64) error {
 		return fmt.Errorf("%w: no tokens are left", backend.ErrUnsupported)
 	}
 	id, err := inodeAt(s.path(epochFile))
-	if err != nil && !errors.Is(err, errAbsent) {
+	if errors.Is(err, errAbsent) { // the folder is new, or somebody has removed what was in it
+		if terr := s.takeFolder(); terr != nil && !errors.Is(terr, errAbsent) {
+			return terr
+		}
+	} else if err != nil {
 		return err
 	}
 	s.tokens.mu.Lock()
@@ -124,7 +128,7 @@ func (s *store) moveEpoch(ctx context.Context, token uint64) (done bool, err err
 
 func (s *store) readEpoch(l locked) (image, epoch, error) {
 	img, err := s.readLocked(l)
-	if err != nil || img.seq == 0 || len(img.body) == 0 {
+	if err != nil || len(img.body) == 0 {
 		return img, epoch{}, err
 	}
 	e, err := decodeEpoch(img.body)

@@ -24,28 +24,38 @@ func (a *attempt) wait(ctx context.Context) (*backend.Life, error) {
 	defer a.b.inbox.leave(a.ticket)
 	pause := backend.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	var answered time.Time // when the record was last read
+	var busy error         // what it said
+	ended := func(err error) (*backend.Life, error) {
+		a.giveBack()
+		if busy != nil && backend.Ended(ctx) {
+			err = busy
+		}
+		return nil, orContext(ctx, err)
+	}
 	for {
 		err := a.try(ctx)
 		var next time.Duration
 		switch {
 		case err == nil && a.granted && time.Now().Before(backend.Deadline(a.grant.Sent, a.ttl)):
-			return a.begin(ctx)
+			l, err := a.begin(ctx)
+			if err != nil && busy != nil && backend.Ended(ctx) {
+				err = backend.ContextError(ctx, busy)
+			}
+			return l, err
 		case err == nil && a.granted:
 			a.giveBack() // this process stood still for as long as the TTL
 			continue
 		case err == nil:
-			answered = time.Now()
+			answered, busy = time.Now(), &backend.HeldError{Holder: a.holder}
 			pause.Reset()
 			next = a.nextLook()
 		case ctx.Err() != nil || backend.Definite(err) || answered.IsZero() || time.Since(answered) > patience:
-			a.giveBack()
-			return nil, orContext(ctx, err)
+			return ended(err)
 		default:
 			next = pause.Next(0)
 		}
 		if err := a.sleep(ctx, next, err == nil); err != nil {
-			a.giveBack()
-			return nil, err
+			return ended(err)
 		}
 	}
 }

@@ -46,7 +46,11 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	}
 	l, err := b.leases.Grant(ctx, r, g)
 	if err != nil {
-		b.store.release(r.Key, r.Owner) // at once: here no outcome is unknown
+		// At once: here no outcome is unknown.
+		b.store.release(r.Key, r.Owner)
+		if g.Got.IsZero() && backend.IsContextError(err) { // it has waited
+			err = backend.ContextError(ctx, backend.ErrHeld)
+		}
 		return nil, err
 	}
 	return l, nil
@@ -57,14 +61,12 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 	g, w, holder := b.store.acquire(r, ttl)
 	got := g.at
 	switch {
-	case holder.Held():
-		return backend.Grant{}, &backend.HeldError{Holder: holder}
 	case w != nil:
 		select {
 		case g = <-w.granted:
 		case <-ctx.Done():
 			b.store.leave(w)
-			return backend.Grant{}, backend.ContextError(ctx, nil)
+			return backend.Grant{}, backend.ContextError(ctx, &backend.HeldError{Holder: holder})
 		case <-b.done:
 			b.store.leave(w)
 			return backend.Grant{}, backend.ErrClosed
@@ -74,6 +76,8 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 			return b.acquire(ctx, r)
 		}
 		got = time.Time{}
+	case holder.Held():
+		return backend.Grant{}, &backend.HeldError{Holder: holder}
 	}
 	return backend.Grant{Token: g.token, Sent: g.at, Got: got, TTL: ttl}, nil
 }

@@ -65,7 +65,7 @@ func (s *Store) heldLen() int {
 	return len(s.keys)
 }
 
-// acquire grants the key, or puts a waiter into its queue if wait, or tells who holds it.
+// acquire grants the key, or tells who holds it, with a waiter in its queue if wait.
 func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, backend.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Store) acquire(r backend.Request, ttl time.Duration) (grant, *waiter, b
 	}
 	w := &waiter{key: r.Key, owner: r.Owner, ttl: ttl, granted: make(chan grant, 1)}
 	w.place = e.queue.PushBack(w)
-	return grant{}, w, backend.Holder{}
+	return grant{}, w, e.holder(now)
 }
 
 // leave takes a waiter out of its queue, or gives back what it was granted in the meantime.

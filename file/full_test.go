@@ -1,0 +1,96 @@
+//go:build linux
+
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
+)
+
+// A full disk refuses new keys, and leaves nothing of them: no file, no goroutine. Leases that are held are renewed and released,
+// and when there is room again, the key is granted.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	c := start(t, t.TempDir(), "full", diskVariable+"=256k")
+	for line := range c.out {
+		if line == "error mount operation not permitted" {
+			t.Skip(line)
+		}
+		if line != "done" {
+			t.Error(line)
+		}
+	}
+}
+
+func full(b *file.Backend) {
+	ctx := context.Background()
+	dir := os.Getenv(dirVariable)
+	l, err := b.Acquire(ctx, request("held", time.Minute, false))
+	if err != nil {
+		fmt.Println("held:", err)
+		return
+	}
+	fill, err := os.Create(filepath.Join(dir, "fill"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for err == nil {
+		_, err = fill.Write(make([]byte, 512))
+	}
+	fill.Close()
+	if !errors.Is(err, unix.ENOSPC) {
+		fmt.Println("the disk is not full:", err)
+	}
+	count := func() int {
+		all, err := os.ReadDir(dir)
+		if err != nil {
+			fmt.Println(err)
+		}
+		return len(all)
+	}
+	files, goroutines := count(), runtime.NumGoroutine()
+	for i := range 200 {
+		_, err := b.Acquire(ctx, request(fmt.Sprint("new ", i), time.Minute, i%2 == 0))
+		if !errors.Is(err, unix.ENOSPC) {
+			fmt.Println("on a full disk:", err)
+			return
+		}
+	}
+	if n := count(); n > files+1 { // a waiter has made the inbox
+		fmt.Println("files left by 200 tries:", n-files)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines+10 {
+		fmt.Println("goroutines left by 200 tries:", n-goroutines)
+	}
+	if err := l.Renew(ctx, time.Minute); err != nil {
+		fmt.Println("renew:", err)
+	}
+	if _, err := b.Acquire(ctx, request("held", time.Minute, false)); !errors.Is(err, backend.ErrHeld) {
+		fmt.Println("the key that is held:", err)
+	}
+	if err := l.Release(ctx); err != nil {
+		fmt.Println("release:", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "fill")); err != nil {
+		fmt.Println(err)
+	}
+	if _, err := b.Acquire(ctx, request("new 0", time.Minute, true)); err != nil {
+		fmt.Println("with room again:", err)
+	}
+	fmt.Println("done")
+}

@@ -1,0 +1,151 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A folder belongs to the store once it holds the mark: a file whose first line names the format. The store takes an empty
+// folder only, and in its own it touches only what it has written: files with a whole image, and FIFOs of its names. All files are
+// therefore made with an image in them, in one step.
+const (
+	markFile     = ".anylock"
+	markBegin    = "anylock file store, format "
+	folderFormat = 2
+)
+
+var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n", markBegin, folderFormat)
+
+// errForeign means that a file in the folder is not the store's.
+var errForeign = fmt.Errorf("%w: not written by this store; if nobody else uses the file, a power failure has torn it: remove it",
+	backend.ErrInvalid)
+
+// takeFolder makes sure that the folder has the store's mark, and puts it into one that holds nothing else.
+func (s *store) takeFolder() error {
+	marked, err := s.marked()
+	if marked || err != nil {
+		return err
+	}
+	stranger, err := s.stranger()
+	if err != nil {
+		return err
+	}
+	if stranger == "" {
+		return s.mark()
+	}
+	// Another process may have marked it meanwhile, and begun to use it.
+	if marked, err = s.marked(); !marked && err == nil {
+		err = fmt.Errorf("%w: %s is not empty and not a folder of this store: it has no %s, but %q; name an empty or a new folder",
+			backend.ErrInvalid, s.dir, markFile, stranger)
+	}
+	return err
+}
+
+// marked reports whether the folder has the mark of this format. Another one is an error.
+func (s *store) marked() (bool, error) {
+	path := s.path(markFile)
+	fd, err := openAt(path, openRead, 0)
+	if errors.Is(err, errAbsent) {
+		return false, nil
+	}
+	var text string
+	if err == nil {
+		defer closeFD(fd)
+		buf := make([]byte, slotSize)
+		var n int
+		n, err = readAt(fd, buf, 0)
+		text, _, _ = strings.Cut(string(buf[:n]), "\n")
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return false, err
+	case err == nil && text == fmt.Sprint(markBegin, folderFormat):
+		return true, nil
+	case err == nil && strings.HasPrefix(text, markBegin):
+		return false, fmt.Errorf("%w: %s belongs to another version of this store: %q", backend.ErrUnsupported, s.dir, text)
+	}
+	return false, fmt.Errorf("%s: %w", path, errForeign)
+}
+
+// stranger is the name of something in the folder that the store has not made; empty if there is nothing.
+func (s *store) stranger() (string, error) {
+	all, err := os.ReadDir(s.dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range all {
+		name := e.Name()
+		switch {
+		case name == "lost+found" && e.IsDir(): // a file system made for locks
+		case name == markFile: // of a process that was first
+		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // of one that is at it, or died
+		case hasRandomName(name, inboxPrefix) && e.Type() == fs.ModeNamedPipe:
+		case s.ours(name):
+		default:
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// mark puts the mark into the folder, whole from the first moment. It is nil too if somebody else has.
+func (s *store) mark() error {
+	path := s.path(markFile)
+	temp, fd, err := s.makeNew(markFile + ".")
+	if err != nil {
+		return err
+	}
+	defer unlink(temp)
+	defer closeFD(fd)
+	if err := writeAt(fd, []byte(markText), 0); err != nil {
+		return err
+	}
+	if err := syncFD(fd); err != nil {
+		return err
+	}
+	if err := ignoreExists(os.Link(temp, path)); err != nil {
+		return err
+	}
+	if dir, err := openAt(s.dir, openRead, 0); err == nil {
+		_ = syncFD(dir) // not every file system can; without it, a power failure may take the mark and what is beside it
+		closeFD(dir)
+	}
+	return nil
+}
+
+// makeFolder makes the folder again after somebody has removed it under a running process.
+func (s *store) makeFolder() error {
+	if err := os.MkdirAll(s.dir, dirMode); err != nil {
+		return err
+	}
+	return s.takeFolder()
+}
+
+// ours reports whether a file holds a whole image of this store.
+func (s *store) ours(name string) bool {
+	info, err := os.Lstat(s.path(name))
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	fd, err := openAt(s.path(name), openRead, 0)
+	if err != nil {
+		return false
+	}
+	defer closeFD(fd)
+	img, err := readImage(fd)
+	for try := 0; errors.Is(err, errTorn) && try < 3; try++ { // two writes have overtaken this look
+		img, err = readImage(fd)
+	}
+	return err == nil && (len(img.body) == 0 || strings.IndexByte(string([]byte{kindRecord, kindMoved, kindEpoch}), img.body[0]) >= 0)
+}
+
+// hasRandomName reports whether name is the prefix and what randomName makes.
+func hasRandomName(name, prefix string) bool {
+	random, ok := strings.CutPrefix(name, prefix)
+	return ok && len(random) == randomLen && strings.Trim(random, "0123456789abcdef") == ""
+}

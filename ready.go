@@ -1,0 +1,29 @@
+package lock
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/anylock/lock/backend"
+)
+
+// NotReady tells why the store cannot grant yet: which part of it is barred, until when and why. It is nil when the store can, or
+// does not tell. It makes no request.
+func (l *Locker) NotReady() error {
+	if r, ok := l.backend.(backend.Readiness); ok {
+		return l.error("acquire", "", r.NotReady())
+	}
+	return nil
+}
+
+// tellNotReady logs, when a wait at the store begins, that it will be long.
+func (l *Locker) tellNotReady(ctx context.Context, key string, handed *hold, wait bool) {
+	if !wait || handed != nil || !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
+		return
+	}
+	if r, ok := l.backend.(backend.Readiness); ok {
+		if err := r.NotReady(); err != nil {
+			l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", key, "backend", l.name, "error", err)
+		}
+	}
+}
