@@ -13,10 +13,10 @@ import (
 )
 
 // TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH, and
-// a program "anylock-odd" that has stores with faults too.
+// a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
 func TestMain(m *testing.M) {
 	os.Setenv(raceVariable, raceOptions)
-	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd})
+	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd, "anylock-at": mainAt})
 }
 
 // A program built with -race sleeps for a second when it exits, unless it is told not to.
@@ -40,6 +40,11 @@ func waitMuch() {
 	if !given {
 		flag.Set("test.parallel", "12") //nolint:errcheck // it is a number
 	}
+}
+
+func mainAt() {
+	homeOfUser = func() (string, error) { return os.Getenv("AT"), nil }
+	main()
 }
 
 // A leakCheck runs the tests, then looks for goroutines that they have left.
