@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/anylock/lock"
 )
-
-// inspectPatience is how long asking for the holder may take, for a message only.
-const inspectPatience = 2 * time.Second
 
 // A signalError is a signal that came while there was no command yet to pass it to.
 type signalError struct{ sig os.Signal }
@@ -55,51 +53,39 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 	}
 }
 
-func ending(sig os.Signal) bool {
-	for _, s := range signalsEnding {
-		if s == sig {
-			return true
-		}
-	}
-	return false
-}
+func ending(sig os.Signal) bool { return slices.Contains(signalsEnding, sig) }
 
 // acquire takes the key, and waits for it if it may. began is when the user's patience began.
 func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Time) (*lock.Lease, error) {
 	if err := r.heldOutside(ctx, locks); err != nil {
 		return nil, err
 	}
-	var lease *lock.Lease
-	var err error
-	switch {
-	case r.nonblock:
-		lease, err = locks.TryAcquire(ctx, r.key)
-	case r.wait.isSet:
-		lease, err = locks.Acquire(ctx, r.key, lock.WithWait(max(0, r.wait.d-time.Since(began))))
-	default:
-		if r.app.verbose {
-			r.sayHolder(ctx, locks)
-		}
-		lease, err = locks.Acquire(ctx, r.key)
+	if r.nonblock {
+		lease, err := locks.TryAcquire(ctx, r.key)
+		return lease, r.refusal(ctx, locks, err)
 	}
-	held := (*lock.HeldError)(nil)
-	if errors.Is(err, lock.ErrHeld) && !errors.As(err, &held) && !r.nonblock {
-		// The time is over without an answer, which the store may owe us for other reasons than a holder. One attempt,
-		// however long it takes, tells, and who holds the key.
-		lease, err = locks.TryAcquire(ctx, r.key)
+	stop := r.tellWaiting(ctx, locks)
+	defer stop()
+	var limit []lock.AcquireOption
+	if r.wait.isSet {
+		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(began))))
 	}
-	switch {
+	lease, err := locks.Acquire(ctx, r.key, limit...)
+	return lease, r.refusal(ctx, locks, err)
+}
+
+// refusal is the exit for a lease that was not granted.
+func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) error {
+	switch held := (*lock.HeldError)(nil); {
 	case err == nil:
-		return lease, nil
+		return nil
+	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
+		return storeError(err)
 	case errors.As(err, &held):
-		return nil, r.conflict(held.Holder)
-	case errors.Is(err, lock.ErrHeld): // the store has not told by whom
-		ictx, cancel := context.WithTimeout(ctx, inspectPatience)
-		defer cancel()
-		holder, _ := locks.Inspect(ictx, r.key) // for the message only
-		return nil, r.conflict(holder)
+		return r.conflict(held.Holder)
 	}
-	return nil, storeError(err)
+	holder, _ := inspect(ctx, locks, r.key) // the store has not told; for the message only
+	return r.conflict(holder)
 }
 
 // heldOutside tells whether the key is held by the anylock that runs this one, so that waiting would never end.
@@ -131,12 +117,4 @@ func (r *runner) conflict(h lock.Holder) error {
 		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, holderText(h))
 	}
 	return &exitError{code: r.conflictCode(), err: err}
-}
-
-func (r *runner) sayHolder(ctx context.Context, locks *lock.Locker) {
-	ctx, cancel := context.WithTimeout(ctx, inspectPatience)
-	defer cancel()
-	if h, err := locks.Inspect(ctx, r.key); err == nil && h.Held() {
-		r.app.say("%s is held by %s; waiting", show(r.key), holderText(h))
-	}
 }

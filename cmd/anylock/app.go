@@ -19,9 +19,10 @@ type app struct {
 	stdout, stderr *os.File
 	env            []string // as os.Environ
 
-	backend string // --backend
-	verbose bool   // --verbose
-	running string // the command, as in "anylock run"
+	backend, backendFile text
+	verbose              bool
+	reachGiven           bool   // the user has said how far the lock must reach
+	running              string // the command, as in "anylock run"
 }
 
 // run is main without the process around it. The files are files, not readers and writers, because a command that runs
@@ -43,7 +44,10 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: `anylock runs a command while it holds a lock, so that of all the machines that share a store
 only one runs it at a time. The store is a URL: a directory, Redis, and others ("anylock backends" lists them).
 
-Without --backend it is $ANYLOCK_URL, else a directory of this user on this machine.`,
+The store is that of --backend or --backend-file, else that of $ANYLOCK_URL or $ANYLOCK_URL_FILE. Without any it is
+~/.local/state/anylock/locks, which is this user's on this machine: no other machine or user sees its locks. A line on
+standard error tells so where that is no terminal, as under cron. The home directory is that of the system's list of
+users, whatever $HOME says.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -62,7 +66,8 @@ Without --backend it is $ANYLOCK_URL, else a directory of this user on this mach
 		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.backend, "backend", "", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
+	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
+	flags.Var(&a.backendFile, "backend-file", "the `FILE` whose first line is the URL, so that its password shows nowhere (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is going on")
 	root.AddCommand(a.runCommand(), a.inspectCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
 	a.addHidden(root)
@@ -80,15 +85,17 @@ func (a *app) sayVerbose(format string, args ...any) {
 	}
 }
 
-// getenv is os.Getenv on the environment that the app was given.
-func (a *app) getenv(name string) string {
+// lookupEnv is os.LookupEnv on the environment that the app was given.
+func (a *app) lookupEnv(name string) text {
 	for _, e := range slices.Backward(a.env) {
 		if n, value, ok := strings.Cut(e, "="); ok && sameVariable(n, name) {
-			return value
+			return text{value, true}
 		}
 	}
-	return ""
+	return text{}
 }
+
+func (a *app) getenv(name string) string { return a.lookupEnv(name).s }
 
 // finish prints what there is to say about err and returns the exit code.
 func (a *app) finish(err error) int {

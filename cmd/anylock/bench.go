@@ -143,6 +143,14 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 func (b *benchRun) openStores(ctx context.Context) (cleanUp func(), err error) {
 	cleanUp = func() {}
 	urls := b.backends
+	b.warnOfPassword(strings.Join(urls, " "))
+	if b.backendFile.isSet {
+		rawURL, err := readURL("", text{}, "--backend-file", b.backendFile)
+		if err != nil {
+			return cleanUp, err
+		}
+		urls = append(urls, rawURL)
+	}
 	if len(urls) == 0 {
 		dir, err := os.MkdirTemp("", "anylock-bench-")
 		if err != nil {

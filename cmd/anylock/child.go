@@ -18,6 +18,8 @@ type child interface {
 	kill()
 	// gone tells whether nothing of the group runs any more. It is meant for after the command itself has ended.
 	gone() bool
+	// foreign tells whether something of the group runs that this process may not signal.
+	foreign() bool
 	// stopped decides, after the command was stopped by sig, whether this process has to stop too for the shell to get
 	// its terminal back; otherwise it does what lets the command go on.
 	stopped(sig os.Signal) (suspend bool)

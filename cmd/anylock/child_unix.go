@@ -128,6 +128,12 @@ func (c *process) gone() bool {
 	return c.over || c.reaped && !groupRuns(c.pid)
 }
 
+func (c *process) foreign() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.over && groupIsForeign(c.pid)
+}
+
 func (c *process) close() {
 	c.guard.dismiss()
 	c.tty.takeBack(c.pid)

@@ -93,6 +93,8 @@ func (c *process) gone() bool {
 	return err == nil && info.ActiveProcesses == 0
 }
 
+func (c *process) foreign() bool { return false }
+
 func (c *process) stopped(os.Signal) bool { return false }
 
 func (c *process) suspend() {}

@@ -1,17 +1,34 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // groupRuns tells whether any process of the group has not ended yet, reaped or not.
 func groupRuns(group int) bool {
+	members, known := membersOf(group)
+	return !known || len(members) > 0
+}
+
+// groupIsForeign tells whether there are processes in the group that we may not signal. A signal to the whole group tells
+// only where it reaches none.
+func groupIsForeign(group int) bool {
+	members, _ := membersOf(group)
+	return slices.ContainsFunc(append(members, -group), func(id int) bool { return errors.Is(unix.Kill(id, 0), unix.EPERM) })
+}
+
+// membersOf lists the processes of the group that have not ended yet. known is false without /proc.
+func membersOf(group int) (members []int, known bool) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(files) == 0 {
-		return true // no /proc: not known
+		return nil, false
 	}
 	want := strconv.Itoa(group)
 	for _, file := range files {
@@ -24,8 +41,9 @@ func groupRuns(group int) bool {
 		fields := strings.Fields(rest)
 		const state, pgrp = 0, 2
 		if len(fields) > pgrp && fields[pgrp] == want && fields[state] != "Z" && fields[state] != "X" {
-			return true
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			members = append(members, pid)
 		}
 	}
-	return false
+	return members, true
 }

@@ -25,6 +25,13 @@ type job struct {
 
 func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 	t.Helper()
+	j := newJob(t, url, key, script, flags...)
+	j.start()
+	return j
+}
+
+func newJob(t *testing.T, url, key, script string, flags ...string) *job {
+	t.Helper()
 	dir := t.TempDir()
 	args := append([]string{"run", "--backend", url}, flags...)
 	j := &job{
@@ -32,6 +39,12 @@ func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"), done: make(chan struct{}),
 	}
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return j
+}
+
+func (j *job) start() {
+	t := j.t
+	t.Helper()
 	out, errs := create(t, j.out), create(t, j.err)
 	defer out.Close()
 	defer errs.Close()
@@ -54,7 +67,6 @@ func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 			t.Logf("anylock said:\n%s", j.said())
 		}
 	})
-	return j
 }
 
 func create(t *testing.T, file string) *os.File {
@@ -128,7 +140,7 @@ func (j *job) finish(code int) {
 // lets us look late, and what has ended in time must not be taken for late.
 func awaitEnd(t *testing.T, group int) (last time.Time) {
 	t.Helper()
-	const poll = time.Millisecond
+	const poll = 5 * time.Millisecond
 	last = time.Now()
 	for end := last.Add(patience); last.Before(end); time.Sleep(poll) {
 		now := time.Now()

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -10,19 +13,46 @@ import (
 )
 
 // TestMain makes this binary, which is built like the tests (with -race, if they are), a program "anylock" in $PATH, and
-// a program "anylock-odd" that has stores with faults too.
+// a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
 func TestMain(m *testing.M) {
 	os.Setenv(raceVariable, raceOptions)
-	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd})
+	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd, "anylock-at": mainAt})
 }
 
 // A program built with -race sleeps for a second when it exits, unless it is told not to.
 const raceVariable, raceOptions = "GORACE", "atexit_sleep_ms=0"
 
+// inheritNoSignals lets the programs under test begin with no signal ignored, also where we were started by nohup(1) or in the
+// background of a script. A signal that is caught is not ignored after exec(3); here nobody reads it.
+func inheritNoSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
+// waitMuch lets more tests run at once than there are processors, unless -parallel is given: they mostly wait.
+func waitMuch() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "12") //nolint:errcheck // it is a number
+	}
+}
+
+func mainAt() {
+	homeOfUser = func() (string, error) { return os.Getenv("AT"), nil }
+	main()
+}
+
 // A leakCheck runs the tests, then looks for goroutines that they have left.
 type leakCheck struct{ m *testing.M }
 
 func (l leakCheck) Run() int {
+	inheritNoSignals()
+	waitMuch()
 	code := l.m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

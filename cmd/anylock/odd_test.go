@@ -3,18 +3,20 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
 // mainOdd is main with more stores: one that grants every key to everybody, one that never knows whether it has released, one
-// that has always lost the lease when it is to be released, and one that keeps its promises, but makes few.
+// that has always lost the lease when it is to be released, one that never answers, and one that keeps its promises, but makes few.
 func mainOdd() {
 	registerOdd("forgetful", func() backend.Backend { return everybody{memory.New()} })
 	registerOdd("unsure", func() backend.Backend {
 		return &released{memory.New(), errors.New("connection reset\nby peer")}
 	})
+	registerOdd("hanging", func() backend.Backend { return hanging{memory.New()} })
 	simply := memory.NewStore()
 	registerOdd("simple", func() backend.Backend { return simple{simply.Client()} })
 	registerOdd("loser", func() backend.Backend { return &released{memory.New(), backend.ErrLost} })
@@ -24,8 +26,28 @@ func mainOdd() {
 func registerOdd(name string, open func() backend.Backend) {
 	backend.Register(backend.Driver{
 		Name: name, Schemes: []string{name}, Examples: []string{name + ":"},
-		Open: func(context.Context, string) (backend.Backend, error) { return open(), nil },
+		Open: func(context.Context, string) (backend.Backend, error) { return farther{open()}, nil },
 	})
+}
+
+// farther says that processes of one host exclude each other, which "anylock run" wants to hear.
+type farther struct{ backend.Backend }
+
+func (f farther) Guarantees() backend.Guarantees {
+	g := f.Backend.Guarantees()
+	g.Reach = backend.ReachHost
+	return g
+}
+
+// hanging never answers: not while one waits, and else after its own patience.
+type hanging struct{ backend.Backend }
+
+func (hanging) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if !r.Wait {
+		return nil, fmt.Errorf("%w: i/o timeout", backend.ErrUnavailable)
+	}
+	<-ctx.Done()
+	return nil, backend.ContextError(ctx, nil)
 }
 
 type everybody struct{ backend.Backend }

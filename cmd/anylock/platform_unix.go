@@ -2,9 +2,24 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
 
-const homeVariable = "HOME"
+	"github.com/spf13/cobra"
+)
+
+// homeOfUser is the home directory by the system's list of users. $HOME may differ between a login, cron and sudo, and two
+// directories would let two in.
+var homeOfUser = func() (string, error) {
+	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
+	if err != nil {
+		return "", fmt.Errorf("no home directory to keep locks in: %w", err)
+	}
+	return u.HomeDir, nil
+}
 
 func sameVariable(a, b string) bool { return a == b }
 

@@ -1,12 +1,20 @@
 package main
 
 import (
+	"os/user"
 	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-const homeVariable = "USERPROFILE"
+// homeOfUser is the home directory by the user's token, whatever the environment says.
+var homeOfUser = func() (string, error) {
+	u, err := user.Current()
+	if err != nil {
+		return "", err
+	}
+	return u.HomeDir, nil
+}
 
 func sameVariable(a, b string) bool { return strings.EqualFold(a, b) }
 

@@ -96,7 +96,7 @@ func writeResultText(w io.Writer, r conformance.Result) {
 	if r.Status == conformance.Fail {
 		fmt.Fprintf(&b, "     %s\n", r.Rule)
 		for line := range strings.Lines(r.Output) {
-			b.WriteString("     " + strings.TrimRight(line, "\n") + "\n")
+			b.WriteString("     " + strings.TrimRight(oneLine(line), " ") + "\n")
 		}
 	}
 	io.WriteString(w, b.String()) //nolint:errcheck // the summary reports it

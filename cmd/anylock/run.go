@@ -26,9 +26,13 @@ type runner struct {
 	argv []string
 
 	ttl, wait, grace           seconds
+	minHold, maxHold           seconds
+	require                    []string
 	nonblock                   bool
 	conflictExit, lostExitCode exitCode
 }
+
+const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
 
 const (
 	defaultTTL      = 30 * time.Second
@@ -50,6 +54,17 @@ lease ends, so that CMD never runs together with the next holder. A second proce
 this one cannot, because it was killed or stopped itself. Processes that CMD leaves in the background are left alone
 when it ends, and run on without the lock; those that leave its process group are never found.
 
+Processes that run as another user, as with sudo inside CMD, cannot be stopped by this one. anylock says so when it sees
+one, and keeps the lock for as long as it runs; but when the lock is lost, or anylock is killed, it runs on beside the next
+holder. Run anylock itself under sudo: sudo anylock run ...
+
+A store that keeps out only one process, such as memory:, is refused. --require and $ANYLOCK_REQUIRE refuse weaker stores
+than they name, both of them: fifo, push, linearizable, no-early-loss, fencing=restart, reach=network, max-late=500ms,
+min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
+
+--min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice. --max-hold stops
+a CMD that hangs, in the way that a lost lock does.
+
 CMD gets our standard input, output and error, the signals that are sent to us, and in its environment ANYLOCK_KEY,
 ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with Ctrl-Z for
 longer than the TTL has lost its lock, and is killed.
@@ -58,12 +73,13 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
    1  the key is held by another (-n, -w; another code with -E)
   64  wrong usage
   69  the store cannot be reached
- 113  the lock was lost while CMD ran (another code with --lost-exit-code)
+ 113  the lock was lost, or --max-hold was over, while CMD ran (another code with --lost-exit-code)
  126  CMD cannot be executed
  127  CMD is not found`,
 		Example: `  anylock run nightly -- ./nightly.sh --full
   anylock run -n nightly -- ./nightly.sh || echo "runs already"
   anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
+  anylock run -n --min-hold 1m --require reach=network nightly -- ./nightly.sh
   anylock run --ttl 1m --grace 20s db/migrate -- sh -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,6 +96,9 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	flags.VarP(&r.wait, "wait", "w", "wait for at most this long, seconds as in 2.5 or a text like 1m30s")
 	flags.VarP(&r.conflictExit, "conflict-exit-code", "E", "exit code when the key is held by another")
 	flags.Var(&r.lostExitCode, "lost-exit-code", "exit code when the lock is lost while the command runs")
+	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, also when the command ends sooner")
+	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
+	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`s, separated by commas; may be given several times (and $ANYLOCK_REQUIRE)")
 	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
 	return cmd
 }
@@ -112,7 +131,39 @@ func (r *runner) check() error {
 	if err := backend.ValidateTTL(r.ttl.d); err != nil {
 		return fmt.Errorf("--ttl: %w", err)
 	}
+	if r.maxHold.isSet && r.maxHold.d < r.ttl.d {
+		r.ttl.d = r.maxHold.d
+		return r.checkGrace("--max-hold")
+	}
 	return r.checkGrace("--ttl")
+}
+
+// options are those of the Locker.
+func (r *runner) options() ([]lock.Option, error) {
+	opts := []lock.Option{
+		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.Reach(lock.ReachHost)),
+	}
+	if r.minHold.d > 0 {
+		opts = append(opts, lock.WithMinHold(r.minHold.d))
+	}
+	if r.maxHold.isSet {
+		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
+	}
+	lists := r.require
+	if env := r.app.lookupEnv(requireEnv); env.isSet {
+		lists = append(lists, env.s)
+	}
+	for _, list := range lists {
+		for name := range strings.SplitSeq(list, ",") {
+			requirement, err := lock.ParseRequirement(strings.TrimSpace(name))
+			if err != nil {
+				return nil, usagef("--require or $%s: %w", requireEnv, err)
+			}
+			r.app.reachGiven = r.app.reachGiven || strings.HasPrefix(requirement.String(), "reach=")
+			opts = append(opts, lock.Require(requirement))
+		}
+	}
+	return opts, nil
 }
 
 // checkGrace sets the grace that was not given, and refuses one that leaves no time to renew.
@@ -157,8 +208,12 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.notices.close()
 	r.reasons = newReasons(r.notices, r.app.verbose)
 
+	opts, err := r.options()
+	if err != nil {
+		return err
+	}
 	ctx, stopWatch := untilSignal(ctx, signals)
-	locks, err := r.app.open(ctx, lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)))
+	locks, err := r.app.open(ctx, opts...)
 	if err != nil {
 		if s := stopWatch(); s != nil {
 			return s.exit()
@@ -204,7 +259,8 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 	stop := keepAhead(l, r.ttl.d, r.grace.d)
 	defer stop()
 	s := &supervisor{
-		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, say: r.say, lastError: r.reasons.lastError,
+		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
+		lastError: r.reasons.lastError,
 	}
 	return s.run(ctx), nil
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // patience is how long to wait for what happens at once on a machine that is not busy.
@@ -44,26 +45,26 @@ func TestRedis(t *testing.T) {
 	url := servers.RedisURL(t)
 	runScripts(t, "testdata/store", url)
 	runScripts(t, "testdata/telling", url)
+	conforms(t, url)
 }
 
-func TestEtcd(t *testing.T) {
+func TestRedlock(t *testing.T) {
+	storetest.Long(t, "three servers")
 	t.Parallel()
-	runScripts(t, "testdata/store", servers.EtcdURL(t))
+	conforms(t, startRedlock(t))
 }
 
-func TestZooKeeper(t *testing.T) {
-	t.Parallel()
-	runScripts(t, "testdata/store", servers.ZooKeeperURL(t))
-}
+func TestEtcd(t *testing.T)      { onServer(t, servers.EtcdURL) }
+func TestZooKeeper(t *testing.T) { onServer(t, servers.ZooKeeperURL) }
+func TestPostgres(t *testing.T)  { onServer(t, servers.PostgresURL) }
+func TestMemcached(t *testing.T) { onServer(t, servers.MemcachedURL) }
 
-func TestPostgres(t *testing.T) {
+func onServer(t *testing.T, start func(testing.TB) string) {
+	storetest.Long(t, "the scripts on one more store")
 	t.Parallel()
-	runScripts(t, "testdata/store", servers.PostgresURL(t))
-}
-
-func TestMemcached(t *testing.T) {
-	t.Parallel()
-	runScripts(t, "testdata/store", servers.MemcachedURL(t))
+	url := start(t)
+	runScripts(t, "testdata/store", url)
+	conforms(t, url)
 }
 
 // runScripts runs the scripts of a folder in parallel, each with a $KEY of its own.
@@ -72,8 +73,11 @@ func runScripts(t *testing.T, dir, url string) {
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv(raceVariable, raceOptions)
-			e.Setenv("ANYLOCK_URL", url)
+			if url != "" {
+				e.Setenv("ANYLOCK_URL", url)
+			}
 			e.Setenv("KEY", "test-"+rand.Text())
+			e.Setenv("BAD", "a\u009b2J\u2028\u202e\x1b\x7fé😀")
 			e.Values[programsKey{}] = &programs{running: make(map[string]*running)}
 			return nil
 		},
@@ -144,8 +148,10 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	name, argv := args[0], args[1:]
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, v := range []string{"ANYLOCK_URL", "KEY", "PATH", "HOME", "WORK", raceVariable} {
-		cmd.Env = append(cmd.Env, v+"="+ts.Getenv(v))
+	for _, v := range []string{"ANYLOCK_URL", "AT", "KEY", "PATH", "HOME", "WORK", raceVariable} {
+		if value := ts.Getenv(v); value != "" {
+			cmd.Env = append(cmd.Env, v+"="+value)
+		}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := os.Create(ts.MkAbs(name + ".out"))

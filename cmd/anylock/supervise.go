@@ -24,6 +24,10 @@ const (
 	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that could
 	// continue us is not there.
 	resumeAfter = 200 * time.Millisecond
+	// foreignFirst is when to look first for processes of other users. The pauses grow to foreignLast.
+	foreignFirst, foreignLast = 100 * time.Millisecond, 10 * time.Second
+	// maxHoldShare is the part of the TTL by which a lease may end before the longest hold, for its margin.
+	maxHoldShare = 10
 )
 
 // killMargin is how long before its deadline a lease's command is killed: what killing takes on a busy machine.
@@ -41,16 +45,24 @@ type supervisor struct {
 	signals <-chan os.Signal
 	ttl     time.Duration // as asked for; the lease's may be longer
 	grace   time.Duration // between SIGTERM and SIGKILL
+	maxHold time.Duration // at which the lease ends for good, 0 for never
 	say     func(format string, args ...any)
 	// lastError is why renewals do not succeed, as far as is known.
 	lastError func() string
 
+	begun    time.Time
 	exited   bool // the command itself has ended, with code
 	code     int
 	stopping bool // SIGTERM was sent because the lock is lost, or will be
 	killed   bool
 	killAt   time.Time // when SIGKILL is due; of the kill, once killed
 	resumeAt time.Time // not zero while suspended
+
+	asked   bool          // to end, by a signal that came to us
+	foreign bool          // some processes were seen that are not ours to stop
+	outlive bool          // only such processes are left
+	lookAt  time.Time     // when to look for such processes
+	every   time.Duration // and how long after the last time
 }
 
 // An outcome is how a command ended.
@@ -61,6 +73,7 @@ type outcome struct {
 
 // run returns when the command has ended and, if its lock was lost, all of its group too.
 func (s *supervisor) run(ctx context.Context) outcome {
+	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lost, cancelled := s.lease.Lost(), ctx.Done()
@@ -84,7 +97,7 @@ func (s *supervisor) run(ctx context.Context) outcome {
 		case <-lost:
 			lost = nil // look sees it
 		case <-cancelled:
-			cancelled = nil
+			cancelled, s.asked = nil, true
 			s.child.forward(signalEnd)
 		case <-timer.C:
 		}
@@ -107,6 +120,7 @@ func (s *supervisor) happened(e childEvent) {
 
 func (s *supervisor) received(sig os.Signal) {
 	if sig != signalContinue {
+		s.asked = s.asked || ending(sig)
 		s.child.forward(sig)
 		return
 	}
@@ -120,10 +134,13 @@ func (s *supervisor) received(sig os.Signal) {
 
 // look does what the clock and the lease ask for.
 func (s *supervisor) look() {
-	if s.exited && !s.stopping {
+	if s.exited && !s.stopping && !s.outlive {
 		return
 	}
 	now := time.Now()
+	if !s.foreign && !now.Before(s.lookAt) {
+		s.lookForForeign(now)
+	}
 	switch left := s.lease.Deadline().Sub(now); {
 	case s.stopping:
 	case s.over() != nil:
@@ -137,10 +154,27 @@ func (s *supervisor) look() {
 	if s.stopping && !s.killed && !now.Before(s.killAt) {
 		s.killed, s.killAt = true, now
 		s.child.kill()
+		if s.child.foreign() {
+			s.say("processes of the command that run as another user could not be killed, and run on")
+		}
+	}
+}
+
+// lookForForeign says once that there are processes which only another user can stop. sudo takes a moment to be one, so that
+// it looks often at first.
+func (s *supervisor) lookForForeign(now time.Time) {
+	s.every = min(max(2*s.every, foreignFirst), foreignLast)
+	s.lookAt = now.Add(s.every)
+	if s.foreign = s.child.foreign(); s.foreign {
+		s.say("the command runs something as another user, which cannot be stopped from here if the lock is lost; " +
+			"run anylock itself as that user, as in: sudo anylock run")
 	}
 }
 
 func (s *supervisor) noRenewal(left time.Duration) error {
+	if s.maxHold > 0 && time.Since(s.begun)+left > s.maxHold-s.ttl/maxHoldShare {
+		return fmt.Errorf("--max-hold is over in %s", shortDuration(left))
+	}
 	because := ""
 	if e := s.lastError(); e != "" {
 		because = " (" + e + ")"
@@ -190,7 +224,14 @@ func (s *supervisor) done() bool {
 	switch {
 	case !s.exited:
 		return false
-	case !s.stopping || s.child.gone():
+	case !s.stopping && !s.asked:
+		return true // what it has left in the background is left alone
+	case s.stopping && s.child.gone():
+		return true
+	case s.child.foreign(): // it was to end and has not: while we hold the lock, nobody runs beside it
+		s.outlive = true
+		return false
+	case !s.stopping:
 		return true
 	case s.killed && time.Since(s.killAt) > killPatience:
 		s.say("some processes of the command have been killed but have not ended yet")
@@ -202,6 +243,8 @@ func (s *supervisor) done() bool {
 // pause is how long nothing can be due.
 func (s *supervisor) pause() time.Duration {
 	switch {
+	case s.outlive:
+		return foreignFirst
 	case s.stopping && s.exited:
 		return groupPoll
 	case s.stopping && s.killed:
@@ -210,6 +253,9 @@ func (s *supervisor) pause() time.Duration {
 		return time.Until(s.killAt)
 	}
 	next := time.Until(s.lease.Deadline()) - s.grace - killMargin(s.ttl)
+	if !s.foreign {
+		next = min(next, time.Until(s.lookAt))
+	}
 	if !s.resumeAt.IsZero() {
 		next = min(next, time.Until(s.resumeAt))
 	}

@@ -43,6 +43,7 @@ type fakeChild struct {
 	onTerm    func() // what the command does about SIGTERM
 	survivors bool   // the group has members that only SIGKILL ends
 	suspends  bool   // the answer of stopped
+	strangers bool   // the group has members that nothing ends
 
 	mu  sync.Mutex
 	log []string
@@ -81,10 +82,23 @@ func (c *fakeChild) kill() {
 	c.exit(exitSignal + 9)
 }
 
+func (c *fakeChild) foreign() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.strangers
+}
+
+// befriend ends the members that nothing else ends.
+func (c *fakeChild) befriend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.strangers = false
+}
+
 func (c *fakeChild) gone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.survivors
+	return !c.survivors && !c.strangers
 }
 
 func (c *fakeChild) exit(code int) {
@@ -223,6 +237,46 @@ func TestSupervise(t *testing.T) {
 				s.child.exit(3)
 			},
 			want: outcome{code: 3}, ends: 0,
+		},
+		{
+			name: "something that runs as another user is left after a signal: the lock is kept",
+			plan: func(s *stage) {
+				s.child.strangers = true
+				after(time.Second, func() { s.signals <- syscall.SIGTERM })
+				after(2*time.Second, func() { s.child.exit(143) })
+				after(18*time.Second, func() { s.lease.renew(testTTL) })
+				after(35*time.Second, func() { s.lease.renew(testTTL) })
+				after(39950*time.Millisecond, s.child.befriend)
+			},
+			want: outcome{code: 143}, ends: 40 * time.Second,
+			log:  []string{"1s terminated"},
+			says: "run anylock itself as that user",
+		},
+		{
+			name: "something that runs as another user is left in the background",
+			plan: func(s *stage) {
+				after(50*time.Millisecond, func() { s.child.mu.Lock(); s.child.strangers = true; s.child.mu.Unlock() })
+				after(2*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 2 * time.Second,
+			says: "run anylock itself as that user",
+		},
+		{
+			name: "something that runs as another user cannot be stopped when the lock is lost",
+			plan: func(s *stage) {
+				s.child.strangers = true
+				after(49950*time.Millisecond, s.child.befriend)
+			},
+			want: outcome{code: 137, lost: true}, ends: 50 * time.Second,
+			log:  []string{"19s TERM wake=true", "29s KILL"},
+			says: "could not be killed, and run on",
+		},
+		{
+			name: "the longest hold",
+			plan: func(s *stage) { s.maxHold = testTTL },
+			want: outcome{code: 137, lost: true}, ends: 29 * time.Second,
+			log:  []string{"19s TERM wake=true", "29s KILL"},
+			says: "--max-hold is over in 11s; stopping the command",
 		},
 		{
 			name: "signals",

@@ -132,7 +132,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newConsole(t, "ANYLOCK_URL=memory:")
+			c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 			c.await(prompt)
 			c.enter("anylock run k -- sh -c 'trap \"echo caught >&2; exit 9\" INT; echo rea\"\"dy >&2; cat'" + pipe + "\n")
 			c.await("ready")
@@ -158,7 +158,7 @@ func TestTerminalStop(t *testing.T) {
 	for name, pipe := range map[string]string{"terminal": "", "pipe": " | cat"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newConsole(t, "ANYLOCK_URL=memory:")
+			c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 			c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a'" + pipe + "\n")
 			c.await("ready")
 			c.enter("\x1a")
@@ -197,7 +197,7 @@ func TestTerminalStopTooLong(t *testing.T) {
 // In the background the command may not read; the shell tells, and fg lets it.
 func TestTerminalBackground(t *testing.T) {
 	t.Parallel()
-	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 	c.enter("anylock run k -- sh -c 'echo rea\"\"dy; read a; echo go\"\"t $a' &\n")
 	c.await("ready")
 	for range 100 { // bash tells of a stopped job before its next prompt
@@ -214,6 +214,7 @@ func TestTerminalBackground(t *testing.T) {
 	c.await("anylock run")
 	c.enter("more\n")
 	c.await("got more")
+	c.await(prompt)
 }
 
 // A command that has input and output at the terminal is in its foreground without asking: some look before they ask.
@@ -229,11 +230,24 @@ func TestTerminalForeground(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := newConsole(t, "ANYLOCK_URL=memory:")
+	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
 	c.enter("cd " + dir + "; sh outer.sh\n")
 	c.await("foreground")
 	c.enter("more\n")
 	c.await("got more")
+}
+
+// Somebody who waits at a terminal is told for whom.
+func TestTerminalWaiting(t *testing.T) {
+	t.Parallel()
+	c := newConsole(t, "ANYLOCK_URL="+fileURL(t.TempDir()))
+	c.enter("anylock run k -- sh -c 'echo rea\"\"dy; exec sleep 600' &\n")
+	c.await("ready")
+	c.enter("anylock run k -- true\n")
+	c.await("anylock: waiting for k, held by ")
+	c.enter("\x03")
+	c.enter("kill %1; wait; echo do\"\"ne\n")
+	c.await("done")
 }
 
 // The suite shows on a terminal how far it is, and Ctrl-C ends it with what it has found.

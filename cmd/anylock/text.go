@@ -14,7 +14,7 @@ import (
 // show is s for a message of one line: as it is where that is readable, else quoted.
 func show(s string) string {
 	plain := s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
-		return !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == '"'
+		return !unicode.IsPrint(r) || r == ' ' || r == '"'
 	})
 	if plain {
 		return s
@@ -25,10 +25,10 @@ func show(s string) string {
 // oneLine keeps what others wrote, such as a server's error, from breaking a message of one line or moving the cursor.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
+		if unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return ' '
 	}, s)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net/url"
@@ -13,30 +14,68 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// backendURL is the store to use: --backend, else $ANYLOCK_URL, else a directory in the user's state directory.
+const urlFileEnv = "ANYLOCK_URL_FILE" // names a file with the store's URL
+
+// backendURL is the store to use: that of the flags, else that of the environment, else a directory of this user.
 func (a *app) backendURL() (string, error) {
-	if a.backend != "" {
-		return a.backend, nil
+	given, err := readURL("--backend", a.backend, "--backend-file", a.backendFile)
+	a.warnOfPassword(a.backend.s)
+	if given == "" && err == nil {
+		given, err = readURL("$"+lock.URLEnv, a.lookupEnv(lock.URLEnv), "$"+urlFileEnv, a.lookupEnv(urlFileEnv))
 	}
-	if u := a.getenv(lock.URLEnv); u != "" {
-		return u, nil
+	if given != "" || err != nil {
+		return given, err
 	}
-	dir, err := a.stateDir()
+	home, err := homeOfUser()
 	if err != nil {
 		return "", usagef("%w; set %s or use --backend", err, lock.URLEnv)
 	}
-	return fileURL(filepath.Join(dir, "anylock", "locks")), nil
+	if !filepath.IsAbs(home) {
+		return "", usagef("this user has no home directory to keep locks in; set %s or use --backend", lock.URLEnv)
+	}
+	dir := filepath.Join(home, ".local", "state", "anylock", "locks")
+	if !a.reachGiven && widthOf(a.stderr) == 0 {
+		a.say("neither --backend nor $%s is set: locks are kept in %s, for this user and this machine alone "+
+			"(--require reach=host says that this is enough)", lock.URLEnv, dir)
+	}
+	return fileURL(dir), nil
 }
 
-// stateDir follows the XDG Base Directory Specification, which says to ignore a relative $XDG_STATE_HOME.
-func (a *app) stateDir() (string, error) {
-	if dir := a.getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return dir, nil
+// readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a mistake,
+// such as a variable that is not set: another store in its place would keep nobody out.
+func readURL(urlName string, rawURL text, fileName string, file text) (string, error) {
+	switch {
+	case rawURL.isSet && file.isSet:
+		return "", usagef("%s and %s exclude each other", urlName, fileName)
+	case rawURL.isSet && rawURL.s == "":
+		return "", usagef("%s is empty", urlName)
+	case file.isSet && file.s == "":
+		return "", usagef("%s is empty", fileName)
+	case !file.isSet:
+		return rawURL.s, nil
 	}
-	if home := a.getenv(homeVariable); filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "state"), nil
+	f, err := os.Open(file.s)
+	if err != nil {
+		return "", usagef("%s %s: %w", fileName, show(file.s), reason(err))
 	}
-	return "", errors.New("no home directory to keep locks in")
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Scan()
+	if err := lines.Err(); err != nil {
+		return "", usagef("%s %s: %w", fileName, show(file.s), reason(err))
+	}
+	if lines.Text() == "" {
+		return "", usagef("%s %s: its first line is empty", fileName, show(file.s))
+	}
+	return lines.Text(), nil
+}
+
+// warnOfPassword is for URLs on the command line.
+func (a *app) warnOfPassword(rawURL string) {
+	_, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
+	if backend.CleanError(rawURL, errors.New(rest)).Error() != rest {
+		a.say("everybody on this machine can see the password in --backend; --backend-file and $%s keep it to yourself", lock.URLEnv)
+	}
 }
 
 // fileURL is the URL of an absolute path.

@@ -9,6 +9,21 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
+// A text is the value of a flag or variable that may be missing, which is not the same as empty.
+type text struct {
+	s     string
+	isSet bool
+}
+
+func (t *text) String() string { return t.s }
+
+func (t *text) Type() string { return "string" }
+
+func (t *text) Set(s string) error {
+	t.s, t.isSet = s, true
+	return nil
+}
+
 // A seconds is the value of a flag that takes a time as flock(1) does, "2.5", or as Go does, "2m30s".
 type seconds struct {
 	d     time.Duration

@@ -1,0 +1,129 @@
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What an ordinary user's command runs as root, as by sudo, cannot be stopped by that user. That is said, and the key stays
+// taken for as long as it runs.
+func TestOtherPrivileges(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a program that runs as root")
+	}
+	const nobody = 65534
+	dir := openTemp(t)
+	copyProgram(t, os.Args[0], filepath.Join(dir, "anylock"), 0o755)
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip("no setpriv(1) to play sudo")
+	}
+	asRoot := filepath.Join(dir, "sudo") + " --reuid 0 --clear-groups "
+	copyProgram(t, setpriv, filepath.Join(dir, "sudo"), 0o755|os.ModeSetuid)
+	script := filepath.Join(dir, "root.sh")
+	if err := os.WriteFile(script, []byte("id -u; echo $$; exec sleep 600"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	asUser := &syscall.Credential{Uid: nobody, Gid: nobody}
+	for name, command := range map[string]string{
+		"direct":  "exec " + asRoot + "sh " + script,
+		"beneath": asRoot + "sh " + script + "; true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			locks := filepath.Join(dir, name)
+			if err := os.Mkdir(locks, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chown(locks, nobody, nobody); err != nil {
+				t.Fatal(err)
+			}
+			const ttl = "3"
+			holder := newJob(t, fileURL(locks), "k", command, "--ttl", ttl)
+			holder.cmd.Path, holder.cmd.SysProcAttr.Credential, holder.cmd.Dir = filepath.Join(dir, "anylock"), asUser, dir
+			holder.start()
+			ids := holder.pids(2)
+			if ids[0] != 0 {
+				t.Fatalf("the command runs as user %d, not as root: is %s mounted with nosuid?", ids[0], dir)
+			}
+			t.Cleanup(func() { syscall.Kill(ids[1], syscall.SIGKILL) })
+			holder.says("run anylock itself as that user, as in: sudo anylock run")
+			holder.signal(syscall.SIGTERM)
+
+			next := exec.Command(filepath.Join(dir, "anylock"), "run", "--backend", fileURL(locks), "-w", "4", "k", "--", "true")
+			next.SysProcAttr, next.Dir = &syscall.SysProcAttr{Credential: asUser}, dir
+			out, _ := next.CombinedOutput()
+			if code := next.ProcessState.ExitCode(); code != exitConflict {
+				t.Errorf("beside a command that runs as root the next one ended with code %d:\n%s", code, out)
+			}
+			if !strings.Contains(string(out), "still held") {
+				t.Errorf("%s", out)
+			}
+			if err := syscall.Kill(ids[1], syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			if name == "direct" {
+				holder.finish(exitSignal + int(syscall.SIGKILL))
+			} else {
+				holder.finish(exitSignal + int(syscall.SIGTERM))
+			}
+			if strings.Count(holder.said(), "\n") != 1 {
+				t.Errorf("it said %q", holder.said())
+			}
+		})
+	}
+}
+
+// openTemp is a folder that every user can reach, and where the setuid bit means something.
+func openTemp(t *testing.T) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/var/tmp", "/usr/local/lib"} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(parent, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+			continue
+		}
+		if info, err := os.Stat(parent); err != nil || info.Mode().Perm()&0o005 != 0o005 {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, "anylock-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	t.Skip("no folder for temporary files that is mounted without nosuid")
+	return ""
+}
+
+func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out := create(t, to)
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(to, mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+// waitNotice is how long a wait lasts before people are told what for.
+const waitNotice = 2 * time.Second
+
+// A waitable is what a *lock.Locker tells while one waits for a key.
+type waitable interface {
+	Inspect(ctx context.Context, key string) (lock.Holder, error)
+}
+
+// A readiness tells why a store cannot grant anything yet: which of its servers, until when and why. It is nil when it can.
+type readiness interface{ NotReady() error }
+
+// tellWaiting says why there is no lease yet: at once if the store is not ready, and after waitNotice who holds the key,
+// where somebody looks. stop ends it.
+func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		store, _ := locks.(readiness)
+		said := false
+		for pause := time.Duration(0); backend.Sleep(ctx, pause) == nil; pause = waitNotice {
+			err := error(nil)
+			if store != nil {
+				err = store.NotReady()
+			}
+			switch {
+			case err != nil:
+				if !said {
+					r.say("waiting: %v", err)
+				}
+				said = true
+			case pause > 0:
+				if r.app.verbose || widthOf(r.app.stderr) > 0 {
+					r.sayHolder(ctx, locks)
+				}
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		telling.Wait()
+	}
+}
+
+func (r *runner) sayHolder(ctx context.Context, locks waitable) {
+	by := ""
+	if h, err := inspect(ctx, locks, r.key); err == nil && h.Held() {
+		by = ", held by " + holderText(h)
+	}
+	if ctx.Err() == nil {
+		r.notices.add(fmt.Sprintf("waiting for %s%s", show(r.key), by))
+	}
+}
+
+// inspectPatience is how long asking for the holder may take, for a message only.
+const inspectPatience = 2 * time.Second
+
+func inspect(ctx context.Context, locks waitable, key string) (lock.Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, inspectPatience)
+	defer cancel()
+	return locks.Inspect(ctx, key)
+}

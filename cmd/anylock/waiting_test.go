@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+)
+
+// A slowStore cannot grant for a while, and is held by somebody then.
+type slowStore struct{ ready time.Time }
+
+func (s slowStore) NotReady() error {
+	if left := time.Until(s.ready); left > 0 {
+		return fmt.Errorf("node 2 cannot vote for %v", left)
+	}
+	return nil
+}
+
+func (s slowStore) Inspect(context.Context, string) (lock.Holder, error) {
+	return lock.Holder{Owner: "somebody"}, nil
+}
+
+// Somebody who waits is told what for: at once what the store lacks, and later who holds the key, if there is anybody to look.
+func TestTellWaiting(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, test := range []struct {
+		bar, wait time.Duration
+		verbose   bool
+		want      []string
+	}{
+		{0, time.Second, true, nil},
+		{0, 3 * time.Second, false, nil},
+		{0, 9 * time.Second, true, []string{"waiting for k, held by somebody"}},
+		{time.Minute, time.Millisecond, false, []string{"k: waiting: node 2 cannot vote for 1m0s"}},
+		{5 * time.Second, time.Minute, true, []string{"k: waiting: node 2 cannot vote for 5s", "waiting for k, held by somebody"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var said []string
+			r := &runner{app: &app{stderr: null, verbose: test.verbose}, key: "k"}
+			r.notices = newNotices(func(line string) { said = append(said, line) })
+			stop := r.tellWaiting(t.Context(), slowStore{time.Now().Add(test.bar)})
+			time.Sleep(test.wait)
+			stop()
+			r.notices.close()
+			if !slices.Equal(said, test.want) {
+				t.Errorf("%+v: said %q", test, said)
+			}
+		})
+	}
+}
+
+// Whoever skips work because the key is busy must not skip it because nobody knows.
+func TestRefusal(t *testing.T) {
+	r := &runner{key: "k", conflictExit: 75}
+	held := &lock.HeldError{Holder: lock.Holder{Owner: "somebody"}}
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{held, 75},
+		{fmt.Errorf("%w: i/o timeout", lock.ErrUnavailable), exitUnavailable},
+		{fmt.Errorf("%w (last error: %w)", lock.ErrUnavailable, held), exitUnavailable},
+		{errors.New("connection refused"), exitUnavailable},
+		{backend.ErrInvalid, exitUsage},
+	} {
+		err := r.refusal(t.Context(), nil, &lock.Error{Op: "acquire", Err: test.err})
+		if exit := (*exitError)(nil); !errors.As(err, &exit) || exit.code != test.code {
+			t.Errorf("%v: %v, want exit %d", test.err, err, test.code)
+		}
+	}
+}
