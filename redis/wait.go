@@ -39,6 +39,10 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 				return nil, err
 			}
 		}
+		select {
+		case <-w.wake: // what was told until now this request finds out
+		default:
+		}
 		ans, err := a.try(ctx, true)
 		switch {
 		case err == nil && ans.granted:
