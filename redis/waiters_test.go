@@ -16,8 +16,6 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-const reservation = 500 * time.Millisecond // RESERVATION of prelude.lua
-
 // dead puts a waiter in the queue whose process is gone.
 func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
 	t.Helper()
