@@ -58,6 +58,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	if queue {
 		queueing = "1"
 	}
+	b.watches.end(a.r.Key) // what is answered tells whether the waiter has come
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, request{
 		script: acquireScript,

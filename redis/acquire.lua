@@ -3,6 +3,15 @@
 local told, queueing = ARGV[3], ARGV[4] == '1'
 local inbox = string.sub(told, 1, 32)
 
+-- write is the first command of a run that makes something. A server that is full refuses it, but not after one that makes
+-- nothing: leases and waiters are small, and what they protect goes on.
+local function write(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  call('ZREM', queue, '')
+  return call(...)
+end
+
 -- mint returns max(last + 1, server time in us), as text: it grows with the counter while that lives, and with the clock
 -- when it was lost. The counter expires no sooner than a day after the clock has passed it.
 local function mint()
@@ -13,7 +22,7 @@ local function mint()
     token = string.format('%.0f', last + 1)
     keep = string.format('%.0f', keep + math.ceil((last + 1 - clock) / 1000))
   end
-  call('SET', fence, token, 'PX', keep)
+  write('SET', fence, token, 'PX', keep)
   return token
 end
 
@@ -27,7 +36,7 @@ end
 -- last sign of life of any of its waiters.
 local function enqueue()
   if not queueing then return 0 end
-  local turn = call('INCR', fence)
+  local turn = write('INCR', fence)
   if turn < 1000000000000000 then turn = mint() end -- the counter was lost
   local added = call('ZADD', queue, 'NX', turn, inbox .. me)
   call('PEXPIRE', queue, '60000')

@@ -20,7 +20,6 @@ type Backend struct {
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
-	repeats    bool // the client may make a request again by itself
 	inline     bool // the client ends what it has sent by the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
@@ -28,6 +27,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
+	watches    watches
 	lanes      *lanes // nil for a client of several servers, or of a foreign type
 	calls      calls.Calls
 	closing    chan struct{} // closed when Close begins
@@ -48,10 +48,8 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		closing:    make(chan struct{}),
 		// A cluster's server does not know who hears, so all of them are told.
 		deputies: 2,
-		repeats:  true,
 	}
 	if c, ok := client.(*redis.Client); ok {
-		b.repeats = c.Options().MaxRetries > 0
 		b.deputies = 16
 		b.inline = endsRequests(c.Options())
 		b.lanes = newLanes(c, &b.calls)
@@ -139,6 +137,7 @@ func (b *Backend) Close() error {
 	if !b.calls.Close(b.closing) {
 		return nil
 	}
+	b.leaveWatches()
 	closeClients := sync.OnceValue(b.closeClients)
 	// Releases are not called off as clean-ups are: those that hang end with their connections.
 	cutOff := time.AfterFunc(closeGrace+closeGrace/4, func() { _ = closeClients() })

@@ -78,7 +78,7 @@ func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []
 }
 
 // command is the share as a command of go-redis.
-func (sh *share) command(ctx context.Context, text bool) *redis.Cmd {
+func (sh *share) command(ctx context.Context, text bool) command {
 	n := len(sh.renewals)
 	args := append(make([]any, 0, 3+3*n), "evalsha", renewScript.digest, n)
 	if text {
@@ -87,7 +87,7 @@ func (sh *share) command(ctx context.Context, text bool) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, appendRenewals(args, sh.renewals)...)
 	const firstKey = 3
 	cmd.SetFirstKeyPos(firstKey)
-	return cmd
+	return command{cmd}
 }
 
 // A pipeline is shares of one server that are sent together.
@@ -170,7 +170,7 @@ func (b *Backend) execPipeline(ctx context.Context, p *pipeline) []result {
 	}
 	for _, text := range []bool{false, true} {
 		pipe := p.client.Pipeline()
-		cmds := make([]*redis.Cmd, len(todo))
+		cmds := make([]command, len(todo))
 		for k, i := range todo {
 			cmds[k] = p.shares[i].command(ctx, text)
 			_ = pipe.Process(ctx, cmds[k])

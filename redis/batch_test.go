@@ -8,18 +8,15 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
 // Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over two TTLs.
 func TestManyLeases(t *testing.T) {
 	const leases, ttl = 10000, 5 * time.Second
-	s := servers.Redis(t)
-	cluster := servers.RedisCluster(t, 3)
-	for name, url := range map[string]string{"single": "redis://" + s.Addr, "cluster": "redis+cluster://" + cluster[0].Addr} {
-		t.Run(name, func(t *testing.T) { manyLeases(t, opened(t, url), leases, ttl) })
-	}
+	storetest.Long(t, "ten thousand leases")
+	t.Run("single", func(t *testing.T) { manyLeases(t, opened(t, ownDatabase(t).URL), leases, ttl) })
+	t.Run("cluster", func(t *testing.T) { manyLeases(t, opened(t, "redis+cluster://"+cluster(t)[0].Addr), leases, ttl) })
 }
 
 func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
@@ -71,21 +68,22 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 
 // In a cluster a server that hangs holds up the renewals of its own leases only.
 func TestBatchWithAHungServer(t *testing.T) {
-	cluster := servers.RedisCluster(t, 3)
-	b := opened(t, "redis+cluster://"+cluster[0].Addr+"?read_timeout=20s") // for which the server that hangs is waited for
+	t.Parallel()
+	nodes := cluster(t)
+	b := opened(t, "redis+cluster://"+nodes[0].Addr+"?read_timeout=20s") // for which the server that hangs is waited for
 	const leases, hung = 60, 1
 	list := make([]backend.Renewal, leases)
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("hung-", i), time.Minute)), TTL: time.Minute}
 	}
-	of := func(i int) int { return slot(list[i].Lease.(*backend.Life).Key()) * len(cluster) / slots }
+	of := func(i int) int { return slot(list[i].Lease.(*backend.Life).Key()) * len(nodes) / slots }
 	for i, err := range b.RenewBatch(context.Background(), list) {
 		if err != nil {
 			t.Fatalf("lease %d: %v", i, err)
 		}
 	}
-	cluster[hung].Freeze()
-	defer cluster[hung].Thaw()
+	nodes[hung].Freeze()
+	defer nodes[hung].Thaw()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // in 3 s the others note that it is away
 	defer cancel()
 	for i, err := range b.RenewBatch(ctx, list) {
@@ -97,8 +95,9 @@ func TestBatchWithAHungServer(t *testing.T) {
 
 // A batch tells which leases are gone although it has not reached enough replicas.
 func TestLossInABatchWithoutReplicas(t *testing.T) {
-	s := servers.Redis(t)
-	b := opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
 	list := make([]backend.Renewal, 3)
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), time.Minute)), TTL: time.Minute}

@@ -12,9 +12,11 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
@@ -34,7 +36,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceCluster(t *testing.T) {
-	nodes := servers.RedisCluster(t, 3)
+	t.Parallel()
+	nodes := cluster(t)
 	addrs := make([]string, len(nodes))
 	for i, n := range nodes {
 		addrs[i] = n.Addr
@@ -53,6 +56,8 @@ func TestConformanceCluster(t *testing.T) {
 }
 
 func TestConformanceSentinel(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "Sentinels")
 	set := servers.RedisSentinel(t)
 	url := sentinelURLOf(set) + "?lock_min_replicas=1"
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
@@ -65,6 +70,8 @@ func TestConformanceSentinel(t *testing.T) {
 
 // A caller's client of default options ignores deadlines and repeats requests by itself.
 func TestConformanceCallersClient(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		open := func(_ context.Context, addrs []string) (backend.Backend, error) {

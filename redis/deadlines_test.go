@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func inTime(t *testing.T, timeout time.Duration, f func() error) {
 
 // A request that needs a new connection keeps to its time, however long its client may dial.
 func TestDialHangs(t *testing.T) {
+	t.Parallel()
 	const timeout, long = 200 * time.Millisecond, 3 * soon
 	t.Run("alone", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0") // says nothing
@@ -82,7 +84,8 @@ var inspection = request{script: inspectScript, keys: []string{"{x}lock", "{x}qu
 
 // go-redis' own probes of a server that was away have their own time: no request is under way then.
 func TestLoneConnectionComesBack(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +93,7 @@ func TestLoneConnectionComesBack(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	solo := newSolo(&redis.Options{
-		Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+		DB: s.Number, Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
 	})
 	defer solo.client.Close()
 	ask := func(timeout time.Duration) error {
@@ -108,11 +111,12 @@ func TestLoneConnectionComesBack(t *testing.T) {
 
 // A client that sets no deadlines on its connections is not relied upon to end requests.
 func TestClientWithoutDeadlines(t *testing.T) {
+	t.Parallel()
 	const timeout, none = time.Second, -2
-	s := servers.Redis(t)
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{
-		Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: none, WriteTimeout: none, MaxRetries: -1,
+		DB: s.Number, Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: none, WriteTimeout: none, MaxRetries: -1,
 	})
 	defer c.Close()
 	b, err := New(c, &Options{Timeout: timeout})
@@ -132,9 +136,14 @@ func TestClientWithoutDeadlines(t *testing.T) {
 
 // A release that hangs holds up Close no longer than other requests do, whichever way it went.
 func TestCloseBesideReleasesThatHang(t *testing.T) {
-	for name, nodes := range map[string][]*servers.Server{"single": {servers.Redis(t)}, "cluster": servers.RedisCluster(t, 3)} {
-		t.Run(name, func(t *testing.T) {
-			scheme := map[string]string{"single": "redis://", "cluster": "redis+cluster://"}[name]
+	t.Parallel()
+	for scheme, start := range map[string]func(t *testing.T) []*servers.Server{
+		"redis://":         func(t *testing.T) []*servers.Server { return []*servers.Server{servers.Redis(t)} },
+		"redis+cluster://": func(t *testing.T) []*servers.Server { return cluster(t) },
+	} {
+		t.Run(strings.TrimSuffix(scheme, "://"), func(t *testing.T) {
+			t.Parallel()
+			nodes := start(t)
 			b := opened(t, scheme+nodes[0].Addr+"?read_timeout=20s")
 			leases := []backend.Lease{acquire(t, b, req("k0", time.Minute)), acquire(t, b, req("k1", time.Minute))}
 			for _, n := range nodes {

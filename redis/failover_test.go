@@ -12,10 +12,12 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A server that comes back empty: the holder learns of its loss at the next renewal, tokens go on, waiters are served.
 func TestRestartWithoutPersistence(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t, "--save", "", "--appendonly", "no")
 	a, b := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
 	l := acquire(t, a, req("k", time.Hour))
@@ -55,10 +57,11 @@ func TestRestartWithoutPersistence(t *testing.T) {
 
 // Tokens increase when the counter is lost, when all data is lost, and when the server's clock has stepped back.
 func TestTokensSurviveLoss(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
 	ctx := context.Background()
-	b := opened(t, "redis://"+s.Addr)
+	b := opened(t, s.URL)
 	fence := b.naming.names("k").fence
 	var last uint64
 	next := func(what string) {
@@ -79,11 +82,11 @@ func TestTokensSurviveLoss(t *testing.T) {
 	}
 	c.Del(ctx, fence)
 	next("counter deleted")
-	c.FlushAll(ctx)
+	c.FlushDB(ctx)
 	next("all data deleted")
 	// Now the clock's microseconds begin with zeros.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond)))
-	c.FlushAll(ctx)
+	c.FlushDB(ctx)
 	next("all data deleted at the beginning of a second")
 	// As after a clock that was an hour ahead: the counter leads on.
 	last += uint64(time.Hour / time.Microsecond)
@@ -104,6 +107,8 @@ func TestTokensSurviveLoss(t *testing.T) {
 
 // Waiters outlive a failover of Sentinel, tokens increase across it, and with WAIT the lease itself survives.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "Sentinels")
 	set := servers.RedisSentinel(t)
 	url := sentinelURLOf(set) + "?lock_min_replicas=1"
 	holder := opened(t, url)
@@ -170,7 +175,8 @@ func opened1(t *testing.T, url string) *Backend {
 
 // In a cluster all names of a key hash to one slot, whatever bytes it has, and requests follow a slot that moves.
 func TestClusterMovesSlot(t *testing.T) {
-	nodes := servers.RedisCluster(t, 3)
+	t.Parallel()
+	nodes := cluster(t)
 	ctx := context.Background()
 	b := opened(t, "redis+cluster://"+nodes[0].Addr)
 	l := acquire(t, b, req("k", time.Hour))
@@ -215,42 +221,44 @@ func TestClusterMovesSlot(t *testing.T) {
 
 // With too few replicas nothing is granted, and nothing stays.
 func TestMinReplicas(t *testing.T) {
-	s := servers.Redis(t)
-	cluster := servers.RedisCluster(t, 3)
-	for _, url := range []string{"redis://" + s.Addr, "redis+cluster://" + cluster[0].Addr} {
-		plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=3s") // half of it for replicas
-		_, err := b.Acquire(context.Background(), req("k", time.Hour))
-		if !errors.Is(err, errReplicas) || !strings.Contains(err.Error(), "0 of 1") {
-			t.Errorf("%s: acquire without replicas: %v", url, err)
-		}
-		var l backend.Lease
-		until(t, soon, "the key is free again", func() bool {
-			l, err = plain.Acquire(context.Background(), req("k", time.Hour))
-			return err == nil
-		})
-		if _, err := b.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("%s: acquire of a held key: %v, want held", url, err)
-		}
-		release(t, l)
-		// A renewal that too few replicas have is no renewal; a batch neither.
-		l, err = b.leases.Grant(context.Background(), req("k2", time.Hour), backend.Grant{
-			Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &held{lock: b.naming.lock("k2")},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		life := l.(*backend.Life)
-		c, err := b.node(context.Background(), b.naming.lock("k2"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Set(context.Background(), b.naming.lock("k2"), "1:0:"+life.Owner(), time.Hour)
-		if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, errReplicas) {
-			t.Errorf("%s: renew without replicas: %v", url, err)
-		}
-		if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], errReplicas) {
-			t.Errorf("%s: batch without replicas: %v", url, errs[0])
-		}
-		release(t, l)
+	t.Parallel()
+	t.Run("single", func(t *testing.T) { minReplicas(t, ownDatabase(t).URL) })
+	t.Run("cluster", func(t *testing.T) { minReplicas(t, "redis+cluster://"+cluster(t)[0].Addr) })
+}
+
+func minReplicas(t *testing.T, url string) {
+	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=3s") // half of it for replicas
+	_, err := b.Acquire(context.Background(), req("k", time.Hour))
+	if !errors.Is(err, errReplicas) || !strings.Contains(err.Error(), "0 of 1") {
+		t.Errorf("%s: acquire without replicas: %v", url, err)
 	}
+	var l backend.Lease
+	until(t, soon, "the key is free again", func() bool {
+		l, err = plain.Acquire(context.Background(), req("k", time.Hour))
+		return err == nil
+	})
+	if _, err := b.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("%s: acquire of a held key: %v, want held", url, err)
+	}
+	release(t, l)
+	// A renewal that too few replicas have is no renewal; a batch neither.
+	l, err = b.leases.Grant(context.Background(), req("k2", time.Hour), backend.Grant{
+		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &held{lock: b.naming.lock("k2")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	life := l.(*backend.Life)
+	c, err := b.node(context.Background(), b.naming.lock("k2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Set(context.Background(), b.naming.lock("k2"), "1:0:"+life.Owner(), time.Hour)
+	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, errReplicas) {
+		t.Errorf("%s: renew without replicas: %v", url, err)
+	}
+	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], errReplicas) {
+		t.Errorf("%s: batch without replicas: %v", url, errs[0])
+	}
+	release(t, l)
 }

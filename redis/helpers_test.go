@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -39,6 +40,19 @@ func raw(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// cluster is three masters, which only the complete run starts.
+func cluster(t testing.TB) []*servers.Server {
+	t.Helper()
+	storetest.Long(t, "a cluster")
+	return servers.RedisCluster(t, 3)
+}
+
+// clusterNode is a server of a cluster that was never made.
+func clusterNode(t testing.TB) *servers.Server {
+	t.Helper()
+	return servers.Redis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
 }
 
 // commands counts what the server has executed, calls within scripts too, by INFO commandstats.

@@ -21,7 +21,7 @@ import (
 // Messages are hints. All waiters are woken when the subscription is made anew, because messages may have been lost.
 type inbox struct {
 	client  redis.UniversalClient
-	id      string // 32 bytes, as the scripts expect
+	id      string // inboxLen bytes, as the scripts expect
 	channel string
 
 	mu      sync.Mutex
@@ -37,6 +37,8 @@ type inbox struct {
 	probes  sync.WaitGroup
 }
 
+const inboxLen = 32
+
 // A waiter is a queued Acquire.
 type waiter struct {
 	owner string
@@ -49,7 +51,7 @@ type waiter struct {
 }
 
 func newInbox(client redis.UniversalClient, prefix string) *inbox {
-	var b [16]byte
+	var b [inboxLen / 2]byte
 	rand.Read(b[:])
 	id := hex.EncodeToString(b[:])
 	return &inbox{

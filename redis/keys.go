@@ -31,12 +31,6 @@ func (n naming) lock(key string) string {
 	return n.namespace + ":{" + tags()[slot(key)] + "}lock:" + key
 }
 
-// note names what is kept, in the slot of key, of the release of an owner's lease.
-func (n naming) note(key, owner string) string {
-	return n.namespace + ":{" + tags()[slot(key)] + "}released:" +
-		strconv.Itoa(len(owner)) + ":" + owner + key
-}
-
 // channels is the prefix of the channels of inboxes.
 func (n naming) channels() string { return n.namespace + ":inbox:" }
 

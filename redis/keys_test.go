@@ -6,19 +6,17 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/anylock/lock/internal/servers"
 )
 
 // Every slot has a tag, and Redis agrees that all names of a key hash to the slot of its tag, whatever bytes it has.
 func TestNamesShareASlot(t *testing.T) {
+	t.Parallel()
 	for s, tag := range tags() {
 		if tag == "" || slot(tag) != s {
 			t.Fatalf("slot %d has tag %q, which hashes to %d", s, tag, slot(tag))
 		}
 	}
-	nodes := servers.RedisCluster(t, 3)
-	c := raw(t, nodes[0].Addr)
+	c := raw(t, clusterNode(t).Addr)
 	ctx := context.Background()
 	keys := []string{"k", "{", "}", "{}", "{a}", "a{b}c", "}{", "{}{a}", "\x00", "a\x00{b}", "é", strings.Repeat("}", 1024)}
 	for range 200 {
@@ -47,6 +45,7 @@ func TestNamesShareASlot(t *testing.T) {
 
 // Keys that differ little spread over the cluster.
 func TestKeysSpread(t *testing.T) {
+	t.Parallel()
 	used := make(map[int]int)
 	const keys = 16384
 	for i := range keys {

@@ -240,7 +240,7 @@ func (l *lanes) send(batch []*call) {
 }
 
 func (l *lanes) exec(ctx context.Context, begun time.Time, batch []*call, text bool) {
-	cmds := make([]*redis.Cmd, len(batch))
+	cmds := make([]command, len(batch))
 	var failed error // of all
 	if len(batch) == 1 {
 		cmds[0] = batch[0].request.command(ctx, text)

@@ -53,8 +53,9 @@ func owns(t *testing.T, b *Backend, key string, o outcome) {
 
 // Requests that come together are one pipeline, and each gets its own answer.
 func TestRequestsTravelTogether(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
 	var hook counter
 	c.AddHook(&hook)
 	b, err := New(c, nil)
@@ -78,8 +79,9 @@ func TestRequestsTravelTogether(t *testing.T) {
 
 // A connection that hangs holds up what it carries, not what comes later: not even when it is one of several.
 func TestHungConnection(t *testing.T) {
-	s := servers.Redis(t)
-	var w wire
+	t.Parallel()
+	s := ownDatabase(t)
+	w := wire{db: s.Number}
 	b := wired(t, &w, s.Addr)
 	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis gives up a connection after 3 s
 	b.options.Timeout = hung + 2*time.Second
@@ -111,9 +113,10 @@ func TestHungConnection(t *testing.T) {
 
 // A caller who goes leaves the others' answers alone, and what was granted to it is cleaned up.
 func TestCancelledInPipeline(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	c := raw(t, p.Addr)
+	c := s.client(t, redis.Options{Addr: p.Addr})
 	var hook counter
 	c.AddHook(&hook)
 	b, err := New(c, &Options{Timeout: 2 * soon})
@@ -148,12 +151,13 @@ func TestCancelledInPipeline(t *testing.T) {
 		owns(t, b, fmt.Sprint("k", i), <-done)
 	}
 	until(t, soon, "the key of the one who went is free", func() bool {
-		return raw(t, s.Addr).Exists(context.Background(), b.naming.lock("gone")).Val() == 0
+		return s.raw(t).Exists(context.Background(), b.naming.lock("gone")).Val() == 0
 	})
 }
 
 // A caller who goes before its request is sent leaves nothing to clean up: the request is never sent.
 func TestGivenUpBeforeSent(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	var w wire
@@ -180,12 +184,13 @@ func TestGivenUpBeforeSent(t *testing.T) {
 
 // One command's error is its own.
 func TestErrorInPipeline(t *testing.T) {
-	s := servers.Redis(t)
-	var w wire
+	t.Parallel()
+	s := ownDatabase(t)
+	w := wire{db: s.Number}
 	b := wired(t, &w, s.Addr)
 	ctx := context.Background()
 	const n, bad = 9, 4
-	if err := raw(t, s.Addr).HSet(ctx, b.naming.lock(fmt.Sprint("k", bad)), "a", "b").Err(); err != nil {
+	if err := s.raw(t).HSet(ctx, b.naming.lock(fmt.Sprint("k", bad)), "a", "b").Err(); err != nil {
 		t.Fatal(err)
 	}
 	for i, o := range acquireAll(t, b, n) {
@@ -199,6 +204,7 @@ func TestErrorInPipeline(t *testing.T) {
 
 // A server that does not know some of the scripts gets the text of those alone.
 func TestUnknownScriptInPipeline(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	var w wire
@@ -245,9 +251,10 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 
 // Wherever the answers to a pipeline break off, each request is made again and recognises what it had done.
 func TestPipelineCut(t *testing.T) {
-	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
-	var w wire
+	t.Parallel()
+	s := ownDatabase(t)
+	admin := s.raw(t)
+	w := wire{db: s.Number}
 	b := wired(t, &w, s.Addr)
 	const n = 6
 	var keys []string
@@ -290,8 +297,9 @@ func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func TestHookFailsPipeline(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
 	var hook breaker
 	c.AddHook(&hook)
 	b, err := New(c, nil)
@@ -309,9 +317,10 @@ func TestHookFailsPipeline(t *testing.T) {
 
 // While every connection hangs, and the client does not end that, what was given up is not kept.
 func TestGivenUpIsForgotten(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	c := redis.NewClient(&redis.Options{Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
 	b, err := New(c, nil)
 	if err != nil {
@@ -346,9 +355,10 @@ func TestGivenUpIsForgotten(t *testing.T) {
 
 // Close ends what waits and what is under way.
 func TestCloseInPipeline(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "redis://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	const n = 40
 	p.Set(func(p *storetest.Proxy) { p.Delay = 50 * time.Millisecond })
 	done := make([]<-chan outcome, n)

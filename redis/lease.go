@@ -60,20 +60,17 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	return nil
 }
 
+// releaseReserved is what release.lua adds to its answer if the key is kept for a waiter.
+const releaseReserved = 2
+
 // release removes what is kept of owner, and reports whether there was anything. The token is that of its lease, if there is
 // one for certain; otherwise 0.
 func (b *Backend) release(ctx context.Context, key, owner string, token uint64) (removed bool, err error) {
 	n := b.naming.names(key)
-	keys := []string{n.lock, n.queue}
-	var keep time.Duration // longer than the client may repeat a release, if it does
-	if b.repeats {
-		keys = append(keys, b.naming.note(key, owner))
-		keep = 4 * b.options.Timeout
-	}
 	v, unanswered, err := b.eval(ctx, request{
 		script: releaseScript,
-		keys:   keys,
-		args:   []any{lockValue(token, 0, owner), b.told, keep.Milliseconds()},
+		keys:   []string{n.lock, n.queue},
+		args:   []any{lockValue(token, 0, owner), b.told},
 	})
 	if err != nil {
 		return false, err
@@ -81,6 +78,10 @@ func (b *Backend) release(ctx context.Context, key, owner string, token uint64) 
 	what, ok := v.(int64)
 	if !ok {
 		return false, errReply(v)
+	}
+	if what >= releaseReserved {
+		b.watches.begin(b, key, owner)
+		what -= releaseReserved
 	}
 	return what > 0 || unanswered, nil // an attempt that went unanswered may have done it
 }

@@ -2,6 +2,9 @@ package redis
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +21,31 @@ func TestMain(m *testing.M) {
 		b, _, err := backend.DefaultMux.Open(ctx, url)
 		return b, err
 	})
-	goleak.VerifyTestMain(m, storetest.GoRedisDials())
+	goleak.VerifyTestMain(tests{m}, storetest.GoRedisDials())
+}
+
+// tests run with what they share, which is gone before leaks are looked for.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int {
+	flag.Parse()
+	waitTogether()
+	code := t.m.Run()
+	if err := sharedServer.life.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// waitTogether lets more tests run at once than there are processors, unless -parallel says how many: they mostly wait.
+func waitTogether() {
+	const together = "8"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", together)
+	}
 }
 
 type quiet struct{}

@@ -12,10 +12,12 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A server that cannot keep locks is refused at opening, with a reason, and without the password.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -26,32 +28,17 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	cluster := servers.RedisCluster(t, 3)
-	set := servers.RedisSentinel(t)
+	master := servers.Redis(t)
+	replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
 	for url, hint := range map[string]string{
-		"redis://u:hunter2@" + closed.Addr().String():       "refused",
-		"redis://u:hunter2@" + l.Addr().String():            "timeout",
-		"redis://" + cluster[0].Addr:                        "redis+cluster://",
-		"redis://" + set.Replica.Addr:                       "replica",
-		"redis+cluster://" + set.Master.Addr:                "cluster",
-		"redis+sentinel://" + set.Sentinels[0].Addr + "/no": "",
-		"redis://u:hunter2@" + set.Master.Addr:              "",
+		"redis://u:hunter2@" + closed.Addr().String(): "refused",
+		"redis://u:hunter2@" + l.Addr().String():      "timeout",
+		"redis://" + clusterNode(t).Addr:              "redis+cluster://",
+		"redis://" + replica.Addr:                     "replica",
+		"redis+cluster://" + master.Addr:              "cluster",
+		"redis://u:hunter2@" + master.Addr:            "",
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		begun := time.Now()
-		b, err := openURL(ctx, url)
-		cancel()
-		if err == nil {
-			_ = b.Close()
-			t.Errorf("%s: opened", url)
-			continue
-		}
-		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %q, want it to speak of %q", backend.Redact(url), err, hint)
-		}
-		if took := time.Since(begun); took > openTimeout+2*time.Second {
-			t.Errorf("%s: refused after %v", url, took)
-		}
+		refuses(t, url, hint)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
@@ -60,8 +47,41 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// refuses fails the test unless opening fails, in time, and speaks of hint.
+func refuses(t *testing.T, url, hint string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	begun := time.Now()
+	b, err := openURL(ctx, url)
+	if err == nil {
+		_ = b.Close()
+		t.Errorf("%s: opened", url)
+		return
+	}
+	if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%s: %q, want it to speak of %q", backend.Redact(url), err, hint)
+	}
+	if took := time.Since(begun); took > openTimeout+2*time.Second {
+		t.Errorf("%s: refused after %v", url, took)
+	}
+}
+
+func TestOpenRefusesUnknownMaster(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "Sentinels")
+	set := servers.RedisSentinel(t)
+	refuses(t, "redis+sentinel://"+set.Sentinels[0].Addr+"/no", "")
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
 // Guarantees tell of a server that may evict locks, or that does not let us see.
 func TestOpenTellsOfEviction(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	c := raw(t, s.Addr)
 	ctx := context.Background()
@@ -83,6 +103,7 @@ func TestOpenTellsOfEviction(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
+	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
 	if _, err := New(ring, nil); !errors.Is(err, backend.ErrUnsupported) {
@@ -91,8 +112,8 @@ func TestNew(t *testing.T) {
 	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	s := ownDatabase(t)
+	c := s.raw(t)
 	for _, o := range []*Options{{Namespace: "a{b"}, {Namespace: strings.Repeat("n", 200)}, {MinReplicas: -1}, {Timeout: -1}} {
 		if _, err := New(c, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
@@ -122,6 +143,7 @@ func TestNew(t *testing.T) {
 }
 
 func TestUnixAndTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := servers.Redis(t, "--unixsocket", dir+"/s")
 	b := opened(t, "redis+unix://"+dir+"/s?db=1")

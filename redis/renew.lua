@@ -20,6 +20,7 @@ for i, lock in ipairs(KEYS) do
     elseif tonumber(number) < tonumber(renewal) then
       answer = 2
     else
+      call('PEXPIRE', lock, ttl) -- a server that is full refuses SET, but not after this
       call('SET', lock, token .. ':' .. number .. ':' .. me, 'PX', ttl)
     end
     all = all and answer == 1

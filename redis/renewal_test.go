@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has become of
 // the others' keys. A stranger's key stays as it is.
 func TestBatchOfAllSorts(t *testing.T) {
-	s := servers.Redis(t)
-	cluster := servers.RedisCluster(t, 3)
-	for name, url := range map[string]string{"single": "redis://" + s.Addr, "cluster": "redis+cluster://" + cluster[0].Addr} {
-		t.Run(name, func(t *testing.T) { batchOfAllSorts(t, opened(t, url)) })
-	}
+	t.Parallel()
+	t.Run("single", func(t *testing.T) { batchOfAllSorts(t, opened(t, ownDatabase(t).URL)) })
+	t.Run("cluster", func(t *testing.T) { batchOfAllSorts(t, opened(t, "redis+cluster://"+cluster(t)[0].Addr)) })
 }
 
 func batchOfAllSorts(t *testing.T, b *Backend) {
@@ -77,10 +74,11 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 
 // A renewal repeats what the last one to its TTL said, and says so of another TTL that the server can tell which is later.
 func TestRenewalsAreNumberedByTTL(t *testing.T) {
-	s := servers.Redis(t)
-	b := opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
 	l := acquire(t, b, req("k", time.Minute)).(*backend.Life)
-	admin := raw(t, s.Addr)
+	admin := s.raw(t)
 	ctx := context.Background()
 	for _, step := range []struct {
 		ttl    time.Duration

@@ -23,7 +23,8 @@ func (b *Backend) sendAcked(ctx context.Context, q request) (any, error) {
 	var short error
 	for _, text := range []bool{false, true} {
 		pipe := node.Pipeline()
-		cmd := q.script.queue(ctx, pipe, text, q.keys, q.args)
+		cmd := q.command(ctx, text)
+		_ = pipe.Process(ctx, cmd)
 		wait := b.queueWait(ctx, pipe)
 		_, _ = pipe.Exec(ctx) // each command has its own error
 		if v, err = cmd.Result(); isNoScript(err) {

@@ -184,13 +184,33 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, e
 	return b.lanes.do(ctx, end, q)
 }
 
-// run asks for the script by its digest, and sends its text only to a server that does not know it.
-func (q request) run(ctx context.Context, c redis.Scripter) (any, error) {
-	return q.script.run(ctx, c, q.keys, q.args)
+// A processor is a client of go-redis, or a pipeline of one.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// run asks for the script by its digest, and sends its text only to a server that does not know it.
+func (q request) run(ctx context.Context, c processor) (any, error) {
+	for _, text := range []bool{false, true} {
+		cmd := q.command(ctx, text)
+		_ = c.Process(ctx, cmd) // the command has its error
+		v, err := cmd.Result()
+		if text || !isNoScript(err) {
+			return v, err
+		}
+	}
+	panic("unreachable")
+}
+
+// A command is one that go-redis does not make again by itself, whatever the client's options are: we do that, and know then
+// what may have been carried out twice.
+type command struct{ *redis.Cmd }
+
+// NoRetry implements [redis.Cmder].
+func (command) NoRetry() bool { return true }
+
 // command is the request as a command of go-redis.
-func (q request) command(ctx context.Context, text bool) *redis.Cmd {
+func (q request) command(ctx context.Context, text bool) command {
 	args := make([]any, 0, 3+len(q.keys)+len(q.args))
 	if text {
 		args = append(args, "eval", q.script.text)
@@ -204,7 +224,7 @@ func (q request) command(ctx context.Context, text bool) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, append(args, q.args...)...)
 	const firstKey = 3
 	cmd.SetFirstKeyPos(firstKey)
-	return cmd
+	return command{cmd}
 }
 
 // isReply reports whether err is what a server answered, so that the outcome is known.

@@ -38,6 +38,7 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // Uncontended, an acquire with its token, a renewal and a release are one request each, and nobody subscribes.
 func TestOneRequestEach(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	client := raw(t, s.Addr)
@@ -78,6 +79,7 @@ func TestOneRequestEach(t *testing.T) {
 
 // A hand-off between 64 processes takes at most 20 commands of the server, with those within scripts.
 func TestCommandsPerHandOff(t *testing.T) {
+	t.Parallel()
 	for _, hold := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			// A waiter that a busy machine does not let come in time costs its reservation, as a dead one does: that is
@@ -152,6 +154,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 
 // A waiter sends nothing between its timers.
 func TestIdleWaiterIsSilent(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	b := opened(t, "redis://"+s.Addr)
@@ -168,6 +171,7 @@ func TestIdleWaiterIsSilent(t *testing.T) {
 
 // After SCRIPT FLUSH each script costs one more request, once.
 func TestScriptFlush(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	b := opened(t, "redis://"+s.Addr)
@@ -194,6 +198,7 @@ func TestScriptFlush(t *testing.T) {
 
 // What begins with an ended context sends nothing, also by a client whose requests are made on goroutines of their own.
 func TestEndedContextSendsNothing(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	admin := raw(t, s.Addr)
 	ended, cancel := context.WithCancel(context.Background())

@@ -34,9 +34,9 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{acquireFreeLua + prelude + acquireLua, "58bac8951e58e5115451d8a9445de5ab26898fbc"}
-	renewScript   = script{prelude + renewLua, "12c39d56040dae3ba24c416ea129a0de7290d264"}
-	releaseScript = script{releaseHeldLua + prelude + releaseLua, "31d028ee9b0d8f7f5149129167768ea9e29b7f34"}
+	acquireScript = script{acquireFreeLua + prelude + acquireLua, "238e2c1557bec023fa3af2867eddbfaaf5f39eef"}
+	renewScript   = script{prelude + renewLua, "76e1315e07c54ad91e4fc61d69da89523fd229ab"}
+	releaseScript = script{releaseHeldLua + prelude + releaseLua, "dd2a824a9052b31db5a26379e4b9065c705b530d"}
 	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )
 

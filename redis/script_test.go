@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A digest that does not match its text would cost a failed request each time.
 func TestDigests(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]script{
 		"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
 		"redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
@@ -29,9 +29,10 @@ func TestDigests(t *testing.T) {
 
 // A value that is not ours holds the key, and stays as it is.
 func TestForeignValue(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
-	b := opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
+	b := opened(t, s.URL)
 	ctx := context.Background()
 	for _, value := range []string{"", "owner", "1:2", "a:b:c", ":0:owner", "1:x:owner", "\x00:\n:"} {
 		r := req("k", time.Minute)

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
 // A lone request on a connection that hangs ends soon after its caller's context, and holds up nobody meanwhile.
 func TestLoneRequestHangs(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "redis://"+p.Addr+"?read_timeout=20s") // which nothing here waits for
+	b := opened(t, s.at(p.Addr)+"?read_timeout=20s") // which nothing here waits for
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,9 +44,10 @@ func TestLoneRequestHangs(t *testing.T) {
 
 // The end of a context that comes as its request ends does not end the next one.
 func TestLateInterrupt(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "redis://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	solo := b.lanes.solo
 	conn := solo.conn
@@ -71,9 +72,10 @@ func TestLateInterrupt(t *testing.T) {
 
 // A server that restarts while nothing is under way is not noticed.
 func TestLoneConnectionBreaksAtRest(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "redis://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("k", time.Minute)))
 	p.Cut()
 	time.Sleep(2 * freshTime)

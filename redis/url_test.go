@@ -12,6 +12,7 @@ import (
 )
 
 func TestParseURL(t *testing.T) {
+	t.Parallel()
 	type want struct {
 		addrs              string
 		user, password     string
@@ -83,6 +84,7 @@ func TestParseURL(t *testing.T) {
 
 // What go-redis would take the wrong way is refused, before any request, without showing the password.
 func TestBadURLs(t *testing.T) {
+	t.Parallel()
 	for raw, hint := range map[string]string{
 		"redis:localhost": "//",
 		"redis://u:hunter2@h1?pool_size=99999999999":               "pool",

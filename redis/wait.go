@@ -39,6 +39,10 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 				return nil, err
 			}
 		}
+		select {
+		case <-w.wake: // what was told until now this request finds out
+		default:
+		}
 		ans, err := a.try(ctx, true)
 		switch {
 		case err == nil && ans.granted:
@@ -76,7 +80,7 @@ func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration, res
 			if !w.looks() {
 				return nil
 			}
-			left, err := a.left(ctx)
+			left, err := a.b.left(ctx, a.names.lock)
 			if err != nil || left <= 0 {
 				return nil
 			}
@@ -134,12 +138,10 @@ func (w *waiter) looks() bool {
 // untilLook is when to look after a reservation that lasts for d.
 func untilLook(d time.Duration) time.Duration { return d + time.Millisecond + rand.N(timerJitter/4) }
 
-// left asks how long the key is held for, by the cheapest command there is.
-func (a *attempt) left(ctx context.Context) (time.Duration, error) {
-	end := time.Now().Add(a.b.options.Timeout)
-	v, err := a.b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) {
-		return a.b.client.PTTL(ctx, a.names.lock).Result()
-	})
+// left asks how long a lock is held for, by the cheapest command there is.
+func (b *Backend) left(ctx context.Context, lock string) (time.Duration, error) {
+	end := time.Now().Add(b.options.Timeout)
+	v, err := b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) { return b.client.PTTL(ctx, lock).Result() })
 	if err != nil {
 		return 0, err
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-const reservation = 500 * time.Millisecond // RESERVATION of prelude.lua
-
 // dead puts a waiter in the queue whose process is gone.
 func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
 	t.Helper()
@@ -31,9 +29,10 @@ func dead(t *testing.T, c *redis.Client, b *Backend, key string, turn float64) {
 
 // A dead waiter before a live one costs one reservation, each, and no more.
 func TestDeadWaitersCostOneReservation(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
-	holder, next := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
+	holder, next := opened(t, s.URL), opened(t, s.URL)
 	for gone := range 4 {
 		limit := time.Duration(gone)*(reservation+timerJitter) + 200*time.Millisecond
 		took := leastOf(func(n int) (took time.Duration, enough bool) {
@@ -73,8 +72,9 @@ func leastOf(measure func(n int) (took time.Duration, enough bool)) time.Duratio
 // No message is missed, however soon it comes: two clients pass a key to each other, and hand-offs are far quicker than the
 // reservation that would end a missed one.
 func TestNoHandOffIsMissed(t *testing.T) {
-	s := servers.Redis(t)
-	clients := []*Backend{opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)}
+	t.Parallel()
+	s := ownDatabase(t)
+	clients := []*Backend{opened(t, s.URL), opened(t, s.URL)}
 	// The machine may pause for so long once or twice, at a hand-off or two each; what is missed for a reason is missed more
 	// often.
 	const rounds, pauses = 1000, 4
@@ -112,6 +112,7 @@ func TestNoHandOffIsMissed(t *testing.T) {
 
 // A waiter that is told to look after a reservation does so at its end, also when it was told while it was awake; and once.
 func TestStandBy(t *testing.T) {
+	t.Parallel()
 	w := &waiter{}
 	looks := func(what string, tell func()) {
 		t.Helper()
@@ -144,6 +145,7 @@ func TestStandBy(t *testing.T) {
 
 // Waiters go on when all subscriptions are killed, and when the message to one got lost with its subscription.
 func TestKilledSubscriptions(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	c := raw(t, s.Addr)
 	ctx := context.Background()
@@ -173,13 +175,14 @@ func TestKilledSubscriptions(t *testing.T) {
 
 // A subscription that is open and dead is found out by the waiter that was not told, and made anew.
 func TestSilentSubscription(t *testing.T) {
-	s := servers.Redis(t)
+	t.Parallel()
+	s := ownDatabase(t)
 	subscription := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "redis://"+s.Addr)
-	deaf := redis.NewClient(&redis.Options{Addr: subscription.Addr})
+	b := opened(t, s.URL)
+	deaf := redis.NewClient(&redis.Options{DB: s.Number, Addr: subscription.Addr})
 	defer deaf.Close()
 	b.inbox.client = deaf // its subscription alone goes through the proxy
-	holder := opened(t, "redis://"+s.Addr)
+	holder := opened(t, s.URL)
 	l := acquire(t, holder, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
 	subscription.Set(func(p *storetest.Proxy) { p.Silent = true })
@@ -207,9 +210,10 @@ func TestSilentSubscription(t *testing.T) {
 
 // An attempt that does not wait never passes those who do, not even when the key is free for the moment.
 func TestTryDoesNotBarge(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
-	b := opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
+	b := opened(t, s.URL)
 	took := leastOf(func(int) (took time.Duration, enough bool) {
 		l := acquire(t, b, req("k", time.Hour))
 		dead(t, c, b, "k", 1)
@@ -249,9 +253,10 @@ func TestTryDoesNotBarge(t *testing.T) {
 
 // A waiter that is cancelled while the key is reserved for it hands it on at once.
 func TestCancelledReservationIsHandedOn(t *testing.T) {
-	s := servers.Redis(t)
-	b := opened(t, "redis://"+s.Addr)
-	c := raw(t, s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	b := opened(t, s.URL)
+	c := s.raw(t)
 	took := leastOf(func(int) (took time.Duration, enough bool) {
 		l := acquire(t, b, req("k", time.Hour))
 		done := queueUp(t, b, waiting("k", time.Hour), 1)
@@ -282,10 +287,11 @@ func TestCancelledReservationIsHandedOn(t *testing.T) {
 
 // Nothing of a queue stays for good: not its entries, not the key, not the fence.
 func TestStateExpires(t *testing.T) {
-	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	c := s.raw(t)
 	ctx := context.Background()
-	b := opened(t, "redis://"+s.Addr)
+	b := opened(t, s.URL)
 	l := acquire(t, b, req("k", time.Hour))
 	wctx, cancel := context.WithCancel(ctx)
 	done := startAcquire(wctx, b, waiting("k", time.Hour))
@@ -315,8 +321,9 @@ func TestStateExpires(t *testing.T) {
 
 // A waiter keeps its place for longer than its TTL.
 func TestPlaceOutlivesTTL(t *testing.T) {
-	s := servers.Redis(t)
-	a, b := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr)
+	t.Parallel()
+	s := ownDatabase(t)
+	a, b := opened(t, s.URL), opened(t, s.URL)
 	const ttl = time.Second // a grant that comes later than that is lost
 	l := acquire(t, a, req("k", time.Hour))
 	first := queueUp(t, a, waiting("k", ttl), 1)
@@ -335,6 +342,7 @@ func TestPlaceOutlivesTTL(t *testing.T) {
 
 // A server that forbids subscriptions says so to the one who has to wait, and to nobody else.
 func TestForbiddenSubscription(t *testing.T) {
+	t.Parallel()
 	s := servers.Redis(t)
 	c := raw(t, s.Addr)
 	ctx := context.Background()

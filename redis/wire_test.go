@@ -12,6 +12,7 @@ import (
 
 // A wire dials connections that fail when told to.
 type wire struct {
+	db    int // that its client asks for
 	mu    sync.Mutex
 	hang  bool // the next connection that is written to takes that and all that follows, and passes nothing on
 	least int  // the next answer of more bytes is cut, with its connection, after least; 0 for none
@@ -20,7 +21,7 @@ type wire struct {
 // client is a caller's client whose connections are the wire's. It repeats nothing.
 func (w *wire) client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, Dialer: w.dial})
+	c := redis.NewClient(&redis.Options{Addr: addr, DB: w.db, MaxRetries: -1, Dialer: w.dial})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -1,0 +1,73 @@
+package redis
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// Waiters whose processes are frozen, as all of a virtual machine's are at once, cost the next one a reservation each, and no
+// more, although the server takes them for listeners: also when the one who has released is gone.
+func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		frozen int
+		gone   bool // the process that has released
+	}{
+		"two":                            {2, false},
+		"five, and the releaser is gone": {5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := ownDatabase(t).URL
+			next := opened(t, url)
+			var frozen []conformance.Process
+			for range test.frozen {
+				p, err := process.Self(url)(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Kill()
+				frozen = append(frozen, p)
+			}
+			limit := time.Duration(test.frozen)*(reservation+timerJitter) + 200*time.Millisecond
+			took := leastOf(func(n int) (took time.Duration, enough bool) {
+				key := string(rune('a' + n))
+				holder := opened(t, url)
+				l := acquire(t, holder, req(key, time.Hour))
+				for i, p := range frozen {
+					if _, err := p.Acquire(waiting(key, time.Minute)); err != nil {
+						t.Fatal(err)
+					}
+					storetest.Queued(t, holder, key, i+1)
+				}
+				done := queueUp(t, next, waiting(key, time.Hour), len(frozen)+1)
+				for _, p := range frozen {
+					p.Freeze()
+					defer p.Thaw()
+				}
+				begun := time.Now()
+				release(t, l)
+				if test.gone {
+					if err := holder.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				o := granted(t, done, 2*waitCap+soon)
+				took = o.At.Sub(begun)
+				if err := o.Lease.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+				return took, took <= limit
+			})
+			t.Logf("the next one waited for %v", took)
+			if took > limit {
+				t.Errorf("behind %d frozen waiters the next was granted after %v, want within %v", test.frozen, took, limit)
+			}
+		})
+	}
+}

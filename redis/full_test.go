@@ -1,0 +1,111 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// fill makes a server as full as it may be: from now on it refuses what needs memory, and evicts nothing. It returns what makes
+// room again.
+func fill(t testing.TB, addr string) (undo func()) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	set := func(c *redis.Client, value string) {
+		t.Helper()
+		for _, setting := range [][2]string{{"maxmemory-policy", "noeviction"}, {"maxmemory", value}} {
+			if err := c.ConfigSet(context.Background(), setting[0], setting[1]).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	set(c, "1") // byte: whatever it has is too much
+	if err := c.Set(context.Background(), "anylock:one-more", "x", time.Second).Err(); !redis.HasErrorPrefix(err, "OOM") {
+		t.Fatalf("a full server: %v, want OOM", err)
+	}
+	return func() {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		defer c.Close()
+		set(c, "0")
+	}
+}
+
+// On a full server leases are renewed and released, hand-offs go on, and what is granted can be renewed.
+func TestFullServer(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	b := opened(t, "redis://"+s.Addr)
+	ctx := context.Background()
+	const n = 10
+	lease := func(name string) []backend.Renewal {
+		list := make([]backend.Renewal, n)
+		for i := range list {
+			list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint(name, i), time.Minute)), TTL: 2 * time.Minute}
+		}
+		return list
+	}
+	single, batch, contended := lease("single"), lease("batch"), lease("contended")
+	var first, second []<-chan outcome
+	for i := range contended {
+		first = append(first, queueUp(t, b, waiting(fmt.Sprint("contended", i), time.Minute), 1))
+	}
+	undo := fill(t, s.Addr)
+	defer undo()
+	lost := 0
+	for _, r := range single {
+		if err := r.Lease.Renew(ctx, r.TTL); err != nil {
+			lost++
+			t.Log(err)
+		}
+	}
+	for _, err := range b.RenewBatch(ctx, batch) {
+		if err != nil {
+			lost++
+			t.Log(err)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d renewals failed", lost, 2*n)
+	}
+	for i := range contended {
+		second = append(second, startAcquire(ctx, b, waiting(fmt.Sprint("contended", i), time.Minute)))
+	}
+	for i, r := range contended {
+		h, err := b.Inspect(ctx, fmt.Sprint("contended", i))
+		until(t, soon, "the second waiter is queued", func() bool {
+			h, err = b.Inspect(ctx, fmt.Sprint("contended", i))
+			return err == nil && h.Waiters == 2
+		})
+		release(t, r.Lease)
+	}
+	begun := time.Now()
+	for i := range contended {
+		l := granted(t, first[i], soon).Lease
+		if err := l.Renew(ctx, 2*time.Minute); err != nil {
+			t.Errorf("renewal of what a full server has granted: %v", err)
+		}
+		release(t, l)
+		release(t, granted(t, second[i], soon).Lease)
+	}
+	if took := time.Since(begun); took > reservation {
+		t.Errorf("%d hand-offs took %v", 2*n, took)
+	}
+	for i, r := range append(single, batch...) {
+		release(t, r.Lease)
+		l, err := b.Acquire(ctx, req(fmt.Sprint("new", i), time.Minute))
+		if err == nil { // nothing is granted that cannot be renewed
+			err = l.Renew(ctx, 2*time.Minute)
+			release(t, l)
+		}
+		if err != nil {
+			t.Errorf("a new lease: %v", err)
+		}
+	}
+}

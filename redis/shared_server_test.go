@@ -1,0 +1,156 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// sharedDatabases is how many databases the shared server has: more than there are tests in one run.
+const sharedDatabases = 512
+
+// A database is a test's own database of the server that this package's tests share. The test may do what it likes to its
+// database. What it does to the server it does to all: a test that configures, kills or freezes its server, breaks all connections
+// of it, flushes its scripts or counts its commands starts one of its own.
+type database struct {
+	Addr   string // of the shared server
+	URL    string
+	Number int
+}
+
+// ownDatabase returns an empty database.
+func ownDatabase(t testing.TB) *database {
+	t.Helper()
+	addr := sharedServer.addr(t)
+	d := &database{Addr: addr, Number: int(sharedServer.given.Add(1)) % sharedDatabases}
+	d.URL = d.at(addr)
+	if err := d.raw(t).FlushDB(context.Background()).Err(); err != nil { // a run with -count may come round
+		t.Fatal(err)
+	}
+	return d
+}
+
+// at is the URL of the database by another address of the server, as a proxy's.
+func (d *database) at(addr string) string { return fmt.Sprintf("redis://%s/%d", addr, d.Number) }
+
+// raw is a plain client, to look behind the backend.
+func (d *database) raw(t testing.TB) *redis.Client { return d.client(t, redis.Options{Addr: d.Addr}) }
+
+// client is a client of the database with more options.
+func (d *database) client(t testing.TB, o redis.Options) *redis.Client {
+	t.Helper()
+	o.DB = d.Number
+	c := redis.NewClient(&o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// evict makes the server forget a lease.
+func (d *database) evict(t testing.TB, key string) {
+	t.Helper()
+	if err := d.raw(t).Del(context.Background(), naming{defaultNamespace}.lock(key)).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sharedServer starts with the first test that asks for it and stops with the package.
+var sharedServer packageServer
+
+type packageServer struct {
+	life   packageTB
+	once   sync.Once
+	server *servers.Server
+	given  atomic.Int64
+}
+
+func (p *packageServer) addr(t testing.TB) string {
+	t.Helper()
+	p.once.Do(func() {
+		done := make(chan struct{})
+		go func() { // which packageTB ends where a test would end
+			defer close(done)
+			p.server = servers.Redis(&p.life, "--databases", fmt.Sprint(sharedDatabases))
+		}()
+		<-done
+	})
+	switch {
+	case p.server != nil:
+		return p.server.Addr
+	case p.life.skipped:
+		t.Skip(p.life.why)
+	}
+	t.Fatal(p.life.why)
+	return ""
+}
+
+// A packageTB is the testing.TB of what lives as long as the package's tests.
+type packageTB struct {
+	testing.TB // of which package servers calls nothing else than what follows
+	mu         sync.Mutex
+	cleanups   []func()
+	why        string // the last thing that went wrong
+	skipped    bool
+	failed     bool
+}
+
+func (p *packageTB) Helper()                  {}
+func (p *packageTB) Name() string             { return "package" }
+func (p *packageTB) Failed() bool             { return p.failed }
+func (p *packageTB) Context() context.Context { return context.Background() }
+
+func (p *packageTB) Log(args ...any)                 { fmt.Fprintln(os.Stderr, args...) }
+func (p *packageTB) Logf(format string, args ...any) { p.Log(fmt.Sprintf(format, args...)) }
+
+func (p *packageTB) Errorf(format string, args ...any) {
+	p.failed, p.why = true, fmt.Sprintf(format, args...)
+	p.Log(p.why)
+}
+
+func (p *packageTB) Fatalf(format string, args ...any) {
+	p.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+func (p *packageTB) Skipf(format string, args ...any) {
+	p.skipped, p.why = true, fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (p *packageTB) Cleanup(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanups = append(p.cleanups, f)
+}
+
+func (p *packageTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "anylock-redis-")
+	if err != nil {
+		p.Fatalf("%v", err)
+	}
+	p.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			p.Errorf("%v", err)
+		}
+	})
+	return dir
+}
+
+// stop ends what has been started, the latest first.
+func (p *packageTB) stop() error {
+	for i := len(p.cleanups) - 1; i >= 0; i-- {
+		p.cleanups[i]()
+	}
+	if p.failed {
+		return errors.New(p.why)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// reservation is RESERVATION of prelude.lua: for how long a key is kept for a waiter that was told to come.
+const reservation = 500 * time.Millisecond
+
+// Watches are kept by those who have released a key to a waiter: at the end of the reservation they look whether it came, and hand
+// the key on if not, as often as it takes. A deputy does so too, in case the releaser is gone; but it may be frozen as the waiter
+// is, which the server cannot know, while who has just released runs. One that is closed leaves more deputies behind. The zero
+// watches is ready.
+type watches struct {
+	n      atomic.Int32 // of timers, so that those who have none need no lock
+	mu     sync.Mutex
+	timers map[string]*time.Timer // by key
+}
+
+// lastDeputies is how many waiters a Backend that is closed tells to look after a reservation.
+const lastDeputies = 16
+
+// begin watches a key that is reserved since the release of owner's lease.
+func (w *watches) begin(b *Backend, key, owner string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timers == nil {
+		w.timers = make(map[string]*time.Timer)
+	}
+	if b.isClosing() {
+		return
+	}
+	if t := w.timers[key]; t != nil {
+		t.Stop()
+	}
+	var t *time.Timer
+	t = time.AfterFunc(untilLook(reservation), func() {
+		if w.over(key, t) && !b.isClosing() && b.calls.Begin() {
+			defer b.calls.End()
+			b.passOn(key, owner)
+		}
+	})
+	w.timers[key] = t
+	w.n.Store(int32(len(w.timers)))
+}
+
+// over takes a timer that has run off its key, and reports whether it was the last one.
+func (w *watches) over(key string, t *time.Timer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timers[key] != t {
+		return false
+	}
+	delete(w.timers, key)
+	w.n.Store(int32(len(w.timers)))
+	return true
+}
+
+// end ends the watch of key, if there is one.
+func (w *watches) end(key string) {
+	if w.n.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.timers[key]; t != nil {
+		t.Stop()
+		delete(w.timers, key)
+		w.n.Store(int32(len(w.timers)))
+	}
+}
+
+// close ends all, and returns their keys.
+func (w *watches) close() (keys []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, t := range w.timers {
+		t.Stop()
+		keys = append(keys, key)
+	}
+	clear(w.timers)
+	w.n.Store(0)
+	return keys
+}
+
+// passOn hands on a key that was reserved and that nobody has. Owner is one who has nothing any more.
+func (b *Backend) passOn(key, owner string) {
+	ctx := context.Background()
+	if left, err := b.left(ctx, b.naming.lock(key)); err != nil || left <= 0 {
+		_, _ = b.release(ctx, key, owner, 0)
+	}
+}
+
+// leaveWatches tells those who wait for keys that are being watched to do so.
+func (b *Backend) leaveWatches() {
+	for _, key := range b.watches.close() {
+		b.calls.Background(func() {
+			end := time.Now().Add(closeGrace)
+			_, _ = b.await(context.Background(), end, 0, nil, func(ctx context.Context) (any, error) {
+				return nil, b.tellDeputies(ctx, b.naming.names(key).queue)
+			})
+		})
+	}
+}
+
+func (b *Backend) tellDeputies(ctx context.Context, queue string) error {
+	members, err := b.client.ZRange(ctx, queue, 0, lastDeputies-1).Result()
+	if err != nil || len(members) == 0 {
+		return err
+	}
+	pipe := b.client.Pipeline()
+	for _, m := range members {
+		if len(m) > inboxLen {
+			pipe.Publish(ctx, b.naming.channels()+m[:inboxLen], fmt.Sprintf("%d:%s", reservation.Milliseconds(), m[inboxLen:]))
+		}
+	}
+	_, err = pipe.Exec(ctx)
+	return err
+}
