@@ -87,6 +87,7 @@ func TestRedlockURL(t *testing.T) {
 
 // Servers that cannot be nodes are refused at opening, with the reason.
 func TestRedlockOpenRefuses(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2)
 	evicting := servers.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	set := servers.RedisSentinel(t)
@@ -127,6 +128,7 @@ func TestRedlockOpenRefuses(t *testing.T) {
 
 // A node that turns out later to be the same server as another, or a replica, has no vote.
 func TestRedlockSameServerLater(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	clients := []*redis.Client{raw(t, f.nodes[0].Addr), raw(t, f.nodes[1].Addr), raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
@@ -157,6 +159,7 @@ func TestNewRedlockRefuses(t *testing.T) {
 
 // A caller's clients of default options repeat requests by themselves and ignore deadlines; limits hold all the same.
 func TestRedlockCallersClients(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	var clients []*redis.Client

@@ -9,11 +9,13 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes 0 and
 // 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
 func TestRedlockForgetfulVoter(t *testing.T) {
+	t.Parallel()
 	const maxTTL = 3 * time.Second
 	for how, forget := range map[string]func(n *servers.Server){
 		"restart": func(n *servers.Server) { n.Kill(); n.Start() },
@@ -104,6 +106,8 @@ func (r *Redlock) voters(t testing.TB, f *fleet) (n int) {
 
 // Renewal carries a lease through restarts of every node, one after the other, each of which comes back empty.
 func TestRedlockSequentialRestarts(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "six restarts, each followed by MaxTTL")
 	const maxTTL = 3 * time.Second // in which a server can be started on any machine
 	f := startFleet(t, 3)
 	f.bootstrap()
@@ -132,6 +136,7 @@ func TestRedlockSequentialRestarts(t *testing.T) {
 
 // Servers that keep every write lose no vote in a restart.
 func TestRedlockDurableRestart(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open(paramMaxTTL + "=1h")
@@ -152,6 +157,7 @@ func TestRedlockDurableRestart(t *testing.T) {
 // A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
 // a waiter waits, and Bootstrap ends it.
 func TestRedlockNewFleet(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	const maxTTL = 3 * time.Second
 	r := f.open(paramMaxTTL + "=" + maxTTL.String())
