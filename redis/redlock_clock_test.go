@@ -45,7 +45,7 @@ func TestServerClock(t *testing.T) {
 }
 
 // clockIn finds the server's time in the reply to an acquire, behind the incarnation.
-var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n\$16\r\n\d{16}\r\n`)
+var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n:\d{16}\r\n`)
 
 // setClock makes replies through a proxy tell a time that is off.
 func setClock(p *storetest.Proxy, off time.Duration) {

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -200,4 +201,44 @@ func TestRedlockNewFleet(t *testing.T) {
 		t.Errorf("a renewal over the longest TTL: %v", err)
 	}
 	release(t, l)
+}
+
+// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and
+// no shorter.
+func TestRedlockBirthInTheFuture(t *testing.T) {
+	for how, restart := range map[string]bool{"running": false, "restarted": true} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			const maxTTL = 2 * time.Second
+			f := startFleet(t, 3, durable...)
+			f.bootstrap()
+			r := f.open(paramMaxTTL + "=" + maxTTL.String())
+			release(t, acquire(t, r, req("k", time.Second)))
+			ctx := context.Background()
+			for _, n := range f.nodes {
+				c := raw(t, n.Addr)
+				record := c.Get(ctx, r.naming.birth()).Val()
+				_, rest, _ := strings.Cut(record, ":")
+				future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), ":", rest)
+				if err := c.Set(ctx, r.naming.birth(), future, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if restart {
+					n.Kill()
+					n.Start()
+				}
+			}
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)
+			defer cancel()
+			l, err := r.Acquire(ctx, waiting("k", time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took < maxTTL {
+				t.Errorf("the nodes vote again after %v, less than %v", took, maxTTL)
+			}
+			release(t, l)
+		})
+	}
 }
