@@ -180,3 +180,30 @@ func TestRedlockCallersClients(t *testing.T) {
 		t.Errorf("acquire and release with a frozen node took %v", took)
 	}
 }
+
+// Opening waits for a node that hangs as long as it says, and no longer.
+func TestRedlockOpenWithHungNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	for _, n := range f.nodes {
+		n.Freeze()
+		const attempts, most = 3, openWait + openWait/2 // a busy machine may be slow now and then
+		for attempt := 1; ; attempt++ {
+			begun := time.Now()
+			r, err := openRedlockURL(context.Background(), f.url())
+			took := time.Since(begun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Close()
+			if took < most {
+				break
+			}
+			if attempt == attempts {
+				t.Fatalf("opening with one node of three hung took %v", took)
+			}
+		}
+		n.Thaw()
+	}
+}
