@@ -28,6 +28,7 @@ type Redlock struct {
 	ban        time.Duration // for which a node has no vote that has forgotten leases
 	leases     *backend.Leases
 	calls      calls.Calls
+	crew       *crew         // asks the nodes
 	closing    chan struct{} // closed when Close begins
 	waits      context.Context
 	endWaits   context.CancelFunc
@@ -45,8 +46,9 @@ func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 		ban:     o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
 		closing: make(chan struct{}),
 	}
+	r.crew = newCrew(r.closing)
 	for _, c := range clients {
-		r.nodes = append(r.nodes, newNode(c))
+		r.nodes = append(r.nodes, newNode(c, &r.calls))
 	}
 	r.leases = backend.NewLeases(redlockRequests{r}, o.Timeout)
 	r.waits, r.endWaits = context.WithCancel(context.Background())

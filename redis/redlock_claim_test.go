@@ -17,6 +17,7 @@ const claimTTL = 30 * time.Second
 // An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not run.
 // It changes nothing there, and the lease is still known to be there.
 func TestRedlockStraggler(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -37,6 +38,7 @@ func TestRedlockStraggler(t *testing.T) {
 
 // An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next attempt.
 func TestRedlockGivenUpBeforeSending(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -54,6 +56,7 @@ func TestRedlockGivenUpBeforeSending(t *testing.T) {
 // A refusal that does not look at the key, as by a node that belongs to another fleet, tells nothing of what an earlier
 // attempt has left there.
 func TestRedlockRefusedUnseen(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -80,6 +83,7 @@ func TestRedlockRefusedUnseen(t *testing.T) {
 
 // A lease is put back on a node twice when two renewals miss it there. The second finds it, and the release removes it.
 func TestRedlockRepairedTwice(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -108,6 +112,7 @@ func TestRedlockRepairedTwice(t *testing.T) {
 
 // A client that repeats a request whose reply was lost is told what it was told: no vote is lost by it, nor a key forgotten.
 func TestRedlockRepeatedVote(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -130,6 +135,7 @@ func TestRedlockRepeatedVote(t *testing.T) {
 
 // A debt is kept for as long as the last of the requests may keep the key that it stands for.
 func TestRedlockDebtLasts(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -181,6 +187,7 @@ func (f *fleet) free(key string) {
 
 // A renewal that comes too late for a quorum leaves nothing on the nodes that it did renew.
 func TestRedlockLostAtRenewalLeavesNothing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -199,6 +206,7 @@ func TestRedlockLostAtRenewalLeavesNothing(t *testing.T) {
 
 // A release whose outcome hangs on a node that does not answer ends well where a quorum is free of the lease.
 func TestRedlockReleaseWithoutANode(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -218,6 +226,7 @@ func TestRedlockReleaseWithoutANode(t *testing.T) {
 
 // An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
 func TestRedlockUndecided(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[2].Addr)
@@ -232,6 +241,7 @@ func TestRedlockUndecided(t *testing.T) {
 
 // A waiter that comes while a majority is slow waits for it.
 func TestRedlockSlowStart(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()

@@ -45,7 +45,7 @@ func TestServerClock(t *testing.T) {
 }
 
 // clockIn finds the server's time in the reply to an acquire, behind the incarnation.
-var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n\$16\r\n\d{16}\r\n`)
+var clockIn = regexp.MustCompile(`\$40\r\n[0-9a-f]{40}\r\n:\d{16}\r\n`)
 
 // setClock makes replies through a proxy tell a time that is off.
 func setClock(p *storetest.Proxy, off time.Duration) {
@@ -66,6 +66,7 @@ func setClock(p *storetest.Proxy, off time.Duration) {
 // A node whose clock is set forward has ended leases that others believe in. It has no vote until they are over, not just at
 // the first look. One whose clock is set back loses its vote once.
 func TestRedlockClockJump(t *testing.T) {
+	t.Parallel()
 	const maxTTL = 2 * time.Second
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
@@ -122,6 +123,7 @@ func TestRedlockClockJump(t *testing.T) {
 
 // A client that has never asked a node before finds by the others that its clock was set forward.
 func TestRedlockClocksDiffer(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[1].Addr)

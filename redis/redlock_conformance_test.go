@@ -11,16 +11,24 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/storetest"
 )
+
+// redlockOutage is more than the second for which a round waits for nodes that it needs.
+const redlockOutage = 2 * time.Second
 
 // longTTL lets the suite ask for TTLs that outlast its longest check on a busy machine.
 const longTTL = paramMaxTTL + "=10m"
 
 func TestRedlockConformance3(t *testing.T) { redlockConformance(t, 3) }
 
-func TestRedlockConformance5(t *testing.T) { redlockConformance(t, 5) }
+func TestRedlockConformance5(t *testing.T) {
+	storetest.Long(t, "five servers")
+	redlockConformance(t, 5)
+}
 
 func redlockConformance(t *testing.T, size int) {
+	t.Parallel()
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		f := startFleet(t, size, durable...)
 		f.bootstrap()
@@ -37,6 +45,7 @@ func redlockConformance(t *testing.T, size int) {
 			Restart: func() { each(func(i int) { f.nodes[i].Kill() }); each(func(i int) { f.nodes[i].Start() }) },
 			Cut:     func(backend.Backend) { each(func(i int) { cut(t, f.nodes[i].Addr) }) },
 			Many:    64,
+			Outage:  redlockOutage,
 		}
 		if size == 3 { // five nodes have nothing more to tell, and take longer
 			h.Linked, h.Process = link.URL(f.url(longTTL)), process.Self(f.url(longTTL))
@@ -51,7 +60,9 @@ func redlockConformance(t *testing.T, size int) {
 // Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL has
 // passed, so that MaxTTL is short here.
 func TestRedlockEmptiedMembers(t *testing.T) {
-	const maxTTL, outage = 6 * time.Second, 2 * time.Second
+	t.Parallel()
+	storetest.Long(t, "waits for MaxTTL again and again")
+	const maxTTL = 6 * time.Second
 	for _, size := range []int{3, 5} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +72,7 @@ func TestRedlockEmptiedMembers(t *testing.T) {
 			observer := f.open(param)
 			h := conformance.Harness{
 				Open:   func(ctx context.Context) (backend.Backend, error) { return openRedlockURL(ctx, f.url(param)) },
-				Outage: outage,
+				Outage: redlockOutage,
 			}
 			for _, n := range f.nodes {
 				h.Members = append(h.Members, conformance.Member{

@@ -70,6 +70,7 @@ func TestRedlockContention(t *testing.T) {
 
 // A loser never deletes the winner's key, even if both use one owner: they are told apart.
 func TestRedlockSharedOwner(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	a, b := f.open(), f.open()
@@ -102,6 +103,7 @@ func TestRedlockSharedOwner(t *testing.T) {
 
 // An acquire that fails leaves no key on any node, however it fails.
 func TestRedlockFailureLeavesNothing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[2].Addr)
@@ -179,6 +181,7 @@ func TestRedlockFailureLeavesNothing(t *testing.T) {
 
 // Many leases are renewed in one round; each has an outcome of its own, and what one node has lost comes back.
 func TestRedlockBatch(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -247,6 +250,7 @@ func TestRedlockBatch(t *testing.T) {
 
 // SCRIPT FLUSH costs one more request and nothing else.
 func TestRedlockScriptFlush(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -266,6 +270,7 @@ func TestRedlockScriptFlush(t *testing.T) {
 
 // What stays on a node when all leases are over is bounded: a fence for each slot, and the birth record.
 func TestRedlockResidue(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.bootstrap()
 	r := f.open()

@@ -59,8 +59,9 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 		return nil, err
 	}
 	r := newRedlock(clients, valid)
-	for _, c := range clients {
-		r.owned = append(r.owned, c)
+	for i, n := range r.nodes {
+		n.lanes.solo = newSolo(list[i])
+		r.owned = append(r.owned, n.client, n.lanes.solo.client)
 	}
 	if err := r.look(ctx); err != nil {
 		_ = r.Close()

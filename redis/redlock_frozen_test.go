@@ -95,6 +95,7 @@ func TestRedlockHungNodeIsLeftAlone(t *testing.T) {
 
 // With a majority hung nothing is granted; the error says why, and nothing stays behind.
 func TestRedlockFrozenMajority(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -125,6 +126,7 @@ func TestRedlockFrozenMajority(t *testing.T) {
 
 // Whoever begins to wait for a held key while a node is away waits, and gets it.
 func TestRedlockWaitsWithoutANode(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	a, b := f.open(), f.open()
@@ -147,6 +149,7 @@ func TestRedlockWaitsWithoutANode(t *testing.T) {
 // A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one grants
 // when it goes on.
 func TestRedlockRefusalInDoubt(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.bootstrap()
 	r := f.open()

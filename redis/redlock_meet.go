@@ -145,7 +145,7 @@ func (r *Redlock) look(ctx context.Context) error {
 	t.certain = func() bool { return false } // all, if they answer
 	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
 		err := r.acquaint(r.nodes[i], begun)
-		for isTimeout(err) && time.Since(begun) < openTimeout-requestLimit {
+		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < openTimeout-requestLimit {
 			err = r.acquaint(r.nodes[i], begun)
 		}
 		v := yes

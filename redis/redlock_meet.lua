@@ -8,10 +8,14 @@
 -- No record: the node is new or has lost its data. It votes when every lease that it may have forgotten is over. The record
 -- "new" is an operator's word that there are none. A record of another incarnation: the server has been started
 -- again; if it keeps every write it has forgotten nothing, else it may have forgotten what it knew before its start.
--- The record of another node: its data was copied over this one's.
+-- The record of another node: its data was copied over this one's. A record of the future: the clock was set back since. The
+-- node has known every lease since an instant that is over, so that now is on the safe side.
 
 local now = math.floor(clock() / 1000)
-local run, uptime = server()
+local info = redis.call('INFO', 'server')
+local run = string.match(info, 'run_id:(%x+)') or ''
+-- How long it has run for certain, in ms.
+local uptime = math.max(tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or 0) - 1, 0) * 1000
 if run ~= ARGV[1] then return {0} end
 local value = redis.call('GET', KEYS[1])
 local born, max, id, incarnation = parse_birth(value)
@@ -25,8 +29,10 @@ else
   if copied then
     born, id = now, ARGV[3]
   elseif incarnation ~= run and ARGV[4] ~= '1' then
-    born = math.max(now - uptime, tonumber(born))
+    born = math.max(now - uptime, born)
   end
 end
-redis.call('SET', KEYS[1], whole(born) .. ':' .. max .. ':' .. id .. ':' .. run)
-return {1, max, id, math.max(minority(tonumber(max)) - (now - tonumber(born)), 0)}
+born = math.min(born, now)
+local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run
+if record ~= value then redis.call('SET', KEYS[1], record) end -- a full server can be met that has been met before
+return {1, max, id, math.max(minority(tonumber(max)) - (now - born), 0)}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -32,6 +33,7 @@ var errStuck = errors.New("node does not answer; request not sent")
 type node struct {
 	name   string
 	client *redis.Client
+	lanes  *lanes        // carry the requests of single leases
 	single bool          // the client makes no attempts of its own
 	meet   chan struct{} // full while the node is being met
 
@@ -49,10 +51,10 @@ type node struct {
 	paying   bool // a goroutine sees to debts
 }
 
-func newNode(c *redis.Client) *node {
+func newNode(c *redis.Client, inUse *calls.Calls) *node {
 	o := c.Options()
 	return &node{
-		name: o.Addr, client: c, single: o.MaxRetries == 0,
+		name: o.Addr, client: c, lanes: newLanes(c, inUse), single: o.MaxRetries == 0,
 		meet: make(chan struct{}, 1), debts: make(map[string]*debt),
 	}
 }
@@ -125,14 +127,17 @@ func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) {
 
 // eval runs a script.
 func (n *node) eval(s script, keys []string, args ...any) (any, error) {
-	return n.do(func(ctx context.Context) (any, error) { return s.run(ctx, n.client, keys, args) })
+	return n.do(func(ctx context.Context) (any, error) {
+		end, _ := ctx.Deadline()
+		return n.lanes.do(context.Background(), end, request{script: s, keys: keys, args: args})
+	})
 }
 
 // harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
 func (n *node) harmless(err error) bool {
 	var op *net.OpError
 	switch {
-	case isReply(err), backend.Definite(err), errors.Is(err, errStuck), errors.Is(err, errLane):
+	case isReply(err), backend.Definite(err), errors.Is(err, errStuck), errors.Is(err, errLane), errors.As(err, new(notSentError)):
 		return true
 	case n.single:
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"

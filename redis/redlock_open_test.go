@@ -87,6 +87,7 @@ func TestRedlockURL(t *testing.T) {
 
 // Servers that cannot be nodes are refused at opening, with the reason.
 func TestRedlockOpenRefuses(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 2)
 	evicting := servers.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 	set := servers.RedisSentinel(t)
@@ -127,6 +128,7 @@ func TestRedlockOpenRefuses(t *testing.T) {
 
 // A node that turns out later to be the same server as another, or a replica, has no vote.
 func TestRedlockSameServerLater(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	clients := []*redis.Client{raw(t, f.nodes[0].Addr), raw(t, f.nodes[1].Addr), raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
@@ -157,6 +159,7 @@ func TestNewRedlockRefuses(t *testing.T) {
 
 // A caller's clients of default options repeat requests by themselves and ignore deadlines; limits hold all the same.
 func TestRedlockCallersClients(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	var clients []*redis.Client
@@ -175,5 +178,32 @@ func TestRedlockCallersClients(t *testing.T) {
 	release(t, acquire(t, r, req("k", time.Minute)))
 	if took := time.Since(begun); took > 2500*time.Millisecond { // go-redis' own patience is 3 s
 		t.Errorf("acquire and release with a frozen node took %v", took)
+	}
+}
+
+// Opening waits for a node that hangs as long as it says, and no longer.
+func TestRedlockOpenWithHungNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, durable...)
+	f.bootstrap()
+	for _, n := range f.nodes {
+		n.Freeze()
+		const attempts, most = 3, openWait + openWait/2 // a busy machine may be slow now and then
+		for attempt := 1; ; attempt++ {
+			begun := time.Now()
+			r, err := openRedlockURL(context.Background(), f.url())
+			took := time.Since(begun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Close()
+			if took < most {
+				break
+			}
+			if attempt == attempts {
+				t.Fatalf("opening with one node of three hung took %v", took)
+			}
+		}
+		n.Thaw()
 	}
 }

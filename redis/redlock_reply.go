@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -74,12 +73,8 @@ func parseRedlockHolder(token uint64, owner, left any) (backend.Holder, error) {
 }
 
 func parseClock(v any) (int64, error) {
-	s, ok := v.(string)
+	us, ok := v.(int64)
 	if !ok {
-		return 0, errReply(v)
-	}
-	us, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
 		return 0, errReply(v)
 	}
 	return us, nil

@@ -3,17 +3,20 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes 0 and
 // 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
 func TestRedlockForgetfulVoter(t *testing.T) {
+	t.Parallel()
 	const maxTTL = 3 * time.Second
 	for how, forget := range map[string]func(n *servers.Server){
 		"restart": func(n *servers.Server) { n.Kill(); n.Start() },
@@ -104,6 +107,8 @@ func (r *Redlock) voters(t testing.TB, f *fleet) (n int) {
 
 // Renewal carries a lease through restarts of every node, one after the other, each of which comes back empty.
 func TestRedlockSequentialRestarts(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "six restarts, each followed by MaxTTL")
 	const maxTTL = 3 * time.Second // in which a server can be started on any machine
 	f := startFleet(t, 3)
 	f.bootstrap()
@@ -132,6 +137,7 @@ func TestRedlockSequentialRestarts(t *testing.T) {
 
 // Servers that keep every write lose no vote in a restart.
 func TestRedlockDurableRestart(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open(paramMaxTTL + "=1h")
@@ -152,6 +158,7 @@ func TestRedlockDurableRestart(t *testing.T) {
 // A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
 // a waiter waits, and Bootstrap ends it.
 func TestRedlockNewFleet(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	const maxTTL = 3 * time.Second
 	r := f.open(paramMaxTTL + "=" + maxTTL.String())
@@ -194,4 +201,44 @@ func TestRedlockNewFleet(t *testing.T) {
 		t.Errorf("a renewal over the longest TTL: %v", err)
 	}
 	release(t, l)
+}
+
+// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and
+// no shorter.
+func TestRedlockBirthInTheFuture(t *testing.T) {
+	for how, restart := range map[string]bool{"running": false, "restarted": true} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			const maxTTL = 2 * time.Second
+			f := startFleet(t, 3, durable...)
+			f.bootstrap()
+			r := f.open(paramMaxTTL + "=" + maxTTL.String())
+			release(t, acquire(t, r, req("k", time.Second)))
+			ctx := context.Background()
+			for _, n := range f.nodes {
+				c := raw(t, n.Addr)
+				record := c.Get(ctx, r.naming.birth()).Val()
+				_, rest, _ := strings.Cut(record, ":")
+				future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), ":", rest)
+				if err := c.Set(ctx, r.naming.birth(), future, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if restart {
+					n.Kill()
+					n.Start()
+				}
+			}
+			begun := time.Now()
+			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)
+			defer cancel()
+			l, err := r.Acquire(ctx, waiting("k", time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took < maxTTL {
+				t.Errorf("the nodes vote again after %v, less than %v", took, maxTTL)
+			}
+			release(t, l)
+		})
+	}
 }

@@ -27,11 +27,11 @@ var redlockReleaseLua string
 var redlockInspectLua string
 
 var (
-	redlockMeet    = script{redlockPrelude + redlockMeetLua, "e39774cd46d3781ceae46099bc8377b971ff0ae3"}
-	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "0217e93b4ad5e83b80ea6d406483d61b57c94c80"}
-	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "87267c8205f556fec1d3ef0e1fa315d4bc973ed5"}
-	redlockRenew   = script{redlockPrelude + redlockRenewLua, "65a68bad648b0d38439ca655195367acd37bea12"}
-	redlockRepair  = script{redlockPrelude + redlockRepairLua, "661f331be6d89b8281dc60f0be891819127d8cf4"}
-	redlockRelease = script{redlockPrelude + redlockReleaseLua, "b95ad95c5e6b4c7907b1781895fd95389171661e"}
-	redlockInspect = script{redlockPrelude + redlockInspectLua, "a08ac5ed2a3c2cd405e52c7eacf665091aca598b"}
+	redlockMeet    = script{redlockPrelude + redlockMeetLua, "019e71099ba1b2ffc1cadc3b191b0525899eb18f"}
+	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "393f9336e7737b37509deeace66ab6e569589045"}
+	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "30e2ffc31e37e78ce1ec1b2c3e7422efc59c57b4"}
+	redlockRenew   = script{redlockPrelude + redlockRenewLua, "414d1ba89af093a361e89a32359fbde740ccf478"}
+	redlockRepair  = script{redlockPrelude + redlockRepairLua, "bfb505de8a96e75e4ee9146a7156a07b8321da0d"}
+	redlockRelease = script{redlockPrelude + redlockReleaseLua, "a611ed3251c2fe98098df9f4ba92858edc0d8bb4"}
+	redlockInspect = script{redlockPrelude + redlockInspectLua, "781d403dc920c6b9fdf92a3844fc3cc06b7b6128"}
 )

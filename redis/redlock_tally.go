@@ -122,11 +122,11 @@ func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (
 			t.enter(i, none, nil)
 			continue
 		}
-		go func() {
+		r.crew.run(func() {
 			defer r.calls.End()
 			v, record := one(i)
 			t.enter(i, v, record)
-		}()
+		})
 	}
 	r.await(ctx, t, w)
 	t.mu.Lock()
@@ -198,6 +198,16 @@ func (t *tally) enough() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.ended || t.answered() >= t.quorum
+}
+
+// isQuorate reports whether a quorum has answered.
+func (t *tally) isQuorate() bool {
+	select {
+	case <-t.quorate:
+		return true
+	default:
+		return false
+	}
 }
 
 // silent enters errNoAnswer for the nodes that have not answered in the time since begun.

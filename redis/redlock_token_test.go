@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // minter checks that the tokens of one key increase.
@@ -27,8 +28,13 @@ func (m *minter) next(token uint64, when string) {
 
 // Tokens increase whichever nodes form the quorum: each grant is made by another majority, by another client.
 func TestRedlockTokensAcrossQuorums(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{3, 5} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			if size > 3 {
+				storetest.Long(t, "twenty rounds with nodes away")
+			}
 			f := startFleet(t, size, durable...)
 			f.bootstrap()
 			clients := []*Redlock{f.open(), f.open()}
@@ -60,6 +66,7 @@ func TestRedlockTokensAcrossQuorums(t *testing.T) {
 // When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the node that
 // had it.
 func TestRedlockTokenIsWrittenBack(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
@@ -97,6 +104,7 @@ func TestRedlockTokenIsWrittenBack(t *testing.T) {
 
 // Tokens go on when every node has lost its counters, by the nodes' clocks.
 func TestRedlockTokensSurviveLoss(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3)
 	f.bootstrap()
 	const maxTTL = 2 * time.Second
@@ -116,6 +124,7 @@ func TestRedlockTokensSurviveLoss(t *testing.T) {
 
 // A client whose wall clock is wrong by an hour gets tokens like the others: nodes correct its proposals.
 func TestRedlockProposalIsCorrected(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
