@@ -131,11 +131,14 @@ type hangingDeletes struct {
 	goOn  chan struct{}
 }
 
-func (c *hangingDeletes) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if !deletes(r) {
+		return c.KVClient.Txn(ctx, r, opts...)
+	}
 	c.begun()
 	select {
 	case <-c.goOn:
-		return c.KVClient.DeleteRange(ctx, r, opts...)
+		return c.KVClient.Txn(ctx, r, opts...)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

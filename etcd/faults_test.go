@@ -323,7 +323,7 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 // ownKey finds the key of an owner, empty if there is none.
 func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 	t.Helper()
-	resp, err := c.Get(context.Background(), defaultNamespace, clientv3.WithPrefix())
+	resp, err := c.Get(context.Background(), "", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,6 @@ type position struct {
 	seen   int64     // the revision at which that was so, or at which the one before was deleted; 0 if not known
 }
 
-// A contender is a key in the queue. Names are used again, so that the revision at which it was created belongs to it.
-type contender struct {
-	key string
-	rev int64
-}
-
 // queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
 // waiter outlives an outage of max(TTL, leastPatience), and queues again at the end if its place is gone.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
@@ -58,6 +52,8 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case err == nil:
 			answered = time.Now()
 			pause.Reset()
+		case a.granted: // and given back, which would meet what this owner is granted from now on
+			return nil, err
 		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, err)
 		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
@@ -200,7 +196,7 @@ func (a *attempt) promote(ctx context.Context, since int64) (l backend.Lease, at
 		at.seen = since
 	}
 	switch {
-	case len(own) == 0 || own[0].CreateRevision != a.rev:
+	case !(contender{a.own, a.rev}).isThere(own):
 		a.losePlace()
 		return nil, at, backend.ErrLost
 	case len(before) > 0:
@@ -250,7 +246,7 @@ func (a *attempt) takePlaceLease(ctx context.Context) (err error) {
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	fired, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(at.before.key, func(from int64) { created <- from }, func(at int64) { fired <- at })
+	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func(at int64) { fired <- at })
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
@@ -289,7 +285,7 @@ func (b *Backend) areThere(ctx context.Context, at int64, list ...contender) (bo
 		return false, err
 	}
 	for i, r := range resp.Responses {
-		if kvs := r.GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != list[i].rev {
+		if !list[i].isThere(r.GetResponseRange().Kvs) {
 			return false, nil
 		}
 	}
