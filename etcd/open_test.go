@@ -18,7 +18,7 @@ import (
 func endpoint(b *Backend) string { return b.owned.(*clientv3.Client).Endpoints()[0] }
 
 func TestTLS(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	s := servers.EtcdTLS(t)
 	ca := s.CAFile()
 	full := "etcds://" + s.Addr + "/locks?" + url.Values{"cacert": {ca}, "cert": {s.CertFile}, "key": {s.KeyFile}}.Encode()
@@ -45,6 +45,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestAuth(t *testing.T) {
+	t.Parallel()
 	const password = "sesam/öffne:dich"
 	s := servers.EtcdAuth(t, "worker", password, "locks/")
 	at := func(user, password, path string) string {
@@ -79,7 +80,7 @@ func TestAuth(t *testing.T) {
 
 // A log-in that runs out is made again, on streams too.
 func TestTokenRunsOut(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
 	l := acquire(t, b, waiting("k", 20*time.Second))
@@ -112,7 +113,7 @@ func TestTokenRunsOut(t *testing.T) {
 
 // A wrong address shows on opening, in a bounded time.
 func TestUnreachable(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +146,7 @@ func TestUnreachable(t *testing.T) {
 
 // A server with a longer election timeout grants longer leases.
 func TestMinTTLIsTheServers(t *testing.T) {
+	t.Parallel()
 	s := servers.Etcd(t, "--election-timeout", "3000")
 	b := opened(t, "etcd://"+s.Addr)
 	const want = 5 * time.Second // 1.5 times the election timeout, rounded up
@@ -167,6 +169,7 @@ func TestMinTTLIsTheServers(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}
