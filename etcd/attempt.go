@@ -26,6 +26,7 @@ type attempt struct {
 	doubtful []*lease
 	granted  bool  // Leases has it
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
+	busy     error // ErrHeld once the servers have told that somebody has the key or is before
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,21 +55,59 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is silent is not told as the end of a context that has not ended: callers give up for that.
+// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for that.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr))
 	warm(t, b, 30*time.Second)
-	l := acquire(t, b, req("k", 6*time.Second))
+	const ttl = 6 * time.Second
+	l, batched, ending := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl)), acquire(t, b, req("e", time.Minute))
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
-	tried := startAcquire(t.Context(), b, req("other", 30*time.Second))
-	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).Err} {
-		if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			t.Errorf("%s without an answer: %v", what, err)
+	var asked sync.WaitGroup
+	for what, ask := range map[string]func() error{
+		"renewal":            func() error { return l.Renew(t.Context(), ttl) },
+		"renewal in a batch": func() error { return b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})[0] },
+		"release":            func() error { return ending.Release(t.Context()) },
+		"acquire":            func() error { _, err := b.Acquire(t.Context(), req("other", 30*time.Second)); return err },
+		"first to wait":      func() error { _, err := b.Acquire(t.Context(), waiting("another", 30*time.Second)); return err },
+		"inspect":            func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+	} {
+		asked.Go(func() {
+			err := ask()
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("%s without an answer: %v", what, err)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
+func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b, other := opened(t, s.via(p.Addr)), opened(t, s.URL())
+	holder := acquire(t, other, req("k", time.Minute))
+	for range 2 { // by its first request it finds out, and then queues at once
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := b.Acquire(ctx, waiting("k", time.Minute))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("the end of a wait behind a holder: %v", err)
 		}
+	}
+	release(t, holder)
+	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
+	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ctx, waiting("k", time.Minute))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+		t.Errorf("the end of a wait for a silent server: %v", err)
 	}
 }
 
