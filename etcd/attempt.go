@@ -26,6 +26,7 @@ type attempt struct {
 	doubtful []*lease
 	granted  bool  // Leases has it
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
+	busy     error // ErrHeld once the servers have told that somebody has the key or is before
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
@@ -159,7 +160,7 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 			return nil, err
 		}
 	}
-	h := &held{name: a.name, own: a.own, main: a.main, mod: at.mod, echo: len(a.doubtful) > 0}
+	h := &held{name: a.name, own: contender{a.own, at.rev}, main: a.main, mod: at.mod, echo: len(a.doubtful) > 0}
 	if p.isStale(a.main) { // there is a new leader
 		was := a.main
 		at.sent = time.Now()
@@ -241,7 +242,7 @@ type orphan struct {
 func (a *attempt) leave(place *lease) {
 	b := a.b
 	unanswered, err := b.repeat(b.base, b.options.Timeout, func(ctx context.Context) error {
-		_, err := b.kv.Delete(ctx, a.own)
+		_, err := b.remove(ctx, contender{a.own, a.rev})
 		return err
 	})
 	if err != nil || unanswered {

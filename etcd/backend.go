@@ -184,9 +184,7 @@ func (b *Backend) Close() error {
 		b.renewer.close()
 		b.watches.close()
 		if b.owned != nil {
-			if b.closed = b.owned.Close(); errors.Is(b.closed, context.Canceled) {
-				b.closed = nil // clientv3 tells of its own cancelling
-			}
+			b.closed = b.owned.Close()
 			b.calls.Drain(closeGrace)
 		}
 	})

@@ -60,7 +60,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		var again []*lease
 		var at []int
 		for k, err := range b.pool.renew(ctx, patience, same...) {
-			errs[index[k]] = err
+			errs[index[k]] = unavailable(err)
 			if err != nil && err != backend.ErrLost {
 				again, at = append(again, same[k]), append(at, index[k])
 			}

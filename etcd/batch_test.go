@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -31,9 +30,10 @@ func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend
 // A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in a lease that
 // the server ends.
 func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "etcd://"+p.Addr)
+	b := opened(t, s.via(p.Addr))
 	list, kept := manyChanges(t, b)
 	before := kept.Deadline()
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
@@ -53,7 +53,8 @@ func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 
 // And so it is when the time is over before anything was sent, as after a freeze of the process.
 func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
-	b := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	t.Parallel()
+	b := opened(t, shared(t).URL())
 	l := acquire(t, b, req("k", 30*time.Second)).(*backend.Life)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -79,7 +80,8 @@ func (c *hangingGrants) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest,
 
 // Leases that change their TTL may take all of a batch's time. The others are renewed at once.
 func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
-	b, _ := wired(t, servers.Etcd(t).Addr)
+	t.Parallel()
+	b, _ := wired(t, shared(t))
 	grants := &hangingGrants{LeaseClient: b.leaseClient}
 	b.leaseClient = grants
 	list, kept := manyChanges(t, b)
@@ -131,11 +133,14 @@ type hangingDeletes struct {
 	goOn  chan struct{}
 }
 
-func (c *hangingDeletes) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	if !deletes(r) {
+		return c.KVClient.Txn(ctx, r, opts...)
+	}
 	c.begun()
 	select {
 	case <-c.goOn:
-		return c.KVClient.DeleteRange(ctx, r, opts...)
+		return c.KVClient.Txn(ctx, r, opts...)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -143,7 +148,8 @@ func (c *hangingDeletes) DeleteRange(ctx context.Context, r *pb.DeleteRangeReque
 
 // A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word of its own.
 func TestRenewalsDoNotWaitForARelease(t *testing.T) {
-	b, _ := wired(t, servers.Etcd(t).Addr)
+	t.Parallel()
+	b, _ := wired(t, shared(t))
 	begun := make(chan struct{})
 	deletes := &hangingDeletes{KVClient: b.direct, begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
 	b.direct = deletes

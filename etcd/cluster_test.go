@@ -13,11 +13,14 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // E6. A waiter whose client is connected to a member that is cut off moves on to another one: it gets the key that others
 // release, and in the meantime keeps its place.
 func TestWaiterLeavesFrozenMember(t *testing.T) {
+	storetest.Long(t, "freezes each of three members")
+	t.Parallel()
 	c := servers.EtcdClusterCurrent(t, 3)
 	for i, s := range c.Servers {
 		// Two waiters whose endpoints begin with each member; which one serves the watch is for the client to choose.
@@ -57,6 +60,8 @@ func without(list []string, i int) []string {
 // E9. A leader that is paused for longer than a TTL, and goes on, ends no lease early that was renewed at its successor. A
 // lock that stays on its lease fails this in one of ten trials or so, with 3.7.3 too.
 func TestPausedLeaderEndsNothingEarly(t *testing.T) {
+	storetest.Long(t, "pauses a leader for longer than a lease lives")
+	t.Parallel()
 	c := servers.EtcdClusterCurrent(t, 3)
 	ttl := 6 * time.Second
 	for trials := 0; trials < 2; {
@@ -109,6 +114,8 @@ func keptOverPause(t *testing.T, c *servers.EtcdMembers, ttl time.Duration) bool
 
 // With the first renewal after a change of leader a lock changes to a lease that the old leader does not know.
 func TestNewLeaderNewLease(t *testing.T) {
+	storetest.Long(t, "a cluster")
+	t.Parallel()
 	c := servers.EtcdClusterCurrent(t, 3)
 	b := opened(t, "etcd://"+strings.Join(addrs(c), ","))
 	const ttl = 20 * time.Second
@@ -139,9 +146,9 @@ func TestNewLeaderNewLease(t *testing.T) {
 
 // A server that takes its time to tell its version is not taken for one without flaws, where there is no other.
 func TestSlowServerTellsItsVersion(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	const timeout = 8 * time.Second
-	s := servers.Etcd(t)
+	s := shared(t)
 	slow := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption,
 	) error {
@@ -161,12 +168,13 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if want := opened(t, "etcd://"+s.Addr).Guarantees(); b.Guarantees() != want {
+	if want := opened(t, s.URL()).Guarantees(); b.Guarantees() != want {
 		t.Errorf("%+v, want %+v", b.Guarantees(), want)
 	}
 }
 
 func TestOldServersAreFlawed(t *testing.T) {
+	t.Parallel()
 	for version, want := range map[string]bool{
 		"3.3.25": true, "3.4.0": true, "3.4.30": true, "3.4.31": false, "3.4.36": false, "3.5.0": true, "3.5.12": true, "3.5.13": false,
 		"3.6.0": false, "3.7.3": false, "3.8.0-alpha.0": false, "4.0.0": false, "2.3.8": true, "": false, "nonsense": false, "3.x.1": false,
@@ -175,7 +183,12 @@ func TestOldServersAreFlawed(t *testing.T) {
 			t.Errorf("%q: %v", version, got)
 		}
 	}
-	old := opened(t, "etcd://"+servers.Etcd(t).Addr)
+}
+
+func TestGuaranteesFollowTheVersion(t *testing.T) {
+	storetest.Long(t, "the current etcd is built")
+	t.Parallel()
+	old := opened(t, shared(t).URL())
 	current := opened(t, "etcd://"+servers.EtcdCurrent(t).Addr)
 	if g := current.Guarantees(); g.EarlyLoss != "" || g.Consistency != backend.Linearizable || g != guarantees(usualMinTTL) {
 		t.Errorf("current: %+v", g)

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The two requests that every lock takes are made of the protocol's own messages, without the client's operations in
+// The requests that every lock takes, this one and remove, are made of the protocol's own messages, without the client's operations in
 // between, which cost more than they do for us. They pass the client's interceptors as all others do.
 
 // takeIfFree writes key, bound to a lease, if there is none that begins with prefix, and reads the oldest of those otherwise.
@@ -30,10 +30,4 @@ func (b *Backend) takeIfFree(ctx context.Context, prefix, key, owner string, lea
 		}}},
 	})
 	return (*clientv3.TxnResponse)(resp), clientv3.ContextError(ctx, err)
-}
-
-// remove deletes a key.
-func (b *Backend) remove(ctx context.Context, key string) (*pb.DeleteRangeResponse, error) {
-	resp, err := b.direct.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte(key)})
-	return resp, clientv3.ContextError(ctx, err)
 }

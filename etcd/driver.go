@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -33,22 +35,72 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	b, err := openTarget(ctx, t)
+	switch {
+	case err == nil:
+		return b, nil
+	case backend.Ended(ctx):
+		err = backend.ContextError(ctx, err)
+	default:
+		err = unavailable(err)
+	}
+	return nil, backend.CleanError(rawURL, err)
+}
+
+func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	client, err := t.client()
 	if err != nil {
-		return nil, backend.CleanError(rawURL, err)
+		return nil, err
 	}
-	b, err := openClient(ctx, client, t.options)
-	if err != nil {
-		_ = client.Close()
-		if backend.Ended(ctx) {
-			err = backend.ContextError(ctx, err)
+	owned := clients{client}
+	defer func() {
+		if err != nil {
+			_ = owned.Close()
 		}
-		return nil, backend.CleanError(rawURL, err)
+	}()
+	if err = reach(ctx, client, t.options.Timeout); err != nil {
+		return nil, err
 	}
+	if t.user != "" {
+		if client, err = t.loggedIn(client); err != nil {
+			return nil, err
+		}
+		owned = append(owned, client)
+	}
+	if b, err = openClient(ctx, client, t.options); err != nil {
+		return nil, err
+	}
+	b.owned = owned
 	return b, nil
 }
 
-// openClient returns a Backend that owns client, after a look at the servers: whether they let us in, the least TTL they
+// clients are what a Backend has opened.
+type clients []*clientv3.Client
+
+func (c clients) Close() error {
+	var errs []error
+	for _, client := range c {
+		if err := client.Close(); !errors.Is(err, context.Canceled) { // clientv3 tells of its own cancelling
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reach makes a request that does not wait for a connection when each endpoint has failed: why is told at once. What the servers answer, such
+// as that they want a user, is for others to judge.
+func reach(ctx context.Context, client *clientv3.Client, limit time.Duration) error {
+	rctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := pb.NewKVClient(client.ActiveConnection()).Range(rctx, &pb.RangeRequest{Key: []byte("any"), Serializable: true})
+	var told rpctypes.EtcdError
+	if errors.As(rpctypes.Error(err), &told) {
+		return nil
+	}
+	return err
+}
+
+// openClient returns a Backend after a look at the servers: whether they let us in, the least TTL they
 // grant, and their version.
 func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
 	b, err := New(client, o)
@@ -70,7 +122,6 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 		_ = b.Close()
 		return nil, err
 	}
-	b.owned = client
 	return b, nil
 }
 

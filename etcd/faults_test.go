@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,13 +12,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
 // E1. Two owners of one client, and of one lease class, exclude each other.
 func TestOneClientTwoOwners(t *testing.T) {
-	b := opened(t, "etcd://"+servers.Etcd(t).Addr)
+	t.Parallel()
+	b := opened(t, shared(t).URL())
 	l := acquire(t, b, req("k", time.Minute))
 	if _, err := b.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
 		t.Errorf("a second owner of the same client: %v", err)
@@ -27,12 +28,12 @@ func TestOneClientTwoOwners(t *testing.T) {
 
 // E2. An acquire whose answer is lost, and whose context ends before there is another one, leaves no key behind.
 func TestLostReplyLeavesNothing(t *testing.T) {
-	t.Parallel() // it mostly waits
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
 	for _, wait := range []bool{false, true} {
 		p := storetest.NewProxy(t, s.Addr)
-		b := opened(t, "etcd://"+p.Addr)
+		b := opened(t, s.via(p.Addr))
 		for range 5 {
 			warm(t, b, 30*time.Second) // it is connected and has a lease
 			// The server does what is asked; no answer comes, and no connection can be made, until the context has ended.
@@ -41,7 +42,7 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 			r.Wait = wait
 			ctx, cancel := context.WithCancel(t.Context())
 			done := startAcquire(ctx, b, r)
-			until(t, soon, "the request is carried out", func() bool { return countKeys(t, c) == 1 })
+			until(t, soon, "the request is carried out", func() bool { return s.countKeys(t, c) == 1 })
 			cancel()
 			o := <-done
 			if o.Lease != nil || !errors.Is(o.Err, context.Canceled) {
@@ -49,33 +50,73 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 			}
 			p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 			p.Cut()
-			until(t, time.Second+soon, "the key of a given-up acquire is gone", func() bool { return countKeys(t, c) == 0 })
+			until(t, time.Second+soon, "the key of a given-up acquire is gone", func() bool { return s.countKeys(t, c) == 0 })
 		}
 	}
 }
 
-// A server that is silent is not told as the end of a context that has not ended: callers give up for that.
+// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for that.
 func TestSilenceIsNoContextError(t *testing.T) {
-	t.Parallel() // it mostly waits
-	p := storetest.NewProxy(t, servers.Etcd(t).Addr)
-	b := opened(t, "etcd://"+p.Addr)
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.via(p.Addr))
 	warm(t, b, 30*time.Second)
-	l := acquire(t, b, req("k", 6*time.Second))
+	const ttl = 6 * time.Second
+	l, batched, ending := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl)), acquire(t, b, req("e", time.Minute))
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
-	tried := startAcquire(t.Context(), b, req("other", 30*time.Second))
-	for what, err := range map[string]error{"renewal": l.Renew(t.Context(), 6*time.Second), "acquire": (<-tried).Err} {
-		if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			t.Errorf("%s without an answer: %v", what, err)
+	var asked sync.WaitGroup
+	for what, ask := range map[string]func() error{
+		"renewal":            func() error { return l.Renew(t.Context(), ttl) },
+		"renewal in a batch": func() error { return b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})[0] },
+		"release":            func() error { return ending.Release(t.Context()) },
+		"acquire":            func() error { _, err := b.Acquire(t.Context(), req("other", 30*time.Second)); return err },
+		"first to wait":      func() error { _, err := b.Acquire(t.Context(), waiting("another", 30*time.Second)); return err },
+		"inspect":            func() error { _, err := b.Inspect(t.Context(), "k"); return err },
+	} {
+		asked.Go(func() {
+			err := ask()
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				t.Errorf("%s without an answer: %v", what, err)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
+func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b, other := opened(t, s.via(p.Addr)), opened(t, s.URL())
+	holder := acquire(t, other, req("k", time.Minute))
+	for range 2 { // by its first request it finds out, and then queues at once
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := b.Acquire(ctx, waiting("k", time.Minute))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("the end of a wait behind a holder: %v", err)
 		}
+	}
+	release(t, holder)
+	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
+	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := b.Acquire(ctx, waiting("k", time.Minute))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+		t.Errorf("the end of a wait for a silent server: %v", err)
 	}
 }
 
 // An acquire whose answer is lost is asked for again, and recognises its own key.
 func TestLostReplyIsRepeated(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "etcd://"+p.Addr)
+	b := opened(t, s.via(p.Addr))
 	for _, r := range []backend.Request{req("a", 30*time.Second), waiting("b", 30*time.Second), waiting("c", time.Hour)} {
 		warm(t, b, r.TTL)
 		lost := p.LoseReply()
@@ -89,17 +130,17 @@ func TestLostReplyIsRepeated(t *testing.T) {
 			t.Errorf("a second owner: %v", err)
 		}
 		release(t, l)
-		until(t, soon, "nothing is left", func() bool { return countKeys(t, raw(t, s.Addr)) == 0 })
+		until(t, soon, "nothing is left", func() bool { return s.countKeys(t, raw(t, s.Addr)) == 0 })
 	}
 }
 
 // E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it never
 // takes the key on its old place.
 func TestRevokedWaiterQueuesAgain(t *testing.T) {
-	t.Parallel() // it mostly waits
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
-	b := opened(t, "etcd://"+s.Addr)
+	b := opened(t, s.URL())
 	holder := acquire(t, b, req("k", time.Minute))
 	for _, ttl := range []time.Duration{10 * time.Second, time.Hour} {
 		r := waiting("k", ttl)
@@ -125,10 +166,10 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 
 // E4. A holder that is cut off knows that its lease is lost before another client gets the key.
 func TestCutOffHolderLosesFirst(t *testing.T) {
-	t.Parallel() // it mostly waits
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b, other := opened(t, "etcd://"+p.Addr), opened(t, "etcd://"+s.Addr)
+	b, other := opened(t, s.via(p.Addr)), opened(t, s.URL())
 	const ttl = 4 * time.Second // in which the other one has to queue, also where the machine stands still for a while
 	l := acquire(t, b, req("k", ttl))
 	if err := l.Renew(t.Context(), ttl); err != nil {
@@ -153,10 +194,11 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 
 // E5. A waiter keeps its place and wakes, although the revisions that it waits from have been compacted.
 func TestCompactionKeepsWaiter(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := private(t)
 	c := raw(t, s.Addr)
 	p := storetest.NewProxy(t, s.Addr)
-	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
+	b, other := opened(t, s.URL()), opened(t, s.via(p.Addr))
 	holder := acquire(t, b, req("k", time.Minute))
 	r := waiting("k", 10*time.Second)
 	done := queueUp(t, other, r, 1)
@@ -193,10 +235,11 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 
 // E8. Keys and namespaces that begin alike share nothing.
 func TestPrefixesAreSeparate(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	var held []backend.Lease
 	for _, ns := range []string{"a", "a/b", "a/b/c"} {
-		b := opened(t, "etcd://"+s.Addr+"/"+ns)
+		b := opened(t, s.URL()+"/"+ns)
 		for _, key := range []string{"a", "a/b", "a/", "b", "b/c", "~b", "b/~c", "/", "~"} {
 			held = append(held, acquire(t, b, req(key, time.Minute)))
 		}
@@ -209,9 +252,10 @@ func TestPrefixesAreSeparate(t *testing.T) {
 // A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that would
 // succeed.
 func TestDeletedKeyIsLost(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
-	b := opened(t, "etcd://"+s.Addr)
+	b := opened(t, s.URL())
 	for name, end := range map[string]func(own string){
 		"deleted": func(own string) {
 			if _, err := c.Delete(t.Context(), own); err != nil {
@@ -254,10 +298,11 @@ func TestDeletedKeyIsLost(t *testing.T) {
 
 // What was watched is watched again when the stream broke.
 func TestGuardOutlivesCut(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "etcd://"+p.Addr)
+	b := opened(t, s.via(p.Addr))
 	r := req("k", time.Hour)
 	l := acquire(t, b, r)
 	time.Sleep(2 * guardAfter)
@@ -271,9 +316,9 @@ func TestGuardOutlivesCut(t *testing.T) {
 
 // A lock that is not renewed ends on time, although other locks of its client are renewed, and the pool.
 func TestLockTTLIsItsOwn(t *testing.T) {
-	t.Parallel() // it mostly waits
-	s := servers.Etcd(t)
-	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+s.Addr)
+	t.Parallel()
+	s := shared(t)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
 	const ttl = 2 * time.Second
 	still := acquire(t, b, req("not renewed", ttl))
 	end := time.Now().Add(ttl + b.Guarantees().MaxLate)
@@ -323,7 +368,7 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 // ownKey finds the key of an owner, empty if there is none.
 func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 	t.Helper()
-	resp, err := c.Get(context.Background(), defaultNamespace, clientv3.WithPrefix())
+	resp, err := c.Get(context.Background(), "", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}

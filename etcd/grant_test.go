@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A lateLeases hides the answer to the first grant.
@@ -39,7 +38,8 @@ func (l *lateLeases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, op
 // A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same id, a
 // late transaction could bind a key to it that nobody would remove.
 func TestLateGrantMakesAnotherLease(t *testing.T) {
-	b, _ := wired(t, servers.Etcd(t).Addr)
+	t.Parallel()
+	b, _ := wired(t, shared(t))
 	late := &lateLeases{LeaseClient: b.leaseClient}
 	b.leaseClient = late
 	l, err := b.pool.grant(t.Context(), 10*time.Second)
@@ -58,8 +58,9 @@ func TestLateGrantMakesAnotherLease(t *testing.T) {
 
 // The server's word that a lease is gone is final: repeating the renewal only delays whoever has to queue again.
 func TestRenewalOfGoneLeaseIsNotRepeated(t *testing.T) {
-	s := servers.Etcd(t)
-	b := opened(t, "etcd://"+s.Addr)
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.URL())
 	l, err := b.pool.grant(t.Context(), 10*time.Second)
 	if err != nil {
 		t.Fatal(err)

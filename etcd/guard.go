@@ -167,7 +167,7 @@ func (g *guard) look() {
 func (g *guard) lookFor(some []*guarded) {
 	ops := make([]clientv3.Op, len(some))
 	for i, e := range some {
-		ops[i] = clientv3.OpGet(e.life.Data.(*held).own, clientv3.WithCountOnly())
+		ops[i] = clientv3.OpGet(e.life.Data.(*held).own.key, clientv3.WithKeysOnly())
 	}
 	resp, err := g.b.read(g.b.base, ops...)
 	g.mu.Lock()
@@ -175,7 +175,7 @@ func (g *guard) lookFor(some []*guarded) {
 	for i, e := range some {
 		switch {
 		case e.over || g.closed:
-		case err == nil && resp.Responses[i].GetResponseRange().Count == 0:
+		case err == nil && !e.life.Data.(*held).own.isThere(resp.Responses[i].GetResponseRange().Kvs):
 			gone = append(gone, e)
 		case err == nil:
 			e.since = resp.Header.Revision

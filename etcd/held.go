@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -16,7 +15,7 @@ import (
 // held is a lease's Data: what etcd keeps of a lock.
 type held struct {
 	name string
-	own  string     // the key
+	own  contender
 	mu   sync.Mutex // held over a change of leases and over a release; a renewal does not wait for it
 	main *lease     // which the key is bound to; nil when it was given back
 	mod  int64      // the revision at which the key was last written
@@ -105,7 +104,7 @@ func (b *Backend) changeHeld(ctx context.Context, h *held, owner string, ttl tim
 	if err != nil {
 		return err
 	}
-	own := h.own
+	own := h.own.key
 	const copies = 3 // of answers that told of an earlier, unanswered change
 	for range copies {
 		var resp *clientv3.TxnResponse
@@ -133,7 +132,7 @@ func (b *Backend) changeHeld(ctx context.Context, h *held, owner string, ttl tim
 			return nil
 		}
 		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if len(kvs) == 0 {
+		if !h.own.isThere(kvs) {
 			return backend.ErrLost
 		}
 		h.mod = kvs[0].ModRevision
@@ -175,16 +174,16 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		}
 		return ifEnded(l)
 	}
-	var resp *pb.DeleteRangeResponse
+	var deleted bool
 	unanswered, err := q.b.repeat(valued{q.b.base, ctx}, q.b.options.Timeout, func(ctx context.Context) (err error) {
-		resp, err = q.b.remove(ctx, h.own)
+		deleted, err = q.b.remove(ctx, h.own)
 		return err
 	})
 	switch {
 	case err != nil:
 		h.unsure = true
 		return err
-	case resp.Deleted == 0 && !unanswered:
+	case !deleted && !unanswered:
 		q.b.pool.drop(h.main)
 		h.main = nil
 		return backend.ErrLost
@@ -194,7 +193,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	q.b.pool.put(h.main)
 	h.main = nil
-	if resp.Deleted == 0 {
+	if !deleted {
 		return ifEnded(l)
 	}
 	return nil

@@ -12,5 +12,5 @@ import (
 
 func TestMain(m *testing.M) {
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) { return openURL(ctx, url) })
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(allTests{m})
 }

@@ -14,9 +14,9 @@ import (
 
 // A thousand held leases cost no goroutines, and are renewed by one call in a fraction of the shortest TTL.
 func TestManyHeldLeases(t *testing.T) {
+	storetest.Long(t, "renews a thousand leases for longer than they live")
 	const leases, ttl = 1000, 20 * time.Second
-	s := servers.EtcdCurrent(t)
-	b, w := wired(t, s.Addr)
+	b, w := wired(t, site{servers.EtcdCurrent(t), defaultNamespace})
 	warm(t, b, ttl)
 	before := settledGoroutines()
 	renew := func(list []backend.Renewal) {
@@ -72,9 +72,10 @@ func settledGoroutines() int {
 
 // A renewal to another TTL binds the key to another lease, in both directions; the token stays, and the old lease goes.
 func TestRenewToAnotherTTL(t *testing.T) {
-	s := servers.EtcdCurrent(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
-	b, w := wired(t, s.Addr)
+	b, w := wired(t, s)
 	r := req("k", 10*time.Second)
 	l := acquire(t, b, r)
 	own := ownKey(t, c, r.Owner)
@@ -100,17 +101,18 @@ func TestRenewToAnotherTTL(t *testing.T) {
 		was = now
 	}
 	release(t, l)
-	if n := countKeys(t, c); n != 0 {
+	if n := s.countKeys(t, c); n != 0 {
 		t.Errorf("%d keys after release", n)
 	}
 }
 
 // A change of TTL whose answer is lost is found out by the next renewal, or ended by the release.
 func TestLostReplyToAnotherTTL(t *testing.T) {
-	s := servers.EtcdCurrent(t)
+	t.Parallel()
+	s := shared(t)
 	c := raw(t, s.Addr)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, "etcd://"+p.Addr)
+	b := opened(t, s.via(p.Addr))
 	for _, again := range []bool{true, false} {
 		l := acquire(t, b, req("k", 30*time.Second))
 		warm(t, b, 20*time.Second)
@@ -132,6 +134,6 @@ func TestLostReplyToAnotherTTL(t *testing.T) {
 			}
 		}
 		release(t, l)
-		until(t, soon, "the key is gone", func() bool { return countKeys(t, c) == 0 })
+		until(t, soon, "the key is gone", func() bool { return s.countKeys(t, c) == 0 })
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A wire counts what a client sends: requests by their method's name, and each message on a stream.
@@ -66,16 +65,16 @@ func (s *countedStream) SendMsg(m any) error {
 }
 
 // wired returns a store whose client counts.
-func wired(t testing.TB, addr string) (*Backend, *wire) {
+func wired(t testing.TB, s site) (*Backend, *wire) {
 	t.Helper()
 	w := &wire{count: make(map[string]int)}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(w.unary), grpc.WithChainStreamInterceptor(w.stream),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(c, nil)
+	b, err := New(c, s.options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +119,12 @@ func (p *pool) idle(class time.Duration) int {
 // Uncontended, an acquire with its token, a renewal and a release are one request each, as registered; also where the
 // acquire may wait. A renewal is one message on a stream.
 func TestRequestsUncontended(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := shared(t)
 	want := registered(t)
 	const ttl, rounds = 20 * time.Second, 20
 	for _, wait := range []bool{false, true} {
-		b, w := wired(t, s.Addr)
+		b, w := wired(t, s)
 		warm(t, b, ttl)
 		total := map[string]int{}
 		measure := func(op string, f func()) {
@@ -165,7 +165,8 @@ func TestRequestsUncontended(t *testing.T) {
 
 // A lock that is acquired after a long pause costs one round trip too: its lease is renewed while the key is asked for.
 func TestRequestsAfterAPause(t *testing.T) {
-	b, w := wired(t, servers.Etcd(t).Addr)
+	t.Parallel()
+	b, w := wired(t, shared(t))
 	const ttl = 20 * time.Second
 	warm(t, b, ttl)
 	time.Sleep(spare + 100*time.Millisecond) // the time that is measured
@@ -181,9 +182,10 @@ func TestRequestsAfterAPause(t *testing.T) {
 
 // E7. A failed try is one request. It leaves no key, and no lease but those of the pool, which Close revokes.
 func TestFailedTriesLeaveNothing(t *testing.T) {
-	s := servers.Etcd(t)
+	t.Parallel()
+	s := private(t)
 	c := raw(t, s.Addr)
-	b, w := wired(t, s.Addr)
+	b, w := wired(t, s)
 	const ttl, tries = 20 * time.Second, 1000
 	l := acquire(t, b, req("k", time.Hour)) // the tries may take longer than theirs
 	warm(t, b, ttl)
@@ -203,7 +205,7 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 		counts["LeaseKeepAlive"] > renewals {
 		t.Errorf("%d failed tries sent %v", tries, counts)
 	}
-	if keys := countKeys(t, c); keys != 1 {
+	if keys := s.countKeys(t, c); keys != 1 {
 		t.Errorf("%d keys, want the holder's", keys)
 	}
 	if n, most := countLeases(t, c), 1+ahead+1+ahead+1; n > most {
@@ -216,9 +218,9 @@ func TestFailedTriesLeaveNothing(t *testing.T) {
 	until(t, soon, "all leases are revoked after Close", func() bool { return countLeases(t, c) == 0 })
 }
 
-func countKeys(t testing.TB, c *clientv3.Client) int {
+func (s site) countKeys(t testing.TB, c *clientv3.Client) int {
 	t.Helper()
-	resp, err := c.Get(context.Background(), defaultNamespace, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	resp, err := c.Get(context.Background(), s.namespace+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,11 +238,12 @@ func countLeases(t testing.TB, c *clientv3.Client) int {
 
 // A hand-off among many waiters costs few requests, and no waiter but the next is woken.
 func TestRequestsPerHandOff(t *testing.T) {
+	t.Parallel()
 	const processes, rounds = 64, 4
-	s := servers.Etcd(t)
+	s := shared(t)
 	stores, wires := make([]*Backend, processes), make([]*wire, processes)
 	for i := range stores {
-		stores[i], wires[i] = wired(t, s.Addr)
+		stores[i], wires[i] = wired(t, s)
 	}
 	gate := acquire(t, stores[0], req("k", 20*time.Second))
 	var all, arrived sync.WaitGroup

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
 // etcd's index keeps all keys that ever were below a prefix until they are compacted, and walks over them. So whatever a
 // client does with a key must not make new names for ever.
 func TestNamesAreUsedAgain(t *testing.T) {
-	s := servers.EtcdCurrent(t)
-	b, other := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+s.Addr)
+	t.Parallel()
+	s := shared(t)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
 	const ttl, times = 20 * time.Second, 50
 	for range times {
 		l := acquire(t, b, req("k", ttl))
@@ -50,9 +50,10 @@ func TestNamesAreUsedAgain(t *testing.T) {
 
 // A name that is used again must not be taken for the contender that had it before.
 func TestUsedNameIsAnotherContender(t *testing.T) {
-	s := servers.EtcdCurrent(t)
+	t.Parallel()
+	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b, waiter := opened(t, "etcd://"+s.Addr), opened(t, "etcd://"+p.Addr)
+	b, waiter := opened(t, s.URL()), opened(t, s.via(p.Addr))
 	const ttl = 20 * time.Second
 	l := acquire(t, b, req("k", ttl))
 	done := queueUp(t, waiter, waiting("k", ttl), 1)

@@ -9,16 +9,14 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
-func endpoint(b *Backend) string { return b.owned.(*clientv3.Client).Endpoints()[0] }
+func endpoint(b *Backend) string { return b.owned.(clients)[0].Endpoints()[0] }
 
 func TestTLS(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	s := servers.EtcdTLS(t)
 	ca := s.CAFile()
 	full := "etcds://" + s.Addr + "/locks?" + url.Values{"cacert": {ca}, "cert": {s.CertFile}, "key": {s.KeyFile}}.Encode()
@@ -45,6 +43,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestAuth(t *testing.T) {
+	t.Parallel()
 	const password = "sesam/öffne:dich"
 	s := servers.EtcdAuth(t, "worker", password, "locks/")
 	at := func(user, password, path string) string {
@@ -79,7 +78,7 @@ func TestAuth(t *testing.T) {
 
 // A log-in that runs out is made again, on streams too.
 func TestTokenRunsOut(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	s := servers.EtcdAuth(t, "worker", "secret", "locks/", "--auth-token-ttl", "1")
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
 	l := acquire(t, b, waiting("k", 20*time.Second))
@@ -110,41 +109,60 @@ func TestTokenRunsOut(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// A wrong address shows on opening, in a bounded time.
+// A wrong address shows on opening: a port that refuses, or a name that there is not, at once and with the reason; a server that is silent in
+// a bounded time. It is the store that is not there, and not the caller who has no more time.
 func TestUnreachable(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // accepts, and never answers
+	t.Cleanup(func() { _ = l.Close() }) // accepts, and never answers
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = gone.Close()
-	for name, addr := range map[string]string{"silent": l.Addr().String(), "refusing": gone.Addr().String()} {
-		begun := time.Now()
-		b, err := openURL(t.Context(), "etcd://user:secret-password@"+addr)
-		if err == nil {
-			_ = b.Close()
-			t.Errorf("%s: opened", name)
-			continue
-		}
-		if took := time.Since(begun); took > 4*soon || strings.Contains(err.Error(), "secret-password") {
-			t.Errorf("%s: after %v: %v", name, took, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err = openURL(ctx, "etcd://"+addr)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s, with a context of 100ms: %v", name, err)
+	silent, refusing := l.Addr().String(), gone.Addr().String()
+	for name, c := range map[string]struct {
+		url, reason string
+		within      time.Duration
+	}{
+		"refusing":           {"etcd://" + refusing, "connection refused", soon / 2},
+		"refusing, a user":   {"etcd://user:secret-password@" + refusing, "connection refused", soon / 2},
+		"refusing, TLS":      {"etcds://" + refusing, "connection refused", soon / 2},
+		"no such host":       {"etcd://nowhere.invalid", "nowhere.invalid", soon / 2},
+		"silent":             {"etcd://" + silent, "", 2 * soon},
+		"silent, a user":     {"etcd://user:secret-password@" + silent, "", 2 * soon},
+		"silent or refusing": {"etcd://" + silent + "," + refusing, "", 2 * soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			b, err := openURL(context.Background(), c.url)
+			took := time.Since(begun)
+			if err == nil {
+				_ = b.Close()
+				t.Fatal("opened")
+			}
+			if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+				!strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), "secret-password") || took > c.within {
+				t.Errorf("after %v: %v, want ErrUnavailable within %v, for %q", took, err, c.within, c.reason)
+			}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for _, url := range []string{"etcd://" + silent, "etcd://user:secret-password@" + silent} {
+		if _, err := openURL(ctx, url); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("with a context of 100ms: %v", err)
 		}
 	}
 }
 
 // A server with a longer election timeout grants longer leases.
 func TestMinTTLIsTheServers(t *testing.T) {
+	t.Parallel()
 	s := servers.Etcd(t, "--election-timeout", "3000")
 	b := opened(t, "etcd://"+s.Addr)
 	const want = 5 * time.Second // 1.5 times the election timeout, rounded up
@@ -167,6 +185,7 @@ func TestMinTTLIsTheServers(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}

@@ -268,7 +268,7 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 		sent = time.Now()
 		errs := p.renew(ctx, p.patience(l.ttl), l)
 		if err = errs[0]; err == nil || !renewable(err) || sent.After(end) {
-			return sent, err
+			return sent, unavailable(err)
 		}
 		if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
 			return sent, backend.ContextError(ctx, err)
@@ -281,7 +281,7 @@ func renewable(err error) bool {
 	if errors.Is(err, backend.ErrLost) || backend.Definite(err) { // without a code, which passing would take for unknown
 		return false
 	}
-	return errors.Is(err, errNoAnswer) || passing(err) || code(err) == codes.Unauthenticated
+	return passing(err) || code(err) == codes.Unauthenticated
 }
 
 // patience is how long a renewal may stay unanswered before another server is tried.

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -27,12 +28,6 @@ type position struct {
 	seen   int64     // the revision at which that was so, or at which the one before was deleted; 0 if not known
 }
 
-// A contender is a key in the queue. Names are used again, so that the revision at which it was created belongs to it.
-type contender struct {
-	key string
-	rev int64
-}
-
 // queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
 // waiter outlives an outage of max(TTL, leastPatience), and queues again at the end if its place is gone.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
@@ -42,6 +37,12 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 	}
 	patience := max(a.ttl, leastPatience)
 	answered := time.Now()
+	ended := func(err error) error {
+		if a.busy != nil {
+			err = a.busy
+		}
+		return backend.ContextError(ctx, err)
+	}
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {
 		switch {
@@ -58,11 +59,13 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case err == nil:
 			answered = time.Now()
 			pause.Reset()
+		case a.granted: // and given back, which would meet what this owner is granted from now on
+			return nil, err
 		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, err)
+			return nil, ended(err)
 		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
 			// The place, or a lease for the lock, is gone. What there is will tell.
-		case backend.Definite(err), !passing(err) && !errors.Is(err, errNoAnswer), time.Since(answered) > patience:
+		case backend.Definite(err), !passing(err), time.Since(answered) > patience:
 			return nil, err
 		}
 		if err != nil {
@@ -70,7 +73,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 			// frozen past its turn, events come as late as this.
 			at.seen = 0
 			if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
-				return nil, backend.ContextError(ctx, err)
+				return nil, ended(err)
 			}
 		}
 	}
@@ -89,6 +92,7 @@ func (a *attempt) enter(ctx context.Context) (backend.Lease, position, error) {
 		if err == nil || !errors.Is(err, backend.ErrHeld) {
 			return l, position{}, err
 		}
+		a.busy = err
 	}
 	a.b.waited.Store(time.Now().UnixNano())
 	return a.enqueue(ctx)
@@ -156,9 +160,17 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	}
 	at.seen = resp.Header.Revision
 	if last := resp.Responses[2].GetResponseRange().Kvs; len(last) == 2 && string(last[0].Key) == a.own {
-		at.before = contender{string(last[1].Key), last[1].CreateRevision}
+		a.behind(&at, last[1])
 	}
 	return nil, at, nil
+}
+
+// behind enters whom the servers have told to be before.
+func (a *attempt) behind(at *position, before *mvccpb.KeyValue) {
+	at.before = contender{string(before.Key), before.CreateRevision}
+	if a.busy == nil {
+		a.busy = backend.ErrHeld
+	}
 }
 
 // promote takes the key if nobody is before, and tells who is otherwise.
@@ -200,11 +212,11 @@ func (a *attempt) promote(ctx context.Context, since int64) (l backend.Lease, at
 		at.seen = since
 	}
 	switch {
-	case len(own) == 0 || own[0].CreateRevision != a.rev:
+	case !(contender{a.own, a.rev}).isThere(own):
 		a.losePlace()
 		return nil, at, backend.ErrLost
 	case len(before) > 0:
-		at.before = contender{string(before[0].Key), before[0].CreateRevision}
+		a.behind(&at, before[0])
 		return nil, at, nil
 	case own[0].Lease != a.main.id:
 		return nil, at, errNoAnswer // cannot be: it could have been bound to it
@@ -250,7 +262,7 @@ func (a *attempt) takePlaceLease(ctx context.Context) (err error) {
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	fired, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(at.before.key, func(from int64) { created <- from }, func(at int64) { fired <- at })
+	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func(at int64) { fired <- at })
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
@@ -289,7 +301,7 @@ func (b *Backend) areThere(ctx context.Context, at int64, list ...contender) (bo
 		return false, err
 	}
 	for i, r := range resp.Responses {
-		if kvs := r.GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != list[i].rev {
+		if !list[i].isThere(r.GetResponseRange().Kvs) {
 			return false, nil
 		}
 	}

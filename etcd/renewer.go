@@ -2,7 +2,7 @@ package etcd
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer = fmt.Errorf("%w: no answer in time", backend.ErrUnavailable)
 
 // A renewer renews leases on one long stream: a message each, any number under way. clientv3's KeepAliveOnce would open a
 // stream for each renewal, and log in for each stream where users are authenticated.
@@ -93,6 +93,9 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 	s, err := r.open(octx)
 	cancel()
 	if err != nil {
+		if !backend.Ended(ctx) { // the end of octx says nothing of ctx
+			err = unavailable(err)
+		}
 		for i := range b.errs {
 			b.errs[i] = err
 		}

@@ -41,22 +41,36 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 		}
 		unanswered = true
 		if backend.Ended(ctx) {
-			return true, backend.ContextError(ctx, err)
+			return true, backend.ContextError(ctx, unavailable(err))
 		}
 		if timedOut {
 			err = noneWithin(most, err)
 		}
 		if !passing(err) || !first && !time.Now().Before(end) {
-			return true, err
+			return true, unavailable(err)
 		}
 		d := pause.Next(0)
 		if timedOut {
 			d = rand.N(leastPause)
 		}
 		if serr := backend.Sleep(ctx, d); serr != nil {
-			return true, backend.ContextError(ctx, err)
+			return true, backend.ContextError(ctx, unavailable(err))
 		}
 	}
+}
+
+// unavailable is err as callers get it whose context has not ended: where the servers could not be asked, or a limit of ours has ended the
+// request, it is ErrUnavailable, and no error of a context.
+func unavailable(err error) error {
+	switch {
+	case err == nil, errors.Is(err, backend.ErrUnavailable):
+		return err
+	}
+	switch code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	}
+	return err
 }
 
 // attemptTime is how long one attempt may take: a share of what is left until the end of ctx, so that a server which hangs does
@@ -103,8 +117,11 @@ func uncertain(err error) bool {
 
 // passing reports whether err may pass by itself.
 func passing(err error) bool {
-	if errors.Is(err, rpctypes.ErrNoSpace) {
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
 		return false
+	case errors.Is(err, backend.ErrUnavailable):
+		return true
 	}
 	switch code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unknown, codes.Internal:

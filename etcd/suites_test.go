@@ -21,10 +21,14 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
+// shortElections make a server grant leases of a second, as it grants none shorter than 1.5 times its election timeout. Alone it elects
+// nobody.
+var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout", "600"}
+
 // The suites are the last tests but for those that take no time, as they reach into each other: see runAhead. A cluster goes
 // beside a single server.
 func TestConformance(t *testing.T) {
-	s := servers.Etcd(t)
+	s := servers.Etcd(t, shortElections...)
 	runAhead(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s)
 		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
@@ -33,16 +37,19 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceClusterCurrent(t *testing.T) {
+	storetest.Long(t, "another cluster")
 	c := servers.EtcdClusterCurrent(t, 3)
 	runAhead(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
 func TestConformanceCurrent(t *testing.T) {
+	storetest.Long(t, "the current etcd is built")
 	s := servers.EtcdCurrent(t)
 	runAhead(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
 func TestConformanceCluster(t *testing.T) {
+	storetest.Long(t, "a cluster")
 	c := servers.EtcdCluster(t, 3)
 	conformance.Run(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }

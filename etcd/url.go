@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -144,14 +146,39 @@ const (
 	window = 1 << 20
 )
 
-// client makes the client of a URL. It makes no request.
+// client makes a client of a URL that has not logged in. It makes no request.
 func (t target) client() (*clientv3.Client, error) {
+	c, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return clientv3.New(c)
+}
+
+// loggedIn makes a client that logs in, over the connection of one that has not: servers before 3.5 refuse to log in anew who still
+// sends an old log-in with it, and clientv3 does.
+func (t target) loggedIn(bare *clientv3.Client) (*clientv3.Client, error) {
+	c, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	c.Username, c.Password = t.user, t.password
+	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if method == pb.Auth_Authenticate_FullMethodName {
+				conn = bare.ActiveConnection()
+				return conn.Invoke(ctx, method, req, reply)
+			}
+			return invoke(ctx, method, req, reply, conn, opts...)
+		}))
+	return clientv3.New(c)
+}
+
+func (t target) config() (clientv3.Config, error) {
 	slow := backoff.DefaultConfig
 	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff
 	c := clientv3.Config{
 		Endpoints:            t.endpoints,
-		Username:             t.user,
-		Password:             t.password,
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    pingAfter,
 		DialKeepAliveTimeout: pingTimeout,
@@ -164,10 +191,10 @@ func (t target) client() (*clientv3.Client, error) {
 	if t.tls != nil {
 		config, err := t.tls.ClientConfig()
 		if err != nil {
-			return nil, invalid("%s, %s or %s: %v", paramCA, paramCert, paramKey, err)
+			return c, invalid("%s, %s or %s: %v", paramCA, paramCert, paramKey, err)
 		}
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 		c.TLS = config
 	}
-	return clientv3.New(c)
+	return c, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -40,9 +41,9 @@ type watches struct {
 	running sync.WaitGroup
 }
 
-// A watch is for one key.
+// A watch is for one contender.
 type watch struct {
-	key     string
+	of      contender
 	id      int64
 	created func(from int64) // called once at most, when deletions after the revision from will be told
 	fire    func(at int64)   // called once at most, never by stop; at is when the key was deleted, 0 if that is not known
@@ -62,10 +63,10 @@ func newWatches(client pb.WatchClient, closing context.Context) *watches {
 }
 
 // add begins a watch. created and fire are called on a goroutine of the stream's and must not block.
-func (ws *watches) add(key string, created, fire func(revision int64)) *watch {
+func (ws *watches) add(of contender, created, fire func(revision int64)) *watch {
 	ws.mu.Lock()
 	ws.lastID++
-	w := &watch{key: key, id: ws.lastID, created: created, fire: fire}
+	w := &watch{of: of, id: ws.lastID, created: created, fire: fire}
 	ws.list[w.id] = w
 	if !ws.started && ws.closing.Err() == nil {
 		ws.started = true
@@ -104,7 +105,7 @@ func (ws *watches) remove(id int64) *watchStream {
 
 func (w *watch) request() *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(w.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+		Key: []byte(w.of.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
 	}}}
 }
 
@@ -179,16 +180,17 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 	case resp.Canceled, len(resp.Events) > 0: // only deletions are sent
 		ws.mu.Lock()
 		w := ws.list[resp.WatchId]
-		delete(ws.list, resp.WatchId)
-		ws.mu.Unlock()
-		if w == nil {
+		if w == nil || !resp.Canceled && w.deleted(resp.Events) == 0 {
+			ws.mu.Unlock()
 			return
 		}
+		delete(ws.list, w.id)
+		ws.mu.Unlock()
 		if resp.Canceled {
 			w.fire(0)
 			return
 		}
-		w.fire(resp.Events[len(resp.Events)-1].Kv.ModRevision)
+		w.fire(w.deleted(resp.Events))
 		s.send(cancelRequest(w.id))
 	case resp.Created:
 		ws.mu.Lock()
@@ -201,6 +203,17 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 		ws.mu.Unlock()
 		w.created(resp.Header.Revision)
 	}
+}
+
+// deleted returns the revision at which the contender was deleted, 0 if that is not among the deletions of its key: a member that lags
+// behind tells of those of earlier contenders, too.
+func (w *watch) deleted(deletions []*mvccpb.Event) int64 {
+	for _, e := range deletions {
+		if e.Kv.ModRevision > w.of.rev {
+			return e.Kv.ModRevision
+		}
+	}
+	return 0
 }
 
 // fireAll ends all watches: their owners look for themselves.

@@ -2,8 +2,15 @@ package servers
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -42,13 +49,51 @@ func startEtcd(t testing.TB, k kind, args []string) *Server {
 	return g.start(t, spec.launch())
 }
 
-// EtcdAuth starts an etcd of the current release with authentication. args are more options. user may use the keys that begin with prefix; password is for user and for
-// root alike.
+// EtcdAuth starts an etcd with authentication, as it is installed on this machine. args are more options. user may use the keys that
+// begin with prefix; password is for user and for root alike.
 func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Server {
 	t.Helper()
-	g := etcdCurrentKind.source(t, 2)
+	return startEtcdAuth(t, etcdKind, user, password, prefix, nil, args)
+}
+
+// EtcdAuthCurrent is [EtcdAuth] with the current release of etcd.
+func EtcdAuthCurrent(t testing.TB, user, password, prefix string, args ...string) *Server {
+	t.Helper()
+	return startEtcdAuth(t, etcdCurrentKind, user, password, prefix, nil, args)
+}
+
+// EtcdJWT is [EtcdAuth] with log-ins that are signed and valid for ttl, used or not.
+func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration) *Server {
+	t.Helper()
+	private, public := signingKey(t)
+	return startEtcdAuth(t, etcdKind, user, password, prefix, map[string]string{"jwt.key": private, "jwt.pub": public},
+		[]string{"--auth-token", fmt.Sprintf("jwt,pub-key=jwt.pub,priv-key=jwt.key,sign-method=ES256,ttl=%v", ttl)})
+}
+
+// signingKey returns a new pair of keys as PEM.
+func signingKey(t testing.TB) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: open}))
+}
+
+func startEtcdAuth(t testing.TB, k kind, user, password, prefix string, files map[string]string, args []string) *Server {
+	t.Helper()
+	g := k.source(t, 2)
 	spec := g.newEtcdSpec(t)
-	spec.options = args
+	spec.options, spec.files = args, files
 	s := g.start(t, spec.launch())
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
