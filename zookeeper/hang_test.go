@@ -9,10 +9,12 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Where a server takes connections and never answers, all calls return with their context, or within their timeout. (Z8)
 func TestSilentServer(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,10 +36,10 @@ func TestSilentServer(t *testing.T) {
 		}
 	}
 
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	p := newProxy(t, s.Addr)
 	const timeout = 4 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: timeout})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +89,8 @@ func TestSilentServer(t *testing.T) {
 
 // A client leaves a member that hangs for another one, with its leases.
 func TestLeavesHungMember(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "members of an ensemble are frozen")
 	list := servers.ZooKeeperEnsemble(t, 3, longSessions)
 	b := opened(t, "zookeeper://"+addresses(list))
 	l := acquire(t, b, req("k", time.Hour)) // it outlives an election that takes long
@@ -116,16 +120,17 @@ func TestLeavesHungMember(t *testing.T) {
 
 // Neither opening nor a new session waits for a server that hangs as long as it may last altogether.
 func TestNewSessionLeavesHungServer(t *testing.T) {
+	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hung.Close()
-	s := servers.ZooKeeper(t, longSessions)
+	s := on(t, lasting)
 	list := []string{hung.Addr().String(), s.Addr}
 	for range 6 { // a session begins with either
 		begun := time.Now()
-		b, err := New(t.Context(), list, nil)
+		b, err := New(t.Context(), list, &Options{Chroot: s.chroot})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +156,8 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 // Over a link that is slower than a server that hangs gets time, a new session does not try all servers in vain first: it took as
 // long on opening.
 func TestNewSessionOverSlowLink(t *testing.T) {
-	s := servers.ZooKeeper(t, longSessions)
+	t.Parallel()
+	s := on(t, lasting)
 	const delay = 700 * time.Millisecond // of each answer
 	var list []string
 	for range 3 {
@@ -159,7 +165,7 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 		p.set(func(p *proxy) { p.delay = delay })
 		list = append(list, p.Addr)
 	}
-	b, err := New(t.Context(), list, &Options{Timeout: 2500 * time.Millisecond})
+	b, err := New(t.Context(), list, &Options{Chroot: s.chroot, Timeout: 2500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +177,12 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 
 // An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
 func TestRefusedAttemptEndsWithContext(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	const timeout = 4 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: timeout})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

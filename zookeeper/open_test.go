@@ -14,10 +14,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 func TestParseURL(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		url     string
 		servers []string
@@ -40,6 +40,7 @@ func TestParseURL(t *testing.T) {
 
 // A bad URL or option is refused before any request, and shows no password.
 func TestOpenRefusesBadInput(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
 		"zookeeper://u:hunter2@h?timeout=1s", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
@@ -71,6 +72,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 
 // A wrong address shows at once.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -84,23 +86,24 @@ func TestOpenFails(t *testing.T) {
 	if took := time.Since(begun); took > openTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	s := servers.ZooKeeper(t)
-	b := opened(t, "zookeeper://"+closed.Addr().String()+","+s.Addr) // the other one serves
+	s := on(t, usual)
+	b := opened(t, s.at(closed.Addr().String()+","+s.Addr)) // the other one serves
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
 // One server of several that takes connections and never answers keeps nobody from opening.
 func TestOpensPastHungServer(t *testing.T) {
+	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hung.Close()
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	var wg sync.WaitGroup
 	for range 8 { // about half of them try it first
 		wg.Go(func() {
-			b, err := openURL(t.Context(), "zookeeper://"+hung.Addr().String()+","+s.Addr)
+			b, err := openURL(t.Context(), s.at(hung.Addr().String()+","+s.Addr))
 			if err != nil {
 				t.Error(err)
 				return
@@ -115,10 +118,11 @@ func TestOpensPastHungServer(t *testing.T) {
 
 // Guarantees follow from the sessions that the servers grant.
 func TestGuaranteesFollowServers(t *testing.T) {
-	s := servers.ZooKeeper(t, "maxSessionTimeout=60000")
+	t.Parallel()
+	s := on(t, lasting)
 	for url, want := range map[string]limits{
-		"zookeeper://" + s.Addr:                         {2 * time.Second, time.Second, time.Minute},
-		"zookeeper://" + s.Addr + "?session_timeout=8s": {2 * time.Second, time.Second, 8 * time.Second},
+		s.url():                         {2 * time.Second, time.Second, time.Minute},
+		s.url() + "?session_timeout=8s": {2 * time.Second, time.Second, 8 * time.Second},
 	} {
 		b := opened(t, url)
 		if b.limits != want || b.Guarantees() != want.guarantees() {
@@ -129,10 +133,11 @@ func TestGuaranteesFollowServers(t *testing.T) {
 
 // With a user, nodes belong to it alone: strangers can neither see nor delete them, and it can, over reconnects too.
 func TestDigest(t *testing.T) {
-	s := servers.ZooKeeper(t)
-	url := "zookeeper://app:secret@" + s.Addr + "/apps/shop"
+	t.Parallel()
+	s := on(t, usual)
+	url := s.at("app:secret@"+s.Addr) + "/apps/shop"
 	b, other := opened(t, url), opened(t, url)
-	stranger := opened(t, "zookeeper://app:wrong@"+s.Addr+"/apps/shop")
+	stranger := opened(t, s.at("app:wrong@"+s.Addr)+"/apps/shop")
 	c := raw(t, s.Addr)
 	for range 5 {
 		l := acquire(t, b, req("k", time.Minute))
@@ -142,7 +147,7 @@ func TestDigest(t *testing.T) {
 		if _, err := stranger.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("acquire by a stranger: %v", err)
 		}
-		if _, _, err := c.Children("/apps/shop/anylock"); !errors.Is(err, zk.ErrNoAuth) {
+		if _, _, err := c.Children(s.chroot + "/apps/shop/anylock"); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("a stranger's look: %v", err)
 		}
 		cut(b)
@@ -165,31 +170,35 @@ func TestDigest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := c.Children("/apps/shop"); !errors.Is(err, zk.ErrNoAuth) {
+	if _, _, err := c.Children(s.chroot + "/apps/shop"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("the chroot that was created is open: %v", err)
 	}
 }
 
 // A chroot and a namespace are apart from others. What is there of them already is used as it is.
 func TestChroot(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	user := zk.DigestACL(zk.PermAll, "admin", "x")
 	open := append(zk.WorldACL(zk.PermRead|zk.PermCreate), user...)
-	if _, err := c.Create("/apps", nil, 0, append(zk.WorldACL(zk.PermRead), user...)); err != nil {
+	if _, err := c.Create(s.chroot, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(s.chroot+"/apps", nil, 0, append(zk.WorldACL(zk.PermRead), user...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddAuth("digest", []byte("admin:x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Create("/apps/shop", nil, 0, open); err != nil {
+	if _, err := c.Create(s.chroot+"/apps/shop", nil, 0, open); err != nil {
 		t.Fatal(err)
 	}
 	var leases []backend.Lease
 	for _, rest := range []string{"", "/a", "/a/b", "/apps/shop", "?lock_namespace=other", "/a?lock_namespace=other"} {
-		b := opened(t, "zookeeper://"+s.Addr+rest)
+		b := opened(t, s.url()+rest)
 		leases = append(leases, acquire(t, b, req("k", time.Minute)))
-		again := opened(t, "zookeeper://"+s.Addr+rest)
+		again := opened(t, s.url()+rest)
 		if _, err := again.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%q: %v", rest, err)
 		}
@@ -197,16 +206,18 @@ func TestChroot(t *testing.T) {
 	for _, l := range leases {
 		release(t, l)
 	}
-	if _, err := openURL(t.Context(), "zookeeper://"+s.Addr+"/apps/no"); !errors.Is(err, zk.ErrNoAuth) {
+	if _, err := openURL(t.Context(), s.url()+"/apps/no"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("a chroot that may not be created: %v", err)
 	}
 }
 
 // An application's own dialer makes all connections.
 func TestDialOption(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	var dials atomic.Int32
 	b, err := New(t.Context(), []string{"zk.invalid:2181"}, &Options{
+		Chroot: s.chroot,
 		Dial: func(network, _ string, timeout time.Duration) (net.Conn, error) {
 			dials.Add(1)
 			return net.DialTimeout(network, s.Addr, timeout)
