@@ -16,6 +16,7 @@ import (
 )
 
 func TestURLs(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]target{
 		"memcached://h":    {"h:11211", defaultConns, Options{defaultNamespace, defaultTimeout}},
 		"MEMCACHED://h:1/": {"h:1", defaultConns, Options{defaultNamespace, defaultTimeout}},
@@ -33,6 +34,7 @@ func TestURLs(t *testing.T) {
 
 // Bad URLs are refused before any request, and without their secrets.
 func TestBadURLs(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"memcached:", "memcached:h", "memcached://", "memcached:///", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
 		"memcached://user:hunter2@h", "memcached://@h", "memcached://h:0", "memcached://h:99999", "memcached://:11211", "memcached://::1",
@@ -55,6 +57,7 @@ func TestBadURLs(t *testing.T) {
 
 // A server that cannot keep locks is refused at opening, with a reason.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +101,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // A name with several addresses may be several servers.
 func TestOneAddressOfEachFamily(t *testing.T) {
+	t.Parallel()
 	addr := netip.MustParseAddr
 	for _, list := range [][]netip.Addr{
 		{addr("10.0.0.1")}, {addr("127.0.0.1"), addr("::1")}, {addr("10.0.0.1"), addr("::ffff:10.0.0.1")}, {addr("::1"), addr("::1")},
@@ -117,6 +121,7 @@ func TestOneAddressOfEachFamily(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
+	t.Parallel()
 	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}

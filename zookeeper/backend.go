@@ -29,6 +29,7 @@ type Backend struct {
 	dirs       dirs
 	turns      turns
 	closing    chan struct{}                  // closed when Close begins
+	watchAfter time.Duration                  // see removal.go
 	idle       time.Duration                  // for which an unused session is kept
 	frame      atomic.Pointer[func(op int32)] // lets tests count what is written
 

@@ -47,8 +47,8 @@
 //   - After a change of leader the ensemble counts every session anew: the key of a process that had died is free by a
 //     session's timeout later.
 //   - Data that a majority of the servers has lost, and a restored snapshot, take leases and the order of tokens with them.
-//   - An operator who deletes the node of a lease ends it unasked. The holder learns of it at its next renewal; a waiter whose
-//     node is deleted fails.
+//   - An operator who deletes the node of a lease ends it unasked. The holder is told at once, by a watch that is set by one read when
+//     its lease has lived for 100 ms; a waiter whose node is deleted fails.
 //   - A waiter whose session has expired, after an outage longer than that, queues again at the end of the queue, for up
 //     to max(TTL, 10 s) after the ensemble was heard of last. All other calls fail within twice Options.Timeout.
 //   - A server that does not answer is left for another after a sixth of the session's timeout, from 500 ms to 4 s.

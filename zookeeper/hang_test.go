@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -210,4 +211,46 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	pass()
 	until(t, 3*soon, "its place is gone", func() bool { return len(places(t, c, b, "k")) == 1 })
 	release(t, l)
+}
+
+// A TryAcquire that meets the end of an idle session, as after a pause of the process, asks again in another one: first the connection
+// breaks under it, and then the session turns out to have expired.
+func TestTryOutlivesIdleSession(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
+	for range 10 {
+		l := acquire(t, b, req("k", time.Minute))
+		sess, _ := l.(lease).n.home()
+		release(t, l)
+		sess.mu.Lock()
+		w := sess.wire
+		sess.mu.Unlock()
+		var once sync.Once
+		expire := func(op int32) {
+			if op != opChildren {
+				return
+			}
+			once.Do(func() {
+				_ = w.Conn.Close()
+				go func() {
+					for ended := false; !ended; time.Sleep(100 * time.Microsecond) {
+						w.mu.Lock()
+						ended = w.ended
+						w.mu.Unlock()
+					}
+					time.Sleep(time.Millisecond)
+					sess.die(errExpired)
+				}()
+			})
+		}
+		b.frame.Store(&expire)
+		l, err := b.Acquire(t.Context(), req("k", time.Minute))
+		b.frame.Store(nil)
+		if err != nil {
+			t.Errorf("a free key: %v", err)
+			continue
+		}
+		release(t, l)
+	}
 }

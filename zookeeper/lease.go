@@ -41,6 +41,8 @@ func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
 	})
 	if s, _ := n.home(); s.isOver() { // between its entry in the session and now
 		life.Lose()
+	} else {
+		s.watchSoon(n)
 	}
 	return lease{life, n}
 }

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"reflect"
 	"strings"
@@ -236,4 +237,80 @@ func TestDialOption(t *testing.T) {
 	if err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
 		t.Errorf("acl %+v, %v", acl, err)
 	}
+}
+
+// A server before 3.5, which knows no containers, is refused at opening with its version. Such a one is hard to come by: this one speaks
+// its protocol as far as it matters.
+func TestOldServerIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tells := range []bool{true, false} {
+		addr := oldServer(t, tells)
+		_, err := openURL(t.Context(), "zookeeper://"+addr)
+		if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "3.5 or newer") ||
+			strings.Contains(err.Error(), "3.4.14-4c25d480") != tells {
+			t.Errorf("a server that tells its version: %v; open: %v", tells, err)
+		}
+	}
+}
+
+// oldServer answers as ZooKeeper 3.4 does: it grants a session, does not know the request for a container, and closes the session.
+func oldServer(t *testing.T, tells bool) (addr string) {
+	t.Helper()
+	const version = "Zookeeper version: 3.4.14-4c25d480e66aadd371de8bd2fd8da255ac140bcf, built on 03/06/2019 16:18 GMT\nMode: standalone\n"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		word := make([]byte, 4)
+		if _, err := io.ReadFull(c, word); err != nil {
+			return
+		}
+		if string(word) == "srvr" {
+			if tells {
+				_, _ = io.WriteString(c, version)
+			}
+			return
+		}
+		first := make([]byte, be.Uint32(word))
+		if _, err := io.ReadFull(c, first); err != nil {
+			return
+		}
+		body := be.AppendUint32(nil, 0)
+		body = be.AppendUint32(body, 10000)
+		body = be.AppendUint64(body, 7)
+		body = append(be.AppendUint32(body, 16), make([]byte, 16)...)
+		_, _ = c.Write(append(be.AppendUint32(nil, uint32(len(body))), body...))
+		for {
+			p, err := readFrame(c)
+			if err != nil {
+				return
+			}
+			code := int32(0)
+			op := int32(be.Uint32(p[4:]))
+			if op == opContainer {
+				code = -6 // unimplemented
+			}
+			reply := be.AppendUint32(nil, 16)
+			reply = be.AppendUint32(append(reply, p[:4]...), 0)
+			reply = be.AppendUint32(reply, 0)
+			_, _ = c.Write(be.AppendUint32(reply, uint32(code)))
+			if op == opClose || code != 0 {
+				return
+			}
+		}
+	}
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { serve(c) })
+		}
+	})
+	return l.Addr().String()
 }

@@ -127,13 +127,14 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		}
 	}
 	b := &Backend{
-		servers:  append([]string(nil), servers...),
-		options:  o,
-		root:     o.Chroot + "/" + o.Namespace,
-		acl:      o.ACL,
-		closing:  make(chan struct{}),
-		sessions: make(map[time.Duration]*session),
-		idle:     idleTime,
+		servers:    append([]string(nil), servers...),
+		options:    o,
+		root:       o.Chroot + "/" + o.Namespace,
+		acl:        o.ACL,
+		closing:    make(chan struct{}),
+		sessions:   make(map[time.Duration]*session),
+		watchAfter: watchAfter,
+		idle:       idleTime,
 	}
 	if o.User != "" {
 		b.auth = []byte(o.User + ":" + o.Password)

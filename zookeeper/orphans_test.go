@@ -212,6 +212,7 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	b.watchAfter = time.Hour // waiters' watches are counted
 	l := acquire(t, b, req("k", time.Hour))
 	nodes, watches := counts(t, c, s.Addr, b, "k")
 	const waiters = 1000
