@@ -44,8 +44,6 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 // look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
 // token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	_, _, err := ask(ctx, b, step{limit: openTimeout}, func(c *memcache.Client, _ bool) (none struct{}, err error) {
 		item := &memcache.Item{Key: b.naming.scratch(backend.NewOwner()[:32]), Value: []byte("?"), Expiration: 10}
 		if err := c.Add(item); err != nil {

@@ -74,6 +74,7 @@ func TestOpenRefuses(t *testing.T) {
 		"memcached://" + silent.Addr().String() + "?timeout=1s": "no answer",
 		"memcached://" + noCAS.Addr:                             "compare-and-swap",
 		"memcached://host.invalid":                              "host.invalid",
+		"memcached://" + silent.Addr().String() + patient:       "no answer",
 	} {
 		begun := time.Now()
 		b, err := openURL(context.Background(), url)
@@ -84,6 +85,10 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %q, want it to speak of %q", url, err, hint)
+		}
+		if unsupported := url == "memcached://"+noCAS.Addr; errors.Is(err, backend.ErrUnavailable) == unsupported ||
+			errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", url, err)
 		}
 		if took := time.Since(begun); took > openTimeout+2*time.Second {
 			t.Errorf("%s: refused after %v", url, took)

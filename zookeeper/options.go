@@ -148,11 +148,11 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 	b.leases = backend.NewLeases(requests{b}, 2*o.Timeout)
 	if err := b.probe(ctx); err != nil {
 		b.leases.Close()
-		return nil, err
+		return nil, unavailable(ctx, err)
 	}
 	if err := b.prepare(ctx); err != nil {
 		_ = b.Close()
-		return nil, err
+		return nil, unavailable(ctx, err)
 	}
 	return b, nil
 }

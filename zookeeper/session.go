@@ -265,7 +265,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	return s.conn, nil
 }
 
-var errNoConnection = errors.New("no connection to zookeeper")
+var errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
 
 // handshakeLimit bounds a dial, and a handshake: a server that hangs must leave time for another one.
 func (s *session) handshakeLimit() time.Duration {
