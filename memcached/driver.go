@@ -13,9 +13,12 @@ import (
 
 func init() {
 	backend.Register(backend.Driver{
-		Name:     "memcached",
-		Schemes:  []string{"memcached"},
-		Examples: []string{"memcached://localhost:11211?timeout=500ms"},
+		Name:    "memcached",
+		Schemes: []string{schemePlain, schemeTLS},
+		Examples: []string{
+			"memcached://localhost:11211?timeout=500ms",
+			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
+		},
 		Params: map[string]string{
 			paramNamespace: "begins the name of every item; default anylock",
 		},
@@ -33,7 +36,13 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBackend(newLanes(t.addr, t.conns, t.options.Timeout), t.options)
+	lanes := newLanes(t.addr, t.conns, t.options.Timeout)
+	if t.secure {
+		if lanes.tls, err = t.files.Config(); err != nil {
+			return nil, err
+		}
+	}
+	b := newBackend(lanes, t.options)
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()
 		return nil, err

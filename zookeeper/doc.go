@@ -62,6 +62,7 @@
 // # URLs
 //
 //	zookeeper://[user:password@]host[:2181],…[/chroot][?session_timeout=10s]
+//	zookeepers://[user:password@]host[:2281],…[/chroot][?cacert=/etc/zookeeper/ca.pem]
 //
 // The chroot is created if it is missing. A user is authenticated by the scheme digest, and then owns the nodes that are
 // created: all rights for it, none for others, so that all clients of a lock need the same user. Without one, everybody has
@@ -69,7 +70,10 @@
 //
 //	session_timeout=d      the longest session to ask for; by default as long as the servers grant
 //	lock_namespace=name    the node below the chroot that has all locks; default anylock
+//	cacert=file            with zookeepers, which is TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with zookeepers: the client's certificate and its key, in PEM, for servers that want one
 //
-// Clients exclude each other if they have the same ensemble, chroot and namespace. TLS needs [Options].Dial. Read-only
+// Clients exclude each other if they have the same ensemble, chroot and namespace. A server is addressed by its secureClientPort
+// for TLS. Read-only
 // servers and observers may be in the list; an observer's clients depend on its link to the others alike.
 package zookeeper

@@ -29,12 +29,15 @@ func TestParseURL(t *testing.T) {
 		{"ZooKeeper://h1:1,h2", []string{"h1:1", "h2:2181"}, Options{}},
 		{"zookeeper://h/", []string{"h:2181"}, Options{}},
 		{"zookeeper://[::1]:1,[::2],127.0.0.1", []string{"[::1]:1", "[::2]:2181", "127.0.0.1:2181"}, Options{}},
+		{"zookeepers://h1,h2:1?cacert=/ca.pem", []string{"h1:2281", "h2:1"}, Options{}},
+		{"zookeepers://", []string{"localhost:2281"}, Options{}},
 		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s", []string{"h:2181"},
 			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second}},
 	} {
-		got, o, err := parseURL(test.url)
-		if err != nil || !reflect.DeepEqual(got, test.servers) || !reflect.DeepEqual(*o, test.want) {
-			t.Errorf("%s: %v, %+v, %v", test.url, got, o, err)
+		got, err := parseURL(test.url)
+		if err != nil || !reflect.DeepEqual(got.servers, test.servers) || !reflect.DeepEqual(got.options, test.want) ||
+			got.secure != strings.HasPrefix(test.url, "zookeepers:") {
+			t.Errorf("%s: %+v, %v", test.url, got, err)
 		}
 	}
 }
@@ -43,7 +46,8 @@ func TestParseURL(t *testing.T) {
 func TestOpenRefusesBadInput(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
-		"zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
+		"zookeeper://h?cacert=/ca.pem", "zookeepers://h?cert=/c.pem", "zookeepers://h?cacert=/no-such-file", "zookeepers://h?tls=1",
+		"zookeepers://h?cert=/no-such-file&key=/no-such-file", "zookeepers://h?cacert=", "zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
 		"zookeeper://u:hunter2@h?timeout=1s", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
 		"zookeeper://h?session_timeout=-1s", "zookeeper://h?session_timeout=1s&session_timeout=2s", "zookeeper://h?lock_x=1",
 		"zookeeper://h?lock_namespace=a%2Fb", "zookeeper://h?lock_namespace=..", "zookeeper://h/a//b", "zookeeper://h/a/../b",
