@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -22,17 +23,15 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := servers.MemcachedTLS(t)
 	b, plain := opened(t, tlsURL(s)), opened(t, "memcached://"+s.Addr)
-	for _, l := range b.transport.(*lanes).idle {
-		if _, secure := l.conn.(*tls.Conn); !secure {
+	eachConn(b, func(c net.Conn) {
+		if _, secure := c.(*tls.Conn); !secure {
 			t.Error("the connection is not by TLS")
 		}
-	}
+	})
 	l := acquire(t, b, req("k", time.Minute))
 	isHeld(t, plain, "k")
 	waiter := storetest.Start(t.Context(), b, waiting("k", time.Minute))
-	for _, l := range b.transport.(*lanes).idle {
-		_ = l.conn.Close()
-	}
+	eachConn(b, func(c net.Conn) { _ = c.Close() })
 	if err := l.Renew(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -56,6 +55,18 @@ func TestTLS(t *testing.T) {
 			t.Logf("%s: %v", url, err)
 		}
 		cancel()
+	}
+}
+
+// eachConn calls f for the connections that are idle.
+func eachConn(b *Backend, f func(c net.Conn)) {
+	p := b.transport.(*lanes)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.idle {
+		l.mu.Lock()
+		f(l.conn)
+		l.mu.Unlock()
 	}
 }
 

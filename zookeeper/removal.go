@@ -29,13 +29,16 @@ type unwatched struct {
 func (s *session) watchSoon(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
 	s.unwatched = append(s.unwatched, unwatched{n, time.Now().Add(s.b.watchAfter)})
 	s.wakeWatcherLocked()
 }
 
 // wakeWatcherLocked sees to it that watchDue runs when the next node is due. The caller holds s.mu.
 func (s *session) wakeWatcherLocked() {
-	if s.watching || s.err != nil || len(s.unwatched) == 0 {
+	if s.watching || len(s.unwatched) == 0 {
 		return
 	}
 	s.watching = true
