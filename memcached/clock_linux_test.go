@@ -15,6 +15,7 @@ import (
 // end of one, it skips it: a lock that was stored shortly before lives a second shorter than at other times. The test stops
 // the server for moments, so that it skips a second, and stores a lock just before.
 func TestSkippedSecondOfServer(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	const ttl = time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {
@@ -38,6 +39,7 @@ func TestConformance(t *testing.T) {
 // at once, so that some requests have a connection made for them.
 func TestConformanceCallersClient(t *testing.T) {
 	t.Parallel()
+	storetest.Long(t, "the suite once more, on a caller's client")
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {

@@ -56,7 +56,8 @@
 //   - While the server is away, waiters that were told that the key is busy go on trying for max(TTL, 10 s); all other
 //     calls fail within the timeout, 2 s by default.
 //   - Inspect cannot tell the TTL that is left, and the token only of a lease that was renewed.
-//   - There are no passwords: the client library cannot authenticate. Whoever reaches the server can take any lock.
+//   - There are no passwords: the client library cannot authenticate. Whoever reaches the server can take any lock, unless it speaks
+//     TLS and wants a certificate of its clients.
 //
 // Keys that are not made of letters, digits and "-_./@" are escaped; where the item's name would be longer than 250 bytes,
 // it is cut and gets the SHA-256 of the key. The item holds the whole key, and a twin would be refused.
@@ -64,11 +65,14 @@
 // # URLs
 //
 //	memcached://host[:11211][?timeout=500ms][&max_idle_conns=32]
+//	memcacheds://host[:11211][?cacert=/etc/memcached/ca.pem]
 //
 // Of the parameters that are named after the client library's fields, timeout bounds each step (2 s) and max_idle_conns the
 // connections (32). Our own parameters:
 //
 //	lock_namespace=name    begins the name of every item; default anylock
+//	cacert=file            with memcacheds, which is TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with memcacheds: the client's certificate and its key, in PEM, for servers that want one
 //
-// For TLS make a client with a DialContext, and give it to [New].
+// For other ways to the server make a client with a DialContext, and give it to [New].
 package memcached

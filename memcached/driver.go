@@ -13,9 +13,12 @@ import (
 
 func init() {
 	backend.Register(backend.Driver{
-		Name:     "memcached",
-		Schemes:  []string{"memcached"},
-		Examples: []string{"memcached://localhost:11211?timeout=500ms"},
+		Name:    "memcached",
+		Schemes: []string{schemePlain, schemeTLS},
+		Examples: []string{
+			"memcached://localhost:11211?timeout=500ms",
+			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
+		},
 		Params: map[string]string{
 			paramNamespace: "begins the name of every item; default anylock",
 		},
@@ -33,7 +36,13 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBackend(newLanes(t.addr, t.conns, t.options.Timeout), t.options)
+	lanes := newLanes(t.addr, t.conns, t.options.Timeout)
+	if t.secure {
+		if lanes.tls, err = t.files.Config(); err != nil {
+			return nil, err
+		}
+	}
+	b := newBackend(lanes, t.options)
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
@@ -44,8 +53,6 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 // look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
 // token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	_, _, err := ask(ctx, b, step{limit: openTimeout}, func(c *memcache.Client, _ bool) (none struct{}, err error) {
 		item := &memcache.Item{Key: b.naming.scratch(backend.NewOwner()[:32]), Value: []byte("?"), Expiration: 10}
 		if err := c.Add(item); err != nil {

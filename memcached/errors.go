@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -53,6 +54,20 @@ func explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	case !backend.Ended(ctx) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
 		return fmt.Errorf("%w: %v", errDialTimeout, err) // a context's error would be mistaken for the caller's
+	}
+	return err
+}
+
+// unavailable makes err match backend.ErrUnavailable if it tells that the server could not be asked, or has not answered.
+func unavailable(err error) error {
+	var n net.Error
+	for _, e := range []error{errNoAnswer, errBusy, memcache.ErrNoServers, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+		}
+	}
+	if errors.As(err, &n) {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 type lanes struct {
 	addr    string
 	timeout time.Duration
+	tls     *tls.Config   // nil without TLS
 	slots   chan struct{} // as many as there may be lanes in use
 
 	mu     sync.Mutex
@@ -101,7 +103,9 @@ func (p *lanes) take() (*lane, error) {
 	l := &lane{client: memcache.NewFromSelector(server(p.addr))}
 	l.client.Timeout = p.timeout + time.Minute // ours, and shorter, is the lane's limit
 	l.client.MaxIdleConns = 1
-	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) { return l.dial(network, addr) }
+	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
+		return l.dial(network, addr, p.tls)
+	}
 	return l, nil
 }
 
@@ -135,7 +139,7 @@ func (p *lanes) close() {
 }
 
 // dial connects within the step's limit.
-func (l *lane) dial(network, addr string) (net.Conn, error) {
+func (l *lane) dial(network, addr string, secure *tls.Config) (net.Conn, error) {
 	l.mu.Lock()
 	limit := l.limit
 	l.mu.Unlock()
@@ -144,7 +148,11 @@ func (l *lane) dial(network, addr string) (net.Conn, error) {
 	if err := oneServer(ctx, addr); err != nil {
 		return nil, err
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	dial := new(net.Dialer).DialContext
+	if secure != nil {
+		dial = (&tls.Dialer{Config: secure}).DialContext
+	}
+	conn, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}

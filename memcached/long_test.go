@@ -17,6 +17,7 @@ import (
 
 // A TTL beyond thirty days is a date by the server's clock, and holds whatever the client's clock says.
 func TestLongTTL(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr+patient)
 	const day = 24 * time.Hour
@@ -54,6 +55,7 @@ func TestLongTTL(t *testing.T) {
 }
 
 func TestBoundary(t *testing.T) {
+	t.Parallel()
 	for _, last := range []int64{firstDate, firstDate + 1, 1e6 * 3, 1e9, 1.7e9, 1.8e9, lastDate - 2, lastDate - 1} {
 		for _, guess := range []int64{firstDate + 2, 1e9, 1.7e9, last, last + 1, last - 1, last + 1000, lastDate - 2} {
 			guess = min(max(guess, firstDate+2), lastDate-2)
@@ -78,6 +80,7 @@ func TestBoundary(t *testing.T) {
 
 // Dates of the client library end in 2038.
 func TestDatesEnd(t *testing.T) {
+	t.Parallel()
 	b := newBackend(nil, Options{})
 	defer b.leases.Close()
 	now := int64(math.MaxInt32) - 40*24*60*60
@@ -91,6 +94,7 @@ func TestDatesEnd(t *testing.T) {
 
 // A waiter for a long TTL asks for the server's time when the key is free only.
 func TestLongWaiterAsksSeldom(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)
@@ -117,6 +121,7 @@ func TestLongWaiterAsksSeldom(t *testing.T) {
 // A server that did not run for some seconds serves what has arrived by its clock of before. Leases that it grants or
 // renews so do not end early all the same.
 func TestPausedServer(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr+patient)
 	const n, ttl = 12, 4 * time.Second
@@ -158,6 +163,7 @@ func TestPausedServer(t *testing.T) {
 
 // An item with a date that has passed is gone at once: what serverTime relies on.
 func TestPastDate(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	c := raw(t, s.Addr)
 	b := opened(t, "memcached://"+s.Addr)

@@ -35,6 +35,7 @@ func isLost(t *testing.T, l backend.Lease) {
 // After a restart a new owner's item has the number that the old owner's had. The stale holder's renewal and release
 // compare the owner, and leave it alone.
 func TestRestartGivesTheSameNumbers(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	stale, fresh := opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)
 	name := stale.naming.lock("k")
@@ -75,6 +76,7 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 // A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the client
 // believes in its lease.
 func TestStaleHolderSparesNewOne(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	a, b := opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)
 	for _, own := range []*Backend{a, b} { // the new owner may use the same client
@@ -95,6 +97,7 @@ func TestStaleHolderSparesNewOne(t *testing.T) {
 // Each compare-and-swap goes over the connection over which its number was read, whatever else goes on: no connection
 // outlives a restart of the server, and so no number does.
 func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)
@@ -142,6 +145,7 @@ func TestSwapUsesTheConnectionOfItsRead(t *testing.T) {
 
 // A restart between the read and the swap breaks the connection: the swap finds out and reads again.
 func TestRestartBetweenReadAndSwap(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	stale, fresh := opened(t, "memcached://"+p.Addr+patient), opened(t, "memcached://"+s.Addr)
@@ -190,6 +194,7 @@ func TestRestartBetweenReadAndSwap(t *testing.T) {
 
 // A holder learns at its next renewal that a restart has dropped its lock.
 func TestRestartLosesLease(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	single, batched := acquire(t, b, req("k", time.Minute)), acquire(t, b, req("k2", time.Minute))
@@ -206,6 +211,7 @@ func TestRestartLosesLease(t *testing.T) {
 
 // A server that is full drops locks: the holder learns of it at its next renewal. One that must not (-M) refuses them.
 func TestFullServer(t *testing.T) {
+	t.Parallel()
 	fill := func(t *testing.T, addr string, size, items int) error {
 		t.Helper()
 		c := raw(t, addr)

@@ -15,6 +15,7 @@ import (
 
 // Keys of any bytes and up to 1024 of them share nothing, though names of items are printable and at most 250 bytes.
 func TestKeysDoNotAlias(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	long := strings.Repeat("x", 250)
@@ -50,6 +51,7 @@ func TestKeysDoNotAlias(t *testing.T) {
 }
 
 func TestNamespacesDoNotAlias(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]string)
 	for _, ns := range []string{"a", "a.b", "a/b", "A", "anylock", "anylock-token", strings.Repeat("n", maxNamespaceLen)} {
 		if err := validateNamespace(ns); err != nil {
@@ -79,6 +81,7 @@ func TestNamespacesDoNotAlias(t *testing.T) {
 
 // An item under a lock's name that is not its lock, or of a twin, is left alone and told of.
 func TestForeignItem(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	c := raw(t, s.Addr)

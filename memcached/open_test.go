@@ -13,17 +13,23 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/tlsurl"
 )
 
 func TestURLs(t *testing.T) {
+	t.Parallel()
 	for url, want := range map[string]target{
-		"memcached://h":    {"h:11211", defaultConns, Options{defaultNamespace, defaultTimeout}},
-		"MEMCACHED://h:1/": {"h:1", defaultConns, Options{defaultNamespace, defaultTimeout}},
-		"memcached://10.0.0.1:11212?timeout=500ms":           {"10.0.0.1:11212", defaultConns, Options{defaultNamespace, 500 * time.Millisecond}},
-		"memcached://[::1]":                                  {"[::1]:11211", defaultConns, Options{defaultNamespace, defaultTimeout}},
-		"memcached://[::1]:5?max_idle_conns=7&timeout=3s":    {"[::1]:5", 7, Options{defaultNamespace, 3 * time.Second}},
-		"memcached://h?lock_namespace=app-1&timeout=1m":      {"h:11211", defaultConns, Options{"app-1", time.Minute}},
-		"memcached://h.example.org:11211?lock_namespace=%40": {"h.example.org:11211", defaultConns, Options{"@", defaultTimeout}},
+		"memcached://h":    {addr: "h:11211", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
+		"MEMCACHED://h:1/": {addr: "h:1", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
+		"memcached://10.0.0.1:11212?timeout=500ms":        {addr: "10.0.0.1:11212", conns: defaultConns, options: Options{defaultNamespace, 500 * time.Millisecond}},
+		"memcached://[::1]":                               {addr: "[::1]:11211", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
+		"memcached://[::1]:5?max_idle_conns=7&timeout=3s": {addr: "[::1]:5", conns: 7, options: Options{defaultNamespace, 3 * time.Second}},
+		"memcacheds://h?cacert=/ca.pem": {
+			addr: "h:11211", conns: defaultConns, secure: true, files: tlsurl.Files{CA: "/ca.pem"},
+			options: Options{defaultNamespace, defaultTimeout},
+		},
+		"memcached://h?lock_namespace=app-1&timeout=1m":      {addr: "h:11211", conns: defaultConns, options: Options{"app-1", time.Minute}},
+		"memcached://h.example.org:11211?lock_namespace=%40": {addr: "h.example.org:11211", conns: defaultConns, options: Options{"@", defaultTimeout}},
 	} {
 		if got, err := parseURL(url); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", url, got, err, want)
@@ -33,8 +39,10 @@ func TestURLs(t *testing.T) {
 
 // Bad URLs are refused before any request, and without their secrets.
 func TestBadURLs(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
-		"memcached:", "memcached:h", "memcached://", "memcached:///", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
+		"memcached://h?cacert=/ca.pem", "memcacheds://h?key=/k.pem", "memcacheds://h?cacert=/no-such-file", "memcacheds://h?tls=1",
+		"memcacheds://h?cert=/no-such-file&key=/no-such-file", "memcacheds://user:hunter2@h", "memcached:", "memcached:h", "memcached://", "memcached:///", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
 		"memcached://user:hunter2@h", "memcached://@h", "memcached://h:0", "memcached://h:99999", "memcached://:11211", "memcached://::1",
 		"memcached://h?timeout=0", "memcached://h?timeout=x", "memcached://h?timeout=-1s", "memcached://h?timeout=1s&timeout=2s",
 		"memcached://h?max_idle_conns=0", "memcached://h?max_idle_conns=x", "memcached://h?ttl=30s", "memcached://h?lock_x=1",
@@ -55,6 +63,7 @@ func TestBadURLs(t *testing.T) {
 
 // A server that cannot keep locks is refused at opening, with a reason.
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 		"memcached://" + silent.Addr().String() + "?timeout=1s": "no answer",
 		"memcached://" + noCAS.Addr:                             "compare-and-swap",
 		"memcached://host.invalid":                              "host.invalid",
+		"memcached://" + silent.Addr().String() + patient:       "no answer",
 	} {
 		begun := time.Now()
 		b, err := openURL(context.Background(), url)
@@ -81,6 +91,10 @@ func TestOpenRefuses(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %q, want it to speak of %q", url, err, hint)
+		}
+		if unsupported := url == "memcached://"+noCAS.Addr; errors.Is(err, backend.ErrUnavailable) == unsupported ||
+			errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", url, err)
 		}
 		if took := time.Since(begun); took > openTimeout+2*time.Second {
 			t.Errorf("%s: refused after %v", url, took)
@@ -98,6 +112,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // A name with several addresses may be several servers.
 func TestOneAddressOfEachFamily(t *testing.T) {
+	t.Parallel()
 	addr := netip.MustParseAddr
 	for _, list := range [][]netip.Addr{
 		{addr("10.0.0.1")}, {addr("127.0.0.1"), addr("::1")}, {addr("10.0.0.1"), addr("::ffff:10.0.0.1")}, {addr("::1"), addr("::1")},
@@ -117,6 +132,7 @@ func TestOneAddressOfEachFamily(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
+	t.Parallel()
 	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 // A reply that is lost costs nobody anything: the request is made again and recognises its own owner.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
@@ -58,6 +59,7 @@ func TestLostReplies(t *testing.T) {
 
 // When no reply comes at all, Acquire fails, and what the server has stored is removed in the background.
 func TestNoReplies(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
@@ -81,6 +83,7 @@ func TestNoReplies(t *testing.T) {
 
 // A cancelled Acquire that the server had carried out leaves nothing behind.
 func TestCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr), opened(t, "memcached://"+s.Addr)
@@ -111,6 +114,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 
 // After a restart every idle connection is of no use. Neither acquire nor renewal tells of it.
 func TestIdleConnectionsAfterRestart(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	leases := make(chan backend.Lease)

@@ -54,7 +54,7 @@ func ask[T any](
 			d = 0 // the server has closed a connection that was idle
 		}
 		if i == attempts || !broken(err) || time.Until(end) < d {
-			return v, unanswered, err
+			return v, unanswered, unavailable(err)
 		}
 		if err := backend.Sleep(ctx, d); err != nil {
 			return v, unanswered, err

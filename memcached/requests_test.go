@@ -13,6 +13,7 @@ import (
 
 // Uncontended, an acquire with its token, a renewal and a release cost what the driver says, as counted on the wire.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)
@@ -63,6 +64,7 @@ func TestRoundTrips(t *testing.T) {
 
 // A waiter costs one request each time it asks, and asks seldom.
 func TestWaiterAsksSeldom(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)
@@ -85,6 +87,7 @@ func TestWaiterAsksSeldom(t *testing.T) {
 
 // A batch reads many leases by one request.
 func TestBatchRequests(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)

@@ -17,6 +17,7 @@ import (
 
 // Tokens of a key rise in the order of its grants, by many clients at once, while the counter is dropped all the time.
 func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)}
 	c := raw(t, s.Addr)
@@ -67,6 +68,7 @@ func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
 
 // A counter that is dropped between the attempts to begin it and to count it up is begun again.
 func TestCounterDroppedInBetween(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr)
@@ -104,6 +106,7 @@ func TestCounterDroppedInBetween(t *testing.T) {
 
 // A counter that is behind what this client has seen is brought forward.
 func TestCounterOfASlowClock(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	first := acquire(t, b, req("k", time.Minute))
@@ -128,6 +131,7 @@ func TestCounterOfASlowClock(t *testing.T) {
 
 // A counter begins within the seconds that the server's clock allows, however wrong a client's is.
 func TestCounterBeginsByTheServersClock(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr+patient)
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 10000 * 24 * time.Hour, -20000 * 24 * time.Hour} {
@@ -148,6 +152,7 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 
 // The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which agree.
 func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	stores := []*Backend{opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)}
 	c := raw(t, s.Addr)
@@ -175,6 +180,7 @@ func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 
 // A lock that was granted whose token cannot be drawn is given back.
 func TestNoToken(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr)
 	c := raw(t, s.Addr)
@@ -195,6 +201,7 @@ func TestNoToken(t *testing.T) {
 
 // A lock that the server drops before its token is drawn is not granted late: another may have drawn a lower one since.
 func TestSlowTokenIsLookedAfter(t *testing.T) {
+	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, "memcached://"+p.Addr+patient), opened(t, "memcached://"+s.Addr)

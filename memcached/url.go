@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tlsurl"
 )
 
 const (
+	schemePlain    = "memcached"
+	schemeTLS      = "memcacheds"
 	defaultPort    = "11211"
 	paramTimeout   = "timeout"
 	paramConns     = "max_idle_conns"
@@ -22,6 +25,8 @@ const (
 type target struct {
 	addr    string // host:port
 	conns   int
+	secure  bool         // by TLS
+	files   tlsurl.Files // of TLS
 	options Options
 }
 
@@ -35,9 +40,9 @@ func parseURL(raw string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t := target{conns: defaultConns, options: Options{Namespace: params[paramNamespace]}}
+	t := target{conns: defaultConns, secure: u.Scheme == schemeTLS, options: Options{Namespace: params[paramNamespace]}}
 	if t.addr, err = address(u); err == nil {
-		err = t.setParams(u.Query)
+		err = t.setParams(u.Scheme, u.Query)
 	}
 	if err != nil {
 		return target{}, fmt.Errorf("%w: memcached url: %w", backend.ErrInvalid, err)
@@ -80,10 +85,13 @@ func address(u backend.URL) (string, error) {
 }
 
 // setParams takes the parameters that are named after fields of the client library.
-func (t *target) setParams(query string) error {
+func (t *target) setParams(scheme, query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return fmt.Errorf("bad query")
+	}
+	if t.files, err = tlsurl.Take(values, scheme, schemeTLS); err != nil {
+		return err
 	}
 	for name, list := range values {
 		if len(list) > 1 {
@@ -99,7 +107,8 @@ func (t *target) setParams(query string) error {
 				return fmt.Errorf("parameter %q is not a number from 1 to %d", name, maxConns)
 			}
 		default:
-			return fmt.Errorf("unknown parameter %q; known: %s, %s, %s", name, paramTimeout, paramConns, paramNamespace)
+			return fmt.Errorf("unknown parameter %q; known: %s, %s, %s; for %s://: %s, %s, %s", name,
+				paramTimeout, paramConns, paramNamespace, schemeTLS, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 		}
 	}
 	return nil

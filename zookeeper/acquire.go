@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,6 +21,7 @@ type attempt struct {
 
 	queued   time.Time // when it got its place
 	answered time.Time // when the ensemble said last that the key is busy, or was heard of since
+	busy     error     // what it said then: ErrHeld; nil before
 }
 
 // leastPatience is the shortest time for which a waiter outlives an outage.
@@ -44,7 +46,7 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 		case err == nil:
 			return l, nil
 		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, err)
+			return nil, backend.ContextError(ctx, cmp.Or(a.busy, err))
 		case a.b.isClosing():
 			return nil, backend.ErrClosed
 		case errors.Is(err, errExpired) && !expired: // and the node with it, if there was one
@@ -54,6 +56,9 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 		if serr := a.b.sleep(ctx, pause.Next(0)); serr != nil {
+			if backend.Ended(ctx) {
+				serr = backend.ContextError(ctx, cmp.Or(a.busy, err))
+			}
 			return nil, serr
 		}
 	}
@@ -171,7 +176,7 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fre
 		case !a.r.Wait:
 			return nil, heldError(queueOf(l.names))
 		}
-		a.answered = time.Now()
+		a.answered, a.busy = time.Now(), heldError(before)
 		if len(before) > 1 {
 			if _, err := a.sleep(ctx, s, n, before); err != nil {
 				return nil, err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // again makes b lock the key until it expects to be the next again, and returns the number that it had last.
@@ -39,9 +38,10 @@ func refusedSoon(t *testing.T, b *Backend, key, why string) {
 
 // A client that expects the next number reads nothing, and is not mistaken when another has come in between.
 func TestAgain(t *testing.T) {
-	s := countedServer(t)
-	b, f := counted(t, "zookeeper://"+s.Addr)
-	other := opened(t, "zookeeper://"+s.Addr)
+	t.Parallel()
+	s := on(t, lasting)
+	b, f := counted(t, s.url())
+	other := opened(t, s.url())
 	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
 	again(t, b, "k")
 	if got := f.during(cycle); got != "create 1 delete 1 " {
@@ -68,9 +68,10 @@ func TestAgain(t *testing.T) {
 
 // In a container that was removed and made anew the next number may be the one that is expected, while another has the key.
 func TestAgainInAnotherContainer(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b, other := opened(t, "zookeeper://"+s.Addr), opened(t, "zookeeper://"+s.Addr)
+	b, other := opened(t, s.url()), opened(t, s.url())
 	last := again(t, b, "k")
 	if err := c.Delete(b.dir("k"), -1); err != nil {
 		t.Fatal(err)
@@ -90,6 +91,7 @@ func TestAgainInAnotherContainer(t *testing.T) {
 
 // What may be concluded from numbers and zxids, at the edges.
 func TestTurnIsBefore(t *testing.T) {
+	t.Parallel()
 	const epoch = 5 << 32
 	for _, c := range []struct {
 		last, next  int32

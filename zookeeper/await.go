@@ -14,7 +14,7 @@ import (
 )
 
 // errNoAnswer is an unknown outcome: the request was sent, or is about to be, and no answer came in time.
-var errNoAnswer = errors.New("no answer from zookeeper in time")
+var errNoAnswer = fmt.Errorf("%w: no answer from zookeeper in time", backend.ErrUnavailable)
 
 // answerGrace is how much later than its context a request may return: an answer that is nearly there makes an outcome
 // known.
@@ -135,6 +135,20 @@ func isReply(err error) bool {
 		}
 	}
 	return false
+}
+
+// unavailable makes err match backend.ErrUnavailable if it tells that the ensemble could not be asked, or has not answered. A limit of
+// ours, also one within the network's dial, is not taken for the end of the caller's context.
+func unavailable(ctx context.Context, err error) error {
+	switch {
+	case !passing(err), errors.Is(err, backend.ErrHeld), backend.Ended(ctx):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	case errors.Is(err, backend.ErrUnavailable):
+		return err
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
 // passing reports whether an attempt may succeed soon that failed with err.

@@ -29,6 +29,7 @@ type Backend struct {
 	dirs       dirs
 	turns      turns
 	closing    chan struct{}                  // closed when Close begins
+	watchAfter time.Duration                  // see removal.go
 	idle       time.Duration                  // for which an unused session is kept
 	frame      atomic.Pointer[func(op int32)] // lets tests count what is written
 
@@ -70,7 +71,11 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	defer b.calls.End()
 	ttl := b.guarantees.Round(r.TTL)
 	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
-	return a.run(ctx)
+	l, err := a.run(ctx)
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	return l, nil
 }
 
 // Inspect implements [backend.Backend]. It cannot tell how long the lease has left, which its holder alone knows.
@@ -89,7 +94,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	defer b.leave(s)
 	h, err := s.inspect(ctx, b.dir(key))
 	if err != nil {
-		return backend.Holder{}, (&attempt{b: b}).closedOr(ctx, err)
+		return backend.Holder{}, unavailable(ctx, (&attempt{b: b}).closedOr(ctx, err))
 	}
 	return h, nil
 }

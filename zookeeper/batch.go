@@ -50,7 +50,7 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 				for k, i := range part {
 					n := lives[i].Data.(*node)
 					if errs[i] = each[k]; errs[i] != nil {
-						errs[i] = q.renewError(n, errs[i])
+						errs[i] = q.renewError(ctx, n, errs[i])
 						continue
 					}
 					prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }

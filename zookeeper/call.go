@@ -298,7 +298,7 @@ func (s *session) askAgain(ctx context.Context, make func() *call) (answer, erro
 			return a, err
 		}
 		if serr := s.sleep(ctx, pause); serr != nil {
-			return a, err
+			return a, serr
 		}
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/anylock/lock/internal/servers"
 )
 
 // More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and what
 // arrives after all is removed.
 func TestCallsOnHungLink(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{SessionTimeout: 10 * time.Second, Timeout: 4 * soon, Dial: smallBuffers})
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second, Timeout: 4 * soon, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,8 @@ func TestCallsOnHungLink(t *testing.T) {
 	key := strings.Repeat("k", 800)
 	release(t, acquire(t, b, waiting(key, 5*time.Second)))
 	release(t, acquire(t, b, waiting(key, 5*time.Second)))
-	s.Freeze()
+	_, pass := p.hold(opCreate)
+	t.Cleanup(pass)
 	const callers = 300
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -43,15 +44,17 @@ func TestCallsOnHungLink(t *testing.T) {
 	if took := time.Since(begun); took > soon {
 		t.Errorf("calls with a context of 300ms took %v", took)
 	}
-	s.Thaw()
+	pass()
 	release(t, acquire(t, b, waiting(key, 5*time.Second))) // behind all of them
 	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
 }
 
 // A server that hangs is left as soon when more is on its way to it than the link takes: before the library would leave it.
 func TestLeavesHungServerBehindFullLink(t *testing.T) {
-	s := servers.ZooKeeper(t)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Dial: smallBuffers})
+	t.Parallel()
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Dial: smallBuffers})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +65,8 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	sess.mu.Lock()
 	w := sess.wire
 	sess.mu.Unlock()
-	s.Freeze()
-	defer s.Thaw()
+	_, pass := p.hold(opCreate)
+	t.Cleanup(pass)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -90,6 +93,7 @@ func smallBuffers(network, address string, timeout time.Duration) (net.Conn, err
 
 // A listing that is malformed is an error.
 func TestChildrenOfAnswers(t *testing.T) {
+	t.Parallel()
 	whole := []byte{0, 0, 0, 2, 0, 0, 0, 1, 'a', 0, 0, 0, 2, 'b', 'c'}
 	got, err := answer{body: append(slices.Clone(whole), make([]byte, statSize)...)}.children()
 	if err != nil || !slices.Equal(got, []string{"a", "bc"}) {

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // An attempt that Close meets just before its grant fails, and leaves nothing behind: its session is not left to expire, as if it
 // had a lease.
 func TestCloseMeetsGrant(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	r := req("k", time.Minute)
 	a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.session(r.TTL), begun: time.Now()}
 	sess, err := b.enter(a.class)

@@ -13,9 +13,11 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := servers.ZooKeeper(t)
 	admin := opened(t, "zookeeper://"+s.Addr)
 	// A server's restart, which takes seconds on a busy machine, must not outlast a session.
@@ -36,6 +38,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceEnsemble(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "the suite once more, on an ensemble")
 	url := "zookeeper://" + addresses(servers.ZooKeeperEnsemble(t, 3))
 	admin := opened(t, url)
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
@@ -56,6 +60,8 @@ const longSessions = "maxSessionTimeout=40000"
 // What is asked of an ensemble whose members fail. It has longer sessions than in the rest of the suite, which often waits for
 // the end of one.
 func TestEnsembleMembersFail(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "members of an ensemble fail")
 	list := servers.ZooKeeperEnsemble(t, 3, longSessions)
 	url := "zookeeper://" + addresses(list)
 	gather := func() { servers.GatherZooKeeper(t, list) }

@@ -47,8 +47,8 @@
 //   - After a change of leader the ensemble counts every session anew: the key of a process that had died is free by a
 //     session's timeout later.
 //   - Data that a majority of the servers has lost, and a restored snapshot, take leases and the order of tokens with them.
-//   - An operator who deletes the node of a lease ends it unasked. The holder learns of it at its next renewal; a waiter whose
-//     node is deleted fails.
+//   - An operator who deletes the node of a lease ends it unasked. The holder is told at once, by a watch that is set by one read when
+//     its lease has lived for 100 ms; a waiter whose node is deleted fails.
 //   - A waiter whose session has expired, after an outage longer than that, queues again at the end of the queue, for up
 //     to max(TTL, 10 s) after the ensemble was heard of last. All other calls fail within twice Options.Timeout.
 //   - A server that does not answer is left for another after a sixth of the session's timeout, from 500 ms to 4 s.
@@ -62,6 +62,7 @@
 // # URLs
 //
 //	zookeeper://[user:password@]host[:2181],…[/chroot][?session_timeout=10s]
+//	zookeepers://[user:password@]host[:2281],…[/chroot][?cacert=/etc/zookeeper/ca.pem]
 //
 // The chroot is created if it is missing. A user is authenticated by the scheme digest, and then owns the nodes that are
 // created: all rights for it, none for others, so that all clients of a lock need the same user. Without one, everybody has
@@ -69,7 +70,10 @@
 //
 //	session_timeout=d      the longest session to ask for; by default as long as the servers grant
 //	lock_namespace=name    the node below the chroot that has all locks; default anylock
+//	cacert=file            with zookeepers, which is TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with zookeepers: the client's certificate and its key, in PEM, for servers that want one
 //
-// Clients exclude each other if they have the same ensemble, chroot and namespace. TLS needs [Options].Dial. Read-only
+// Clients exclude each other if they have the same ensemble, chroot and namespace. A server is addressed by its secureClientPort
+// for TLS. Read-only
 // servers and observers may be in the list; an observer's clients depend on its link to the others alike.
 package zookeeper

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,9 +13,14 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tlsurl"
 )
 
 const (
+	schemePlain = "zookeeper"
+	schemeTLS   = "zookeepers"
+	portTLS     = 2281 // as ZooKeeper's documentation has it for secureClientPort
+
 	paramNamespace      = backend.ParamPrefix + "namespace"
 	paramSessionTimeout = "session_timeout" // as clients of other languages call it
 )
@@ -22,10 +28,11 @@ const (
 func init() {
 	backend.Register(backend.Driver{
 		Name:    "zookeeper",
-		Schemes: []string{"zookeeper"},
+		Schemes: []string{schemePlain, schemeTLS},
 		Examples: []string{
 			"zookeeper://z1:2181,z2:2181,z3:2181",
 			"zookeeper://user:password@z1:2181,z2:2181,z3:2181/chroot?session_timeout=10s",
+			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
 		},
 		Params: map[string]string{
 			paramNamespace: "the node that has all locks; default anylock",
@@ -46,33 +53,59 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, o, err := parseURL(rest)
+	t, err := parseURL(rest)
 	if err != nil {
 		return nil, backend.CleanError(rawURL, err)
 	}
-	o.Namespace = params[paramNamespace]
-	b, err := New(ctx, servers, o)
+	t.options.Namespace = params[paramNamespace]
+	if t.secure {
+		config, err := t.files.Config()
+		if err != nil {
+			return nil, backend.CleanError(rawURL, err)
+		}
+		t.options.Dial = dialTLS(config)
+	}
+	b, err := New(ctx, t.servers, &t.options)
 	if err != nil {
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return b, nil
 }
 
+func dialTLS(config *tls.Config) zk.Dialer {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
+	}
+}
+
+// A target is what a URL says.
+type target struct {
+	servers []string
+	secure  bool         // by TLS
+	files   tlsurl.Files // of TLS
+	options Options
+}
+
 // parseURL reads a URL without our own parameters.
-func parseURL(raw string) (servers []string, o *Options, err error) {
-	fail := func(format string, args ...any) ([]string, *Options, error) {
-		return nil, nil, fmt.Errorf("%w: zookeeper url: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
+func parseURL(raw string) (target, error) {
+	fail := func(format string, args ...any) (target, error) {
+		return target{}, fmt.Errorf("%w: zookeeper url: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	u, err := backend.SplitURL(raw)
 	if err != nil {
-		return nil, nil, err
+		return target{}, err
+	}
+	t := target{secure: u.Scheme == schemeTLS}
+	port := zk.DefaultPort
+	if t.secure {
+		port = portTLS
 	}
 	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
 		return fail("// is missing behind the scheme")
 	}
 	seen := make(map[string]bool)
 	for _, h := range u.Hosts {
-		server, err := withPort(h)
+		server, err := withPort(h, strconv.Itoa(port))
 		if err != nil {
 			return fail("%v", err)
 		}
@@ -80,38 +113,41 @@ func parseURL(raw string) (servers []string, o *Options, err error) {
 			return fail("host %s is there twice", server)
 		}
 		seen[server] = true
-		servers = append(servers, server)
+		t.servers = append(t.servers, server)
 	}
-	if len(servers) == 0 {
-		servers = []string{net.JoinHostPort("localhost", strconv.Itoa(zk.DefaultPort))}
+	if len(t.servers) == 0 {
+		t.servers = []string{net.JoinHostPort("localhost", strconv.Itoa(port))}
 	}
-	o = &Options{User: u.User, Password: u.Password}
+	t.options = Options{User: u.User, Password: u.Password}
 	if u.HasUser && u.User == "" {
 		return fail("@ without a user before it")
 	}
-	if o.Chroot, err = url.PathUnescape(strings.TrimSuffix(u.Path, "/")); err != nil {
+	if t.options.Chroot, err = url.PathUnescape(strings.TrimSuffix(u.Path, "/")); err != nil {
 		return fail("bad %%XX escape in the chroot")
 	}
 	query, err := url.ParseQuery(u.Query)
 	if err != nil {
 		return fail("bad %%XX escape in a parameter")
 	}
+	if t.files, err = tlsurl.Take(query, u.Scheme, schemeTLS); err != nil {
+		return fail("%v", err)
+	}
 	for name, values := range query {
 		if name != paramSessionTimeout {
-			return fail("unknown parameter %q; known: %s, %s", name, paramSessionTimeout, paramNamespace)
+			return fail("unknown parameter %q; known: %s, %s; for %s://: %s, %s, %s", name,
+				paramSessionTimeout, paramNamespace, schemeTLS, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 		}
 		d, err := time.ParseDuration(values[0])
 		if err != nil || d <= 0 || len(values) > 1 {
 			return fail("parameter %q is not one duration as in 10s", name)
 		}
-		o.SessionTimeout = d
+		t.options.SessionTimeout = d
 	}
-	return servers, o, nil
+	return t, nil
 }
 
 // withPort gives a host the default port.
-func withPort(host string) (string, error) {
-	port := strconv.Itoa(zk.DefaultPort)
+func withPort(host, port string) (string, error) {
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if ip := net.ParseIP(bare); ip != nil {
 		return net.JoinHostPort(bare, port), nil

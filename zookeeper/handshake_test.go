@@ -10,19 +10,19 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // Handshakes whose answers are lost keep a session alive. A client whose leases are lost must not go on with them.
 func TestUnansweredHandshakesKeepNothing(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	l, err := link.New(s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close) // after the client
-	b := opened(t, "zookeeper://"+l.Addrs()[0]+"?session_timeout=3s")
+	b := opened(t, s.at(l.Addrs()[0])+"?session_timeout=3s")
 	const ttl = 1500 * time.Millisecond // longer than the client bears a silent server
 	first, second := acquire(t, b, req("first", ttl)), acquire(t, b, req("second", ttl))
 	path := first.(lease).n.path()
@@ -80,10 +80,11 @@ func (c *recorded) Write(p []byte) (int, error) {
 
 // A new connection tells the servers what the session has seen, and sets its watches as of then.
 func TestReconnectTellsWhatWasSeen(t *testing.T) {
+	t.Parallel()
 	const handshakeAt, watchesAt = 8, 12
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	r := new(recorder)
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Dial: r.dial})
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Dial: r.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +151,9 @@ func (s *session) isArmed() bool {
 
 // A connection that breaks costs nobody an error: reads, and renewals, are made again on the next one.
 func TestBrokenConnectionIsReplaced(t *testing.T) {
-	s := servers.ZooKeeper(t)
-	b := opened(t, "zookeeper://"+s.Addr)
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
 	held := acquire(t, b, req("held", time.Minute))
 	for range 60 {
 		cut(b)
@@ -170,15 +172,16 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 // A waiter that has written nothing for long keeps its place when a server does not answer the first handshake after a break, as
 // while the ensemble elects a leader; also if its session has had a lease that was lost, whose node is gone.
 func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
+	t.Parallel()
 	const ttl = 4 * time.Second
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	other := opened(t, "zookeeper://"+s.Addr)
+	other := opened(t, s.url())
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, s.Addr)
-			b := opened(t, "zookeeper://"+p.Addr)
+			b := opened(t, s.at(p.Addr))
 			if lost {
 				l := acquire(t, b, req(t.Name()+" other", ttl))
 				<-l.Lost()

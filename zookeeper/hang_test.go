@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Where a server takes connections and never answers, all calls return with their context, or within their timeout. (Z8)
 func TestSilentServer(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +35,15 @@ func TestSilentServer(t *testing.T) {
 		if ctxFor < time.Second && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("open: %v, want the context's error", err)
 		}
+		if ctxFor > openTimeout {
+			isUnavailable(t, "open", err)
+		}
 	}
 
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	p := newProxy(t, s.Addr)
 	const timeout = 4 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: timeout})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +65,7 @@ func TestSilentServer(t *testing.T) {
 		begun := time.Now()
 		err := c.call(ctx)
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: %v, want the context's error", c.what, err)
 		}
 		if took := time.Since(begun); took > timeout*3/4 {
@@ -87,6 +93,8 @@ func TestSilentServer(t *testing.T) {
 
 // A client leaves a member that hangs for another one, with its leases.
 func TestLeavesHungMember(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "members of an ensemble are frozen")
 	list := servers.ZooKeeperEnsemble(t, 3, longSessions)
 	b := opened(t, "zookeeper://"+addresses(list))
 	l := acquire(t, b, req("k", time.Hour)) // it outlives an election that takes long
@@ -116,16 +124,17 @@ func TestLeavesHungMember(t *testing.T) {
 
 // Neither opening nor a new session waits for a server that hangs as long as it may last altogether.
 func TestNewSessionLeavesHungServer(t *testing.T) {
+	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hung.Close()
-	s := servers.ZooKeeper(t, longSessions)
+	s := on(t, lasting)
 	list := []string{hung.Addr().String(), s.Addr}
 	for range 6 { // a session begins with either
 		begun := time.Now()
-		b, err := New(t.Context(), list, nil)
+		b, err := New(t.Context(), list, &Options{Chroot: s.chroot})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +160,8 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 // Over a link that is slower than a server that hangs gets time, a new session does not try all servers in vain first: it took as
 // long on opening.
 func TestNewSessionOverSlowLink(t *testing.T) {
-	s := servers.ZooKeeper(t, longSessions)
+	t.Parallel()
+	s := on(t, lasting)
 	const delay = 700 * time.Millisecond // of each answer
 	var list []string
 	for range 3 {
@@ -159,7 +169,7 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 		p.set(func(p *proxy) { p.delay = delay })
 		list = append(list, p.Addr)
 	}
-	b, err := New(t.Context(), list, &Options{Timeout: 2500 * time.Millisecond})
+	b, err := New(t.Context(), list, &Options{Chroot: s.chroot, Timeout: 2500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,11 +181,12 @@ func TestNewSessionOverSlowLink(t *testing.T) {
 
 // An attempt that was refused takes its place out of the queue before it returns, but not beyond its context.
 func TestRefusedAttemptEndsWithContext(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	const timeout = 4 * time.Second
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: timeout})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,4 +214,46 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	pass()
 	until(t, 3*soon, "its place is gone", func() bool { return len(places(t, c, b, "k")) == 1 })
 	release(t, l)
+}
+
+// A TryAcquire that meets the end of an idle session, as after a pause of the process, asks again in another one: first the connection
+// breaks under it, and then the session turns out to have expired.
+func TestTryOutlivesIdleSession(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
+	for range 10 {
+		l := acquire(t, b, req("k", time.Minute))
+		sess, _ := l.(lease).n.home()
+		release(t, l)
+		sess.mu.Lock()
+		w := sess.wire
+		sess.mu.Unlock()
+		var once sync.Once
+		expire := func(op int32) {
+			if op != opChildren {
+				return
+			}
+			once.Do(func() {
+				_ = w.Conn.Close()
+				go func() {
+					for ended := false; !ended; time.Sleep(100 * time.Microsecond) {
+						w.mu.Lock()
+						ended = w.ended
+						w.mu.Unlock()
+					}
+					time.Sleep(time.Millisecond)
+					sess.die(errExpired)
+				}()
+			})
+		}
+		b.frame.Store(&expire)
+		l, err := b.Acquire(t.Context(), req("k", time.Minute))
+		b.frame.Store(nil)
+		if err != nil {
+			t.Errorf("a free key: %v", err)
+			continue
+		}
+		release(t, l)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // How late the key of a frozen process is free follows from the TTL that its lease had last, not from one that it had
@@ -14,7 +13,8 @@ import (
 // leases of a class are kept, those too that nobody renews, so that a freeze just before the end of one is the
 // latest.
 func TestFrozenProcessIsLateByItsLastTTL(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	for _, test := range []struct {
 		first, last time.Duration
@@ -30,7 +30,7 @@ func TestFrozenProcessIsLateByItsLastTTL(t *testing.T) {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, s.Addr)
-			b := opened(t, "zookeeper://"+p.Addr)
+			b := opened(t, s.at(p.Addr))
 			acquire(t, b, req(t.Name()+" other", test.first))
 			l := acquire(t, b, req(t.Name(), test.first))
 			token := l.Token()

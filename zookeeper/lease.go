@@ -41,6 +41,8 @@ func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
 	})
 	if s, _ := n.home(); s.isOver() { // between its entry in the session and now
 		life.Lose()
+	} else {
+		s.watchSoon(n)
 	}
 	return lease{life, n}
 }
@@ -66,22 +68,22 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	n, begun := l.Data.(*node), time.Now()
 	ttl = q.b.guarantees.Round(ttl)
 	if err := q.b.settle(ctx, n); err != nil {
-		return 0, q.renewError(n, err)
+		return 0, q.renewError(ctx, n, err)
 	}
 	s, _ := n.home()
 	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
 	if class := q.b.limits.session(ttl); class != s.class {
 		to, err := q.b.enter(class)
 		if err != nil {
-			return 0, err
+			return 0, unavailable(ctx, err)
 		}
 		defer q.b.leave(to)
 		s = to
 		if err := q.b.move(ctx, n, to, backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))); err != nil {
-			return 0, q.renewError(n, err)
+			return 0, q.renewError(ctx, n, err)
 		}
 	} else if err := prove(ctx); err != nil {
-		return 0, q.renewError(n, err)
+		return 0, q.renewError(ctx, n, err)
 	}
 	return q.renewed(ctx, n, s, begun, ttl, prove)
 }
@@ -96,7 +98,7 @@ func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.T
 	}
 	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
 		if err := s.secure(ctx, end, prove); err != nil {
-			return 0, q.renewError(n, err)
+			return 0, q.renewError(ctx, n, err)
 		}
 	}
 	n.setLong(ttl > kept) // until here its old deadline counts on what was known of the session
@@ -104,11 +106,11 @@ func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.T
 }
 
 // renewError is ErrLost when the session that n lived in has ended.
-func (q requests) renewError(n *node, err error) error {
+func (q requests) renewError(ctx context.Context, n *node, err error) error {
 	if s, _ := n.home(); s.isOver() && !q.b.isClosing() {
 		return backend.ErrLost
 	}
-	return lostIf(err)
+	return unavailable(ctx, lostIf(err))
 }
 
 // ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.
@@ -141,5 +143,5 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	s.discard(n)
 	s.part(n)
-	return err
+	return unavailable(context.WithoutCancel(ctx), err)
 }

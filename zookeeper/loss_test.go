@@ -11,13 +11,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // gone polls until a node is not there, and returns when it was seen last and when not any more.
 func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, missed time.Time) {
 	t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(within); ; time.Sleep(4 * time.Millisecond) {
 		asked := time.Now()
 		ok, _, err := c.Exists(path)
 		switch {
@@ -34,14 +33,15 @@ func gone(t testing.TB, c *zk.Conn, path string, within time.Duration) (seen, mi
 
 // When the link freezes, the holder is told before the server deletes its node, whatever the TTL, and while it renews. (Z3)
 func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	for _, ttl := range []time.Duration{500 * time.Millisecond, 2 * time.Second, time.Hour} {
 		for _, renew := range []bool{false, true} {
 			t.Run(fmt.Sprint(ttl, " renew ", renew), func(t *testing.T) {
 				t.Parallel()
 				p := newProxy(t, s.Addr)
-				b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=3s")
+				b := opened(t, s.at(p.Addr)+"?session_timeout=3s")
 				key := fmt.Sprint("k", ttl, renew)
 				l := acquire(t, b, req(key, ttl))
 				for end := time.Now().Add(time.Second); time.Now().Before(end) && (renew || ttl > time.Second); {
@@ -93,10 +93,11 @@ func renewedOrNew(t *testing.T, b *Backend, l backend.Lease, key string, ttl tim
 
 // When a session has expired, its leases are lost for good: they touch nothing of the session after it. (Z4)
 func TestOldLeaseSparesNewSession(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=3s")
+	b := opened(t, s.at(p.Addr)+"?session_timeout=3s")
 	old := acquire(t, b, req("k", time.Hour))
 	id := b.onlySession(t).id
 	p.set(func(p *proxy) { p.silent = true })
@@ -140,10 +141,11 @@ func TestOldLeaseSparesNewSession(t *testing.T) {
 
 // What the library still has to send when its session has expired is never sent under the next one.
 func TestQueuedRequestEndsWithItsSession(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "zookeeper://"+p.Addr+"?session_timeout=3s")
+	b := opened(t, s.at(p.Addr)+"?session_timeout=3s")
 	l := acquire(t, b, req("k", time.Hour))
 	sess := b.onlySession(t)
 	path := l.(lease).n.path()
@@ -179,9 +181,10 @@ func TestQueuedRequestEndsWithItsSession(t *testing.T) {
 
 // A waiter whose node is deleted fails. It never takes that for its turn. (Z6)
 func TestDeletedWaiterFails(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	l := acquire(t, b, req("k", time.Minute))
 	var errs []chan error
 	for i := range 3 {
@@ -229,9 +232,10 @@ func TestDeletedWaiterFails(t *testing.T) {
 
 // Tokens rise when the parent of a key is removed, as servers do with an empty container, and numbers begin anew. (Z7)
 func TestTokensSurviveTheParent(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	var last uint64
 	for i := range 3 {
 		for range 3 {
@@ -256,9 +260,10 @@ func TestTokensSurviveTheParent(t *testing.T) {
 
 // The servers remove the parent of a key when it is empty, which disturbs nobody who is just coming.
 func TestServersRemoveEmptyParents(t *testing.T) {
-	s := servers.ZooKeeper(t, "-Dznode.container.checkIntervalMs=5")
+	t.Parallel()
+	s := on(t, tidy)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	var last uint64
 	removed := 0
 	for i := range 200 {
@@ -287,6 +292,7 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 
 // The patience of a waiter counts from when the ensemble was heard of last, not from when it read the queue.
 func TestPatienceCountsFromLastSign(t *testing.T) {
+	t.Parallel()
 	b := &Backend{closing: make(chan struct{}), limits: defaultLimits()}
 	for _, silence := range []time.Duration{time.Second, leastPatience + time.Second} {
 		s := newSession(b, b.limits.longest)

@@ -59,6 +59,7 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 		for _, s := range n.moved(to) {
 			s.part(n)
 		}
+		to.watchSoon(n)
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
 		return backend.ErrLost

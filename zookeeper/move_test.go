@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A move that went unanswered and arrives late leaves the node in no session that the client has forgotten, and closes as unused
 // while the lease is live.
 func TestLateMoveKeepsOneHolder(t *testing.T) {
+	t.Parallel()
 	const ttl = 6 * time.Second
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	for _, back := range []bool{true, false} {
 		t.Run(fmt.Sprint("back ", back), func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, s.Addr)
-			b, other := opened(t, "zookeeper://"+p.Addr), opened(t, "zookeeper://"+s.Addr)
+			b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
 			b.mu.Lock()
 			b.idle = 100 * time.Millisecond
 			b.mu.Unlock()
@@ -76,14 +76,15 @@ func (s *session) aged(by time.Duration) {
 // A deadline never lies behind what is known of the session in which the node may live: neither when a move goes unanswered to a
 // session that was not heard of for long, nor when a renewal fails because that is not known to be kept for long enough.
 func TestFailedRenewalPromisesNoMore(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	for _, test := range []struct{ first, next, age time.Duration }{
 		{4 * time.Second, 2 * time.Second, 2 * time.Second},
 		{time.Hour, 8 * time.Second, 7500 * time.Millisecond}, // one more second, and the lease would be over
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			p := newProxy(t, s.Addr)
-			b := opened(t, "zookeeper://"+p.Addr)
+			b := opened(t, s.at(p.Addr))
 			key := fmt.Sprint(test)
 			to, err := b.enter(b.limits.session(test.next))
 			if err != nil {
@@ -116,10 +117,11 @@ func TestFailedRenewalPromisesNoMore(t *testing.T) {
 
 // A lease that is released while it moves counts in no session afterwards, whichever of the two is first.
 func TestReleaseWhileMoving(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "zookeeper://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	b.mu.Lock()
 	b.idle = 50 * time.Millisecond
 	b.mu.Unlock()
@@ -159,10 +161,11 @@ func TestReleaseWhileMoving(t *testing.T) {
 // A lease whose release goes unanswered for longer than it would have lived counts in no session, which is closed when it is
 // unused.
 func TestUnansweredReleaseFreesSession(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Timeout: 500 * time.Millisecond})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for _, owner := range []string{
 		backend.NewOwner(), "o", "a-lock-0000000001", "_c_x-lock-", "a b/c", "%", "a.b.c", "\x00\xff", "ö", strings.Repeat("o", 150),
 	} {
@@ -44,6 +45,7 @@ func TestNames(t *testing.T) {
 
 // The server's counter goes from 2147483647 to -2147483648. (ZOOKEEPER-2944)
 func TestNumbersWrapAround(t *testing.T) {
+	t.Parallel()
 	prefix := nodePrefix("o")
 	arrived := []string{
 		prefix + "2147483645", prefix + "2147483646", prefix + "2147483647", prefix + "-2147483648", prefix + "-2147483647",

@@ -68,6 +68,12 @@ func (n *node) end() (s, maybe *session) {
 	return n.s, n.maybe
 }
 
+func (n *node) isOver() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.over
+}
+
 // mayMove notes that n is about to be moved to another session, by a request that closes moving when it is over, and may live
 // there from then on. It is false when n is over.
 func (n *node) mayMove(to *session, moving chan struct{}) bool {

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"reflect"
 	"strings"
@@ -14,10 +15,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 func TestParseURL(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		url     string
 		servers []string
@@ -28,20 +29,25 @@ func TestParseURL(t *testing.T) {
 		{"ZooKeeper://h1:1,h2", []string{"h1:1", "h2:2181"}, Options{}},
 		{"zookeeper://h/", []string{"h:2181"}, Options{}},
 		{"zookeeper://[::1]:1,[::2],127.0.0.1", []string{"[::1]:1", "[::2]:2181", "127.0.0.1:2181"}, Options{}},
+		{"zookeepers://h1,h2:1?cacert=/ca.pem", []string{"h1:2281", "h2:1"}, Options{}},
+		{"zookeepers://", []string{"localhost:2281"}, Options{}},
 		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s", []string{"h:2181"},
 			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second}},
 	} {
-		got, o, err := parseURL(test.url)
-		if err != nil || !reflect.DeepEqual(got, test.servers) || !reflect.DeepEqual(*o, test.want) {
-			t.Errorf("%s: %v, %+v, %v", test.url, got, o, err)
+		got, err := parseURL(test.url)
+		if err != nil || !reflect.DeepEqual(got.servers, test.servers) || !reflect.DeepEqual(got.options, test.want) ||
+			got.secure != strings.HasPrefix(test.url, "zookeepers:") {
+			t.Errorf("%s: %+v, %v", test.url, got, err)
 		}
 	}
 }
 
 // A bad URL or option is refused before any request, and shows no password.
 func TestOpenRefusesBadInput(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
-		"zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
+		"zookeeper://h?cacert=/ca.pem", "zookeepers://h?cert=/c.pem", "zookeepers://h?cacert=/no-such-file", "zookeepers://h?tls=1",
+		"zookeepers://h?cert=/no-such-file&key=/no-such-file", "zookeepers://h?cacert=", "zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
 		"zookeeper://u:hunter2@h?timeout=1s", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
 		"zookeeper://h?session_timeout=-1s", "zookeeper://h?session_timeout=1s&session_timeout=2s", "zookeeper://h?lock_x=1",
 		"zookeeper://h?lock_namespace=a%2Fb", "zookeeper://h?lock_namespace=..", "zookeeper://h/a//b", "zookeeper://h/a/../b",
@@ -71,6 +77,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 
 // A wrong address shows at once.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -81,26 +88,28 @@ func TestOpenFails(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("closed port: %v", err)
 	}
+	isUnavailable(t, "closed port", err)
 	if took := time.Since(begun); took > openTimeout/2 {
 		t.Errorf("it took %v", took)
 	}
-	s := servers.ZooKeeper(t)
-	b := opened(t, "zookeeper://"+closed.Addr().String()+","+s.Addr) // the other one serves
+	s := on(t, usual)
+	b := opened(t, s.at(closed.Addr().String()+","+s.Addr)) // the other one serves
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
 // One server of several that takes connections and never answers keeps nobody from opening.
 func TestOpensPastHungServer(t *testing.T) {
+	t.Parallel()
 	hung, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hung.Close()
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	var wg sync.WaitGroup
 	for range 8 { // about half of them try it first
 		wg.Go(func() {
-			b, err := openURL(t.Context(), "zookeeper://"+hung.Addr().String()+","+s.Addr)
+			b, err := openURL(t.Context(), s.at(hung.Addr().String()+","+s.Addr))
 			if err != nil {
 				t.Error(err)
 				return
@@ -115,10 +124,11 @@ func TestOpensPastHungServer(t *testing.T) {
 
 // Guarantees follow from the sessions that the servers grant.
 func TestGuaranteesFollowServers(t *testing.T) {
-	s := servers.ZooKeeper(t, "maxSessionTimeout=60000")
+	t.Parallel()
+	s := on(t, lasting)
 	for url, want := range map[string]limits{
-		"zookeeper://" + s.Addr:                         {2 * time.Second, time.Second, time.Minute},
-		"zookeeper://" + s.Addr + "?session_timeout=8s": {2 * time.Second, time.Second, 8 * time.Second},
+		s.url():                         {2 * time.Second, time.Second, time.Minute},
+		s.url() + "?session_timeout=8s": {2 * time.Second, time.Second, 8 * time.Second},
 	} {
 		b := opened(t, url)
 		if b.limits != want || b.Guarantees() != want.guarantees() {
@@ -129,10 +139,11 @@ func TestGuaranteesFollowServers(t *testing.T) {
 
 // With a user, nodes belong to it alone: strangers can neither see nor delete them, and it can, over reconnects too.
 func TestDigest(t *testing.T) {
-	s := servers.ZooKeeper(t)
-	url := "zookeeper://app:secret@" + s.Addr + "/apps/shop"
+	t.Parallel()
+	s := on(t, usual)
+	url := s.at("app:secret@"+s.Addr) + "/apps/shop"
 	b, other := opened(t, url), opened(t, url)
-	stranger := opened(t, "zookeeper://app:wrong@"+s.Addr+"/apps/shop")
+	stranger := opened(t, s.at("app:wrong@"+s.Addr)+"/apps/shop")
 	c := raw(t, s.Addr)
 	for range 5 {
 		l := acquire(t, b, req("k", time.Minute))
@@ -142,7 +153,7 @@ func TestDigest(t *testing.T) {
 		if _, err := stranger.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("acquire by a stranger: %v", err)
 		}
-		if _, _, err := c.Children("/apps/shop/anylock"); !errors.Is(err, zk.ErrNoAuth) {
+		if _, _, err := c.Children(s.chroot + "/apps/shop/anylock"); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("a stranger's look: %v", err)
 		}
 		cut(b)
@@ -165,31 +176,35 @@ func TestDigest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := c.Children("/apps/shop"); !errors.Is(err, zk.ErrNoAuth) {
+	if _, _, err := c.Children(s.chroot + "/apps/shop"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("the chroot that was created is open: %v", err)
 	}
 }
 
 // A chroot and a namespace are apart from others. What is there of them already is used as it is.
 func TestChroot(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	user := zk.DigestACL(zk.PermAll, "admin", "x")
 	open := append(zk.WorldACL(zk.PermRead|zk.PermCreate), user...)
-	if _, err := c.Create("/apps", nil, 0, append(zk.WorldACL(zk.PermRead), user...)); err != nil {
+	if _, err := c.Create(s.chroot, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(s.chroot+"/apps", nil, 0, append(zk.WorldACL(zk.PermRead), user...)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddAuth("digest", []byte("admin:x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Create("/apps/shop", nil, 0, open); err != nil {
+	if _, err := c.Create(s.chroot+"/apps/shop", nil, 0, open); err != nil {
 		t.Fatal(err)
 	}
 	var leases []backend.Lease
 	for _, rest := range []string{"", "/a", "/a/b", "/apps/shop", "?lock_namespace=other", "/a?lock_namespace=other"} {
-		b := opened(t, "zookeeper://"+s.Addr+rest)
+		b := opened(t, s.url()+rest)
 		leases = append(leases, acquire(t, b, req("k", time.Minute)))
-		again := opened(t, "zookeeper://"+s.Addr+rest)
+		again := opened(t, s.url()+rest)
 		if _, err := again.Acquire(t.Context(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%q: %v", rest, err)
 		}
@@ -197,16 +212,18 @@ func TestChroot(t *testing.T) {
 	for _, l := range leases {
 		release(t, l)
 	}
-	if _, err := openURL(t.Context(), "zookeeper://"+s.Addr+"/apps/no"); !errors.Is(err, zk.ErrNoAuth) {
+	if _, err := openURL(t.Context(), s.url()+"/apps/no"); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("a chroot that may not be created: %v", err)
 	}
 }
 
 // An application's own dialer makes all connections.
 func TestDialOption(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	var dials atomic.Int32
 	b, err := New(t.Context(), []string{"zk.invalid:2181"}, &Options{
+		Chroot: s.chroot,
 		Dial: func(network, _ string, timeout time.Duration) (net.Conn, error) {
 			dials.Add(1)
 			return net.DialTimeout(network, s.Addr, timeout)
@@ -225,4 +242,80 @@ func TestDialOption(t *testing.T) {
 	if err != nil || len(acl) != 1 || acl[0].Perms != zk.PermAll&^zk.PermAdmin {
 		t.Errorf("acl %+v, %v", acl, err)
 	}
+}
+
+// A server before 3.5, which knows no containers, is refused at opening with its version. Such a one is hard to come by: this one speaks
+// its protocol as far as it matters.
+func TestOldServerIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, tells := range []bool{true, false} {
+		addr := oldServer(t, tells)
+		_, err := openURL(t.Context(), "zookeeper://"+addr)
+		if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "3.5 or newer") ||
+			strings.Contains(err.Error(), "3.4.14-4c25d480") != tells {
+			t.Errorf("a server that tells its version: %v; open: %v", tells, err)
+		}
+	}
+}
+
+// oldServer answers as ZooKeeper 3.4 does: it grants a session, does not know the request for a container, and closes the session.
+func oldServer(t *testing.T, tells bool) (addr string) {
+	t.Helper()
+	const version = "Zookeeper version: 3.4.14-4c25d480e66aadd371de8bd2fd8da255ac140bcf, built on 03/06/2019 16:18 GMT\nMode: standalone\n"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); wg.Wait() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		word := make([]byte, 4)
+		if _, err := io.ReadFull(c, word); err != nil {
+			return
+		}
+		if string(word) == "srvr" {
+			if tells {
+				_, _ = io.WriteString(c, version)
+			}
+			return
+		}
+		first := make([]byte, be.Uint32(word))
+		if _, err := io.ReadFull(c, first); err != nil {
+			return
+		}
+		body := be.AppendUint32(nil, 0)
+		body = be.AppendUint32(body, 10000)
+		body = be.AppendUint64(body, 7)
+		body = append(be.AppendUint32(body, 16), make([]byte, 16)...)
+		_, _ = c.Write(append(be.AppendUint32(nil, uint32(len(body))), body...))
+		for {
+			p, err := readFrame(c)
+			if err != nil {
+				return
+			}
+			code := int32(0)
+			op := int32(be.Uint32(p[4:]))
+			if op == opContainer {
+				code = -6 // unimplemented
+			}
+			reply := be.AppendUint32(nil, 16)
+			reply = be.AppendUint32(append(reply, p[:4]...), 0)
+			reply = be.AppendUint32(reply, 0)
+			_, _ = c.Write(be.AppendUint32(reply, uint32(code)))
+			if op == opClose || code != 0 {
+				return
+			}
+		}
+	}
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { serve(c) })
+		}
+	})
+	return l.Addr().String()
 }

@@ -127,13 +127,14 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		}
 	}
 	b := &Backend{
-		servers:  append([]string(nil), servers...),
-		options:  o,
-		root:     o.Chroot + "/" + o.Namespace,
-		acl:      o.ACL,
-		closing:  make(chan struct{}),
-		sessions: make(map[time.Duration]*session),
-		idle:     idleTime,
+		servers:    append([]string(nil), servers...),
+		options:    o,
+		root:       o.Chroot + "/" + o.Namespace,
+		acl:        o.ACL,
+		closing:    make(chan struct{}),
+		sessions:   make(map[time.Duration]*session),
+		watchAfter: watchAfter,
+		idle:       idleTime,
 	}
 	if o.User != "" {
 		b.auth = []byte(o.User + ":" + o.Password)
@@ -147,11 +148,11 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 	b.leases = backend.NewLeases(requests{b}, 2*o.Timeout)
 	if err := b.probe(ctx); err != nil {
 		b.leases.Close()
-		return nil, err
+		return nil, unavailable(ctx, err)
 	}
 	if err := b.prepare(ctx); err != nil {
 		_ = b.Close()
-		return nil, err
+		return nil, unavailable(ctx, err)
 	}
 	return b, nil
 }

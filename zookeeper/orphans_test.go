@@ -56,12 +56,13 @@ func lostCreate(p *proxy, forward bool, away time.Duration) (met <-chan struct{}
 // A create whose connection breaks, with the server out of reach for a while, leaves no node behind when its caller has
 // given up. (Z1)
 func TestLostCreateLeavesNoOrphan(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	for _, wait := range []bool{false, true} {
 		t.Run(fmt.Sprint("wait ", wait), func(t *testing.T) {
 			p := newProxy(t, s.Addr)
-			b := opened(t, "zookeeper://"+p.Addr)
+			b := opened(t, s.at(p.Addr))
 			r := req("k"+strconv.FormatBool(wait), time.Minute)
 			r.Wait = wait
 			release(t, acquire(t, b, r)) // the parent is there, and the session
@@ -114,10 +115,11 @@ func (b *Backend) onlySession(t *testing.T) *session {
 
 // A create whose connection breaks is recovered, whether it has arrived or not: one node, the lease, and nothing behind it.
 func TestLostCreateIsRecovered(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "zookeeper://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	for i := range 8 {
 		r := req("k", time.Minute)
 		r.Wait = i%4 >= 2
@@ -143,9 +145,10 @@ func TestLostCreateIsRecovered(t *testing.T) {
 
 // Children of a key that are not ours neither disturb nor leak. (Z2)
 func TestForeignChildren(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	release(t, acquire(t, b, req("k", time.Minute)))
 	foreign := []string{
 		"a", "_c_", "_c_x", "lock-0000000000", "_c_x-lock-", "_c_x-lock-12x", "_c_-lock-99999999999", "x-lock-0000000000",
@@ -181,39 +184,37 @@ func TestForeignChildren(t *testing.T) {
 	}
 }
 
-// counts asks a server for its numbers of nodes and watches.
-func counts(t testing.TB, addr string) (nodes, watches int) {
+// counts asks a server how many nodes there are in the queue of a key, and how many watches on them.
+func counts(t testing.TB, c *zk.Conn, addr string, b *Backend, key string) (nodes, watches int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
-	text, err := servers.ZooKeeperAsk(ctx, addr, "mntr")
-	if err != nil {
-		t.Fatal(err)
+	text, err := servers.ZooKeeperAsk(ctx, addr, "wchp")
+	if err != nil && ctx.Err() != nil {
+		t.Fatal(err) // no watches at all are an empty answer
 	}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		n, _ := strconv.Atoi(value)
-		switch name {
-		case "zk_znode_count":
-			nodes = n
-		case "zk_watch_count":
-			watches = n
+	for line := range strings.Lines(text) { // a path, and those who watch it below
+		if strings.HasPrefix(line, b.dir(key)+"/") {
+			watches++
 		}
 	}
-	return nodes, watches
+	return len(places(t, c, b, key)), watches
 }
 
 // A thousand cancelled waiters leave the numbers of nodes and watches where they were. (Z5)
 func TestCancelledWaitersLeaveNothing(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
+	c := raw(t, s.Addr)
 	// A thousand come at once, and each reads the queue: a request may take longer than usual.
-	b, err := New(t.Context(), []string{s.Addr}, &Options{Timeout: time.Minute})
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	b.watchAfter = time.Hour // waiters' watches are counted
 	l := acquire(t, b, req("k", time.Hour))
-	nodes, watches := counts(t, s.Addr)
+	nodes, watches := counts(t, c, s.Addr, b, "k")
 	const waiters = 1000
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -227,14 +228,14 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	var n, w int
 	defer func() { t.Logf("of %d waiters %d had queued, %d watched", waiters, n-nodes, w-watches) }()
 	until(t, time.Minute, "all wait", func() bool {
-		n, w = counts(t, s.Addr)
+		n, w = counts(t, c, s.Addr, b, "k")
 		return n == nodes+waiters && w == watches+waiters
 	})
 	cancel()
 	wg.Wait()
 	// One watch stays on the holder's node, which waiters to come share.
 	until(t, 30*time.Second, "nodes and watches are gone", func() bool {
-		n, w := counts(t, s.Addr)
+		n, w := counts(t, c, s.Addr, b, "k")
 		return n == nodes && w <= watches+1
 	})
 	// One after the other they share it too, also in the client.
@@ -245,14 +246,14 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	}
 	sess := b.onlySession(t)
 	until(t, 4*soon, "the session keeps one watch", func() bool {
-		n, w := counts(t, s.Addr)
+		n, w := counts(t, c, s.Addr, b, "k")
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		return n == nodes && w <= watches+1 && len(sess.watches) <= 1
 	})
 	release(t, l)
 	until(t, 4*soon, "the last watch is gone", func() bool {
-		n, w := counts(t, s.Addr)
+		n, w := counts(t, c, s.Addr, b, "k")
 		sess.mu.Lock()
 		defer sess.mu.Unlock()
 		return n == nodes-1 && w == watches && len(sess.watches) == 0
@@ -261,9 +262,10 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 
 // A node that is found by its name counts only if this session owns it. (Z9, CURATOR-498)
 func TestFoundNodeOfAnotherSession(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	release(t, acquire(t, b, req("k", time.Minute)))
 	sess := b.onlySession(t)
 	n := newNode(b, req("k", time.Minute))
@@ -291,10 +293,11 @@ func TestFoundNodeOfAnotherSession(t *testing.T) {
 // The same for the first create of a key, which makes its container, too. It may be there after all: another client has
 // made it.
 func TestLostCreateOfNewKey(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, other := opened(t, "zookeeper://"+p.Addr), opened(t, "zookeeper://"+s.Addr)
+	b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
 	for i := range 8 {
 		r := req(fmt.Sprint("new", i), time.Minute)
 		r.Wait = i%4 >= 2
@@ -332,9 +335,10 @@ func TestLostCreateOfNewKey(t *testing.T) {
 // What is made with the first node of a key is a container, which the servers remove when it is empty, and the place and
 // its token are those of a node that was made later.
 func TestNewKeyIsContainer(t *testing.T) {
-	s := servers.ZooKeeper(t, "-Dznode.container.checkIntervalMs=100")
+	t.Parallel()
+	s := on(t, tidy)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	var last uint64
 	for i := range 6 {
 		r := req("k", time.Minute)

@@ -42,7 +42,7 @@ func (b *Backend) probeAny(ctx context.Context) error {
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) || last == nil {
 				last = err
 			}
-			if errors.Is(err, errAuth) || ctx.Err() != nil {
+			if errors.Is(err, errAuth) || errors.Is(err, errTooOld) || ctx.Err() != nil {
 				return last
 			}
 		}
@@ -118,6 +118,9 @@ func (b *Backend) askSession(ctx context.Context, server string, limit, timeout 
 	}
 	defer done()
 	granted, err := handshake(c, timeout, b.auth)
+	if errors.Is(err, errTooOld) {
+		err = fmt.Errorf("%w (it says %s)", err, b.version(ctx, server))
+	}
 	if cerr := backend.ContextError(ctx, err); cerr != nil {
 		return 0, cerr
 	}
@@ -128,7 +131,8 @@ func (b *Backend) askSession(ctx context.Context, server string, limit, timeout 
 }
 
 func handshake(c net.Conn, timeout time.Duration, auth []byte) (granted time.Duration, err error) {
-	const passwordLen, closeXid = 16, 1
+	const passwordLen, closeXid, containerXid = 16, 1, 2
+	const unimplemented = -6
 	body := be.AppendUint32(nil, 0) // protocol version
 	body = be.AppendUint64(body, 0) // last zxid seen
 	body = be.AppendUint32(body, uint32(timeout/time.Millisecond))
@@ -151,6 +155,11 @@ func handshake(c net.Conn, timeout time.Duration, auth []byte) (granted time.Dur
 		return 0, errors.New("the server refused a session")
 	}
 	granted = time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
+	// A container that cannot be made: servers that know none say so.
+	none := createCall("", nil, nil).body
+	if _, err := c.Write(append(header(containerXid, opContainer, len(none)), none...)); err != nil {
+		return 0, err
+	}
 	if _, err := c.Write(header(closeXid, opClose, 0)); err != nil {
 		return 0, err
 	}
@@ -165,6 +174,8 @@ func handshake(c net.Conn, timeout time.Duration, auth []byte) (granted time.Dur
 		switch xid, code := int32(be.Uint32(p)), int32(be.Uint32(p[12:])); {
 		case xid == xidAuth && code != 0:
 			return 0, errAuth
+		case xid == containerXid && code == unimplemented:
+			return 0, errTooOld
 		case xid == closeXid:
 			return granted, nil
 		}
@@ -188,15 +199,32 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // isAlone reports whether the server says that it is no member of an ensemble. One that does not say is taken for a member.
 func (b *Backend) isAlone(ctx context.Context, server string) bool {
+	return strings.Contains(b.describe(ctx, server), "\nMode: standalone")
+}
+
+// errTooOld is of a server before 3.5.
+var errTooOld = fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5 or newer is needed", backend.ErrUnsupported)
+
+// version is what the server says of its version.
+func (b *Backend) version(ctx context.Context, server string) string {
+	line, _, _ := strings.Cut(b.describe(ctx, server), "\n")
+	if version, ok := strings.CutPrefix(line, "Zookeeper version: "); ok {
+		return "ZooKeeper " + strings.TrimSpace(version)
+	}
+	return "no version"
+}
+
+// describe asks the server for its own description, empty if it does not tell.
+func (b *Backend) describe(ctx context.Context, server string) string {
 	c, done, err := b.dialFor(ctx, server, handshakeMost)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer done()
 	if _, err := io.WriteString(c, "srvr"); err != nil {
-		return false
+		return ""
 	}
 	const most = 64 << 10
 	text, _ := io.ReadAll(io.LimitReader(c, most))
-	return strings.Contains(string(text), "\nMode: standalone")
+	return string(text)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // frames counts what a backend writes, by kind; pings are apart.
@@ -55,31 +54,29 @@ func (f *frames) during(do func()) string {
 	return text
 }
 
-// countedTTL is for leases whose requests are counted, on a countedServer. Their session is so much longer that no further
+// countedTTL is for leases whose requests are counted, on the server lasting. Their session is so much longer that no further
 // request proves it to be alive when the machine stands still for some seconds.
 const countedTTL = 30 * time.Second
-
-func countedServer(t *testing.T) *servers.Server {
-	t.Helper()
-	return servers.ZooKeeper(t, "maxSessionTimeout=60000")
-}
 
 func counted(t *testing.T, url string) (*Backend, *frames) {
 	b := opened(t, url)
 	f := &frames{n: make(map[int32]int)}
 	observe := f.observe
 	b.frame.Store(&observe)
+	b.watchAfter = time.Hour // the watch on a lease is counted by itself
 	return b, f
 }
 
 // What operations write, counted on the wire. The create and the look at the queue behind it go out together, so that the
 // requests one after the other are those that the driver registers.
 func TestRequests(t *testing.T) {
-	s := countedServer(t)
+	t.Parallel()
+	s := on(t, lasting)
 	const ttl = countedTTL
-	b, f := counted(t, "zookeeper://"+s.Addr)
+	c := raw(t, s.Addr)
+	b, f := counted(t, s.url())
 	release(t, acquire(t, b, req("k", ttl))) // the parent and the session are there
-	other := opened(t, "zookeeper://"+s.Addr)
+	other := opened(t, s.url())
 	var l backend.Lease
 	want := map[string]string{}
 	got := map[string]string{}
@@ -129,7 +126,7 @@ func TestRequests(t *testing.T) {
 			}
 			done <- l
 		}()
-		until(t, soon, "the waiter watches", func() bool { _, w := counts(t, s.Addr); return w == 1 })
+		until(t, soon, "the waiter watches", func() bool { _, w := counts(t, c, s.Addr, b, "k"); return w == 1 })
 	}
 	step("waiter until it waits", "children 1 getData 1 create 1 ", wait)
 	step("hand-off soon after", "children 1 ", func() { release(t, l); l = <-done })
@@ -148,10 +145,10 @@ func TestRequests(t *testing.T) {
 
 // The requests one after the other, as the driver registers them: a request counts when it is written after an answer.
 func TestRoundTrips(t *testing.T) {
-	s := countedServer(t)
+	s := on(t, lasting)
 	p := newProxy(t, s.Addr)
 	const delay = 500 * time.Millisecond // what is not the wire's takes less
-	b := opened(t, "zookeeper://"+p.Addr)
+	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("k", countedTTL)))
 	p.set(func(p *proxy) { p.delay = delay })
 	trips := func(do func()) string {

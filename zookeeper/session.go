@@ -36,8 +36,10 @@ type session struct {
 	nodes     map[*node]struct{} // of leases that live in it
 	pending   map[string]*node   // creates under way, by the path that is asked for
 	watches   map[string]*watched
-	doomed    []*doom // nodes to be removed, whatever it takes
-	orphans   int     // of them, those of leases that were lost
+	unwatched []unwatched // nodes of leases, in order
+	watching  bool        // a timer will look after them
+	doomed    []*doom     // nodes to be removed, whatever it takes
+	orphans   int         // of them, those of leases that were lost
 	reaping   bool
 
 	zxid    atomic.Int64 // the latest that a server told
@@ -174,6 +176,7 @@ func (s *session) die(err error) {
 		w.fire()
 	}
 	s.watches = make(map[string]*watched)
+	s.unwatched = nil
 	s.mu.Unlock()
 	s.b.forget(s)
 	for _, l := range lives {
@@ -262,7 +265,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	return s.conn, nil
 }
 
-var errNoConnection = errors.New("no connection to zookeeper")
+var errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
 
 // handshakeLimit bounds a dial, and a handshake: a server that hangs must leave time for another one.
 func (s *session) handshakeLimit() time.Duration {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // classes lists the timeouts of the sessions that are open.
@@ -25,8 +24,9 @@ func (b *Backend) classes() (list []time.Duration) {
 
 // Leases of one class of TTLs share a session, which is as long as the class wants; unused ones are closed.
 func TestSessionPerClass(t *testing.T) {
-	s := servers.ZooKeeper(t)
-	b := opened(t, "zookeeper://"+s.Addr)
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
 	var leases []backend.Lease
 	for i, ttl := range []time.Duration{
 		200 * time.Millisecond, 250 * time.Millisecond, 700 * time.Millisecond, 710 * time.Millisecond, 4 * time.Second,
@@ -73,9 +73,10 @@ func TestSessionPerClass(t *testing.T) {
 // A renewal for a TTL of another class moves the node to the session of that class. Its place in the queue and its token stay,
 // and its waiter waits on.
 func TestRenewMovesToAnotherSession(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b, other := opened(t, "zookeeper://"+s.Addr), opened(t, "zookeeper://"+s.Addr)
+	b, other := opened(t, s.url()), opened(t, s.url())
 	l := acquire(t, b, req("k", 1500*time.Millisecond))
 	token := l.Token()
 	name := places(t, c, b, "k")[0].name
@@ -129,13 +130,14 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 
 // A move whose answer is lost is made again by the next renewal; a release ends the lease wherever it lives.
 func TestLostMove(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
 	for _, forward := range []bool{false, true} {
 		for _, again := range []bool{false, true} {
 			t.Run(fmt.Sprint("arrived ", forward, " again ", again), func(t *testing.T) {
 				p := newProxy(t, s.Addr)
-				b := opened(t, "zookeeper://"+p.Addr)
+				b := opened(t, s.at(p.Addr))
 				key := fmt.Sprint("k", forward, again)
 				l := acquire(t, b, req(key, 4*time.Second))
 				token := l.Token()
@@ -170,9 +172,10 @@ func TestLostMove(t *testing.T) {
 
 // Close leaves the keys of leases taken until their sessions expire, and those alone.
 func TestCloseKeepsHeldKeys(t *testing.T) {
-	s := servers.ZooKeeper(t)
+	t.Parallel()
+	s := on(t, usual)
 	c := raw(t, s.Addr)
-	b := opened(t, "zookeeper://"+s.Addr)
+	b := opened(t, s.url())
 	const ttl = 2 * time.Second
 	l := acquire(t, b, req("held", ttl))
 	release(t, acquire(t, b, req("released", ttl)))
@@ -205,16 +208,17 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 // A lease that is longer than any session lives on while a renewal moves it to a session which is being opened, or of which
 // nothing has been known for long: a slow link is none that is down.
 func TestSlowMoveLosesNothing(t *testing.T) {
+	t.Parallel()
 	const (
 		ttl   = 4 * time.Second
 		delay = 400 * time.Millisecond // more than the pause between two looks after long leases
 	)
-	s := servers.ZooKeeper(t)
+	s := on(t, usual)
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, s.Addr)
-			b := opened(t, "zookeeper://"+p.Addr)
+			b := opened(t, s.at(p.Addr))
 			if known {
 				release(t, acquire(t, b, req(fmt.Sprint("other", known), ttl)))
 				time.Sleep(b.limits.session(ttl) + 100*time.Millisecond)
@@ -247,7 +251,8 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 
 // Who is told that a session is over does not get the same one again, although it has not been forgotten yet.
 func TestSessionThatIsOverIsNotEntered(t *testing.T) {
-	b := opened(t, servers.ZooKeeperURL(t))
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
 	for _, class := range []time.Duration{b.limits.longest, b.limits.shortest} {
 		s, err := b.enterAny(class)
 		if err != nil {

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	const s = time.Second
 	for _, test := range []struct {
 		shortest, longest, most time.Duration
@@ -51,6 +51,7 @@ func TestLimits(t *testing.T) {
 
 // The bound follows from what the ensemble has certainly heard, and when.
 func TestContact(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const hop, timeout = time.Second, 10 * time.Second
 		c := &contact{hop: hop}
@@ -111,7 +112,8 @@ func TestContact(t *testing.T) {
 
 // A waiter's lease is no shorter than its TTL, counted from its last write, also when what is known of the session ends just before that.
 func TestWaitersLeaseIsWhole(t *testing.T) {
-	b := opened(t, "zookeeper://"+servers.ZooKeeper(t).Addr)
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
 	r := waiting("k", b.guarantees.MaxSilence)
 	a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now(), answered: time.Now()}
 	s, err := b.enter(a.class)

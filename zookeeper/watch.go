@@ -11,6 +11,7 @@ import (
 type watched struct {
 	armed bool
 	subs  map[chan struct{}]struct{}
+	own   *node // of a lease of this session; nil for those of others
 }
 
 // fire wakes all of them, once.
@@ -30,11 +31,7 @@ func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}
 		s.mu.Unlock()
 		return nil, nil, s.reason()
 	}
-	w := s.watches[path]
-	if w == nil {
-		w = &watched{subs: make(map[chan struct{}]struct{})}
-		s.watches[path] = w
-	}
+	w := s.watchedLocked(path)
 	w.subs[c] = struct{}{}
 	armed := w.armed
 	s.mu.Unlock()
@@ -42,14 +39,38 @@ func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(w.subs, c)
-		if len(w.subs) == 0 && !w.armed && s.watches[path] == w {
-			delete(s.watches, path)
-		}
+		s.dropLocked(path, w)
 	}
 	if armed {
 		return c, stop, nil
 	}
-	_, _, err = await(ctx, s, request[struct{}]{
+	if err = s.arm(ctx, path, w); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return c, stop, nil
+}
+
+// watchedLocked returns what is watched at path. The caller holds s.mu.
+func (s *session) watchedLocked(path string) *watched {
+	w := s.watches[path]
+	if w == nil {
+		w = &watched{subs: make(map[chan struct{}]struct{})}
+		s.watches[path] = w
+	}
+	return w
+}
+
+// dropLocked forgets w if nobody needs it, and there is no watch at the server. The caller holds s.mu.
+func (s *session) dropLocked(path string, w *watched) {
+	if len(w.subs) == 0 && w.own == nil && !w.armed && s.watches[path] == w {
+		delete(s.watches, path)
+	}
+}
+
+// arm sets the watch at the server.
+func (s *session) arm(ctx context.Context, path string, w *watched) error {
+	_, _, err := await(ctx, s, request[struct{}]{
 		limit: s.b.options.Timeout,
 		do: func(conn *zk.Conn) (struct{}, error) {
 			// Not ExistsW, which leaves a watch on a node that is missing.
@@ -58,13 +79,12 @@ func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}
 		},
 	})
 	if err != nil {
-		stop()
-		return nil, nil, err
+		return err
 	}
 	s.mu.Lock()
 	w.armed = s.watches[path] == w
 	s.mu.Unlock()
-	return c, stop, nil
+	return nil
 }
 
 // fire tells the watchers of path that something has happened.
@@ -74,5 +94,8 @@ func (s *session) fire(path string) {
 	if w := s.watches[path]; w != nil {
 		delete(s.watches, path)
 		w.fire()
+		if w.own != nil {
+			s.lookAgainLocked(w.own)
+		}
 	}
 }

@@ -57,6 +57,8 @@ type wire struct {
 	begun time.Time // before the handshake was sent
 	seen  int64     // the session's zxid then
 
+	part []byte // of a frame that is not written whole yet
+
 	// Of the reading goroutine.
 	in    *bufio.Reader
 	frame []byte // what is left of the frame being read
@@ -89,11 +91,37 @@ func newWire(c net.Conn, s *session) *wire {
 	}
 }
 
-// Write takes one frame, as the library writes them.
+// Write takes frames, in whatever pieces the library writes them. It passes whole ones on: our own come between them.
 func (w *wire) Write(p []byte) (int, error) {
+	const size = 4
+	taken := len(p)
+	if len(w.part) > 0 {
+		w.part = append(w.part, p...)
+		p = w.part
+	}
+	for len(p) >= size {
+		n := int64(be.Uint32(p))
+		if n > mostFrame {
+			return 0, errFrame
+		}
+		end := size + int(n)
+		if len(p) < end {
+			break
+		}
+		if err := w.writeFrame(p[:end]); err != nil {
+			return 0, err
+		}
+		p = p[end:]
+	}
+	w.part = append(w.part[:0], p...)
+	return taken, nil
+}
+
+// writeFrame passes one whole frame on, and may change it.
+func (w *wire) writeFrame(p []byte) error {
 	const least = 12
 	if len(p) < least {
-		return 0, errFrame
+		return errFrame
 	}
 	w.mu.Lock()
 	shaken := w.shaken
@@ -104,7 +132,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	xid, op := int32(be.Uint32(p[4:])), int32(be.Uint32(p[8:]))
 	if op == opClose && w.s.isAbandoned() {
 		_ = w.Conn.Close()
-		return 0, errAbandoned
+		return errAbandoned
 	}
 	if f := w.s.b.frame.Load(); f != nil {
 		(*f)(op)
@@ -115,7 +143,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	case opSetWatch:
 		const zxidAt, end = least, least + 8
 		if len(p) < end {
-			return 0, errFrame
+			return errFrame
 		}
 		p = append([]byte(nil), p...)
 		be.PutUint64(p[zxidAt:], uint64(w.seen))
@@ -140,7 +168,8 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.both[xid] = true
 	}
 	w.mu.Unlock()
-	return w.Conn.Write(p)
+	_, err := w.Conn.Write(p)
+	return err
 }
 
 // framePath is the string at the beginning of a request's body.
@@ -158,21 +187,21 @@ func framePath(body []byte) string {
 
 // writeHandshake sends the request for a session, which the library makes by itself whenever it is without one. A second
 // session is refused it: what was queued for the first would run under it.
-func (w *wire) writeHandshake(p []byte) (int, error) {
+func (w *wire) writeHandshake(p []byte) error {
 	const (
 		zxidAt = 4 + 4          // behind length, version
 		idAt   = zxidAt + 8 + 4 // and timeout
 		idEnd  = idAt + 8
 	)
 	if len(p) < idEnd {
-		return 0, errFrame
+		return errFrame
 	}
 	if be.Uint64(p[idAt:]) == 0 && w.s.hasID() {
-		return 0, errExpired
+		return errExpired
 	}
 	if !w.s.mayShake() {
 		w.s.die(errExpired)
-		return 0, errExpired
+		return errExpired
 	}
 	out := append([]byte(nil), p...)
 	w.seen = w.s.zxid.Load()
@@ -181,10 +210,8 @@ func (w *wire) writeHandshake(p []byte) (int, error) {
 		out = append(out, authFrame(w.s.b.auth)...)
 	}
 	w.begun = time.Now()
-	if _, err := w.Conn.Write(out); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	_, err := w.Conn.Write(out)
+	return err
 }
 
 func authFrame(digest []byte) []byte {
@@ -210,7 +237,7 @@ func (w *wire) ping() (unanswered time.Duration) {
 	}
 	blocks := w.ahead > mostAhead
 	w.mu.Unlock()
-	write := func() { _, _ = w.Write(header(xidPing, opPing, 0)) }
+	write := func() { _ = w.writeFrame(header(xidPing, opPing, 0)) }
 	if blocks {
 		w.s.b.calls.Background(write)
 	} else {

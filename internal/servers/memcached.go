@@ -41,16 +41,22 @@ func MemcachedURL(t testing.TB) string {
 // started again is empty.
 func Memcached(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return memcachedKind.source(t, 1).start(t, launch{
+	return memcachedKind.source(t, 1).start(t, memcachedLaunch(func(at place) []string {
+		return append([]string{"-p", at.port, "-l", at.bind}, args...)
+	}))
+}
+
+// memcachedLaunch says how to run a server with options.
+func memcachedLaunch(options func(at place) []string) launch {
+	return launch{
 		command: func(at place) ([]string, map[string]string) {
 			// The user matters only to root, which it refuses to run as.
-			own := []string{"-p", at.port, "-U", "0", "-l", at.bind, "-u", "nobody"}
-			return append(own, args...), nil
+			return append([]string{"-U", "0", "-u", "nobody"}, options(at)...), nil
 		},
 		ready:    memcachedReady,
 		empty:    without(),
 		inMemory: true,
-	})
+	}
 }
 
 // memcachedReady asks the server for its process id, so that nobody else's server on the same port is taken for ours.

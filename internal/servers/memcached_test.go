@@ -3,6 +3,8 @@ package servers
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -87,5 +89,35 @@ func TestFreezeIsOver(t *testing.T) {
 		}
 		s.Thaw()
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A server with TLS serves clients that have a certificate, and no others.
+func TestMemcachedTLS(t *testing.T) {
+	s := MemcachedTLS(t)
+	servesCertificates(t, s, "version\r\n", "VERSION")
+}
+
+// servesCertificates asks s with the client's certificate and without.
+func servesCertificates(t *testing.T, s *ClientTLSServer, question, answer string) {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, certificates := range [][]tls.Certificate{{pair}, nil} {
+		config := s.Config()
+		config.Certificates = certificates
+		got := make([]byte, len(answer))
+		conn, err := tls.Dial("tcp", s.SecureAddr, config)
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			_, _ = conn.Write([]byte(question))
+			_, err = io.ReadFull(conn, got)
+			_ = conn.Close()
+		}
+		if served := err == nil && string(got) == answer; served != (certificates != nil) {
+			t.Errorf("%d certificates: %q, %v", len(certificates), got, err)
+		}
 	}
 }

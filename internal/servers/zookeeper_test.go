@@ -113,3 +113,9 @@ func TestGatherZooKeeper(t *testing.T) {
 		t.Error("none of the others leads")
 	}
 }
+
+// A server with TLS serves clients that have a certificate, and no others.
+func TestZooKeeperTLS(t *testing.T) {
+	s := ZooKeeperTLS(t)
+	servesCertificates(t, s, "srvr", "Zookeeper version")
+}

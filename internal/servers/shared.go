@@ -1,0 +1,130 @@
+package servers
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// A Shared is one server for all tests of a package that use it gently, each in a namespace of its own. It is started for the
+// first of them, and lives until the last test has ended: TestMain runs the tests by [Sharing].
+type Shared struct {
+	// Start starts the server, as in servers.Memcached.
+	Start func(t testing.TB) *Server
+
+	mu     sync.Mutex
+	server *Server
+}
+
+// Get returns the server, whose log is shown if t fails. It must not be frozen, killed or configured.
+func (s *Shared) Get(t testing.TB) *Server {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		s.server = s.Start(packageEnd.outlives(t))
+	}
+	server := s.server
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of %s %s:\n%s", server.kind, server.Addr, tail(server.node.log()))
+		}
+	})
+	return server
+}
+
+// Sharing is m for a package with a Shared: it ends the servers behind the tests. As tests mostly wait, more of them run at once than
+// there are processors, unless -parallel says otherwise.
+func Sharing(m *testing.M) *SharingM { return &SharingM{m} }
+
+// A SharingM is a testing.M, see [Sharing].
+type SharingM struct{ m *testing.M }
+
+const testsAtOnce = 8
+
+// Run runs the tests and returns the exit code.
+func (s *SharingM) Run() int {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", fmt.Sprint(testsAtOnce)); err != nil {
+			panic(err)
+		}
+	}
+	code := s.m.Run()
+	if failed := packageEnd.run(); failed && code == 0 {
+		code = 1
+	}
+	return code
+}
+
+// packageEnd is what is to be done behind the last test.
+var packageEnd lasting
+
+type lasting struct {
+	mu       sync.Mutex
+	cleanups []func()
+	failed   bool
+}
+
+// outlives is t for what outlives it. What goes wrong at first is told to t.
+func (l *lasting) outlives(t testing.TB) testing.TB { return &lastingTB{t, l} }
+
+// run does what is to be done, the latest first, and reports whether something went wrong.
+func (l *lasting) run() (failed bool) {
+	l.mu.Lock()
+	list := l.cleanups
+	l.cleanups = nil
+	l.mu.Unlock()
+	for _, f := range slices.Backward(list) {
+		f()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+type lastingTB struct {
+	testing.TB
+	l *lasting
+}
+
+func (t *lastingTB) Helper() {}
+
+func (t *lastingTB) Cleanup(f func()) {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	t.l.cleanups = append(t.l.cleanups, f)
+}
+
+func (t *lastingTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "anylock-shared-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("%v", err)
+		}
+	})
+	return dir
+}
+
+func (t *lastingTB) Failed() bool {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	return t.l.failed
+}
+
+func (t *lastingTB) Logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+func (t *lastingTB) Errorf(format string, args ...any) {
+	t.Logf(format, args...)
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	t.l.failed = true
+}

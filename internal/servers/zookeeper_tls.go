@@ -1,0 +1,71 @@
+package servers
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+)
+
+// A ClientTLSServer is a server that speaks TLS and wants a certificate of its clients.
+type ClientTLSServer struct {
+	*TLSServer
+	SecureAddr        string // where it speaks TLS
+	CertFile, KeyFile string // the client's
+}
+
+// ZooKeeperTLS starts a standalone ZooKeeper that speaks TLS on its SecureAddr, and wants a certificate there.
+func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
+	t.Helper()
+	g := zooKeeperKind.source(t, 2)
+	ports := []int{g.port(t), g.port(t)}
+	bind := "127.0.0.1"
+	if g.pod != nil {
+		bind = "0.0.0.0" // published on 127.0.0.1 only
+	}
+	l := g.zooKeeper(append([]string{
+		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		fmt.Sprint("secureClientPort=", ports[1]), "secureClientPortAddress=" + bind, "ssl.clientAuth=need",
+		"ssl.keyStore.location=./server.pem", "ssl.keyStore.type=PEM", "ssl.trustStore.location=./ca.pem", "ssl.trustStore.type=PEM",
+	}, lines...), "")
+	s, files := newClientTLS(t, loopback(ports[1]))
+	l.ports = ports
+	command := l.command
+	l.command = func(at place) (args []string, all map[string]string) {
+		args, all = command(at)
+		all["server.pem"], all["ca.pem"] = files["key.pem"]+files["cert.pem"], files["cert.pem"]
+		return args, all
+	}
+	l.ready = func(ctx context.Context, plain *Server) error {
+		if err := zooKeeperReady(ctx, plain); err != nil {
+			return err
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.SecureAddr) // where it listens last
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	s.Server = g.start(t, l)
+	return s
+}
+
+// newClientTLS makes the certificates of a server and its clients, which trust each other, and the server's files.
+func newClientTLS(t testing.TB, addr string) (s *ClientTLSServer, files map[string]string) {
+	t.Helper()
+	cert, key, err := selfSigned()
+	if err != nil {
+		t.Fatalf("servers: make a certificate: %v", err)
+	}
+	dir := t.TempDir()
+	s = &ClientTLSServer{
+		TLSServer:  &TLSServer{CA: cert, CAs: x509.NewCertPool()},
+		SecureAddr: addr,
+		CertFile:   writeFile(t, filepath.Join(dir, "client.pem"), cert),
+		KeyFile:    writeFile(t, filepath.Join(dir, "client-key.pem"), key),
+	}
+	s.CAs.AppendCertsFromPEM(cert)
+	return s, map[string]string{"cert.pem": string(cert), "key.pem": string(key)}
+}

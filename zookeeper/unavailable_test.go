@@ -1,0 +1,81 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// isUnavailable fails unless err tells that the store could not be asked, and is not taken for the end of a context.
+func isUnavailable(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, backend.ErrHeld) {
+		t.Errorf("%s: %v, want ErrUnavailable", what, err)
+	}
+}
+
+// A limit of our own is ErrUnavailable, whatever it bounds.
+func TestOwnLimitsAreUnavailable(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	held := acquire(t, b, req("k", time.Minute))
+	p.set(func(p *proxy) { p.silent = true })
+	ctx := context.Background()
+	_, err = b.Acquire(ctx, req("a", time.Minute))
+	isUnavailable(t, "try", err)
+	_, err = b.Acquire(ctx, waiting("k", time.Minute))
+	isUnavailable(t, "acquire", err)
+	_, err = b.Inspect(ctx, "k")
+	isUnavailable(t, "inspect", err)
+	isUnavailable(t, "renew", held.Renew(ctx, time.Minute))
+	isUnavailable(t, "renewal of a batch", b.RenewBatch(ctx, []backend.Renewal{{Lease: held, TTL: time.Minute}})[0])
+	isUnavailable(t, "renewal in another session", held.Renew(ctx, 2*time.Second))
+	isUnavailable(t, "release", held.Release(ctx))
+}
+
+// So is that of a dial which the network leaves without an answer.
+func TestDialLimitIsUnavailable(t *testing.T) {
+	t.Parallel()
+	_, err := New(t.Context(), []string{"h:1"}, &Options{Dial: func(network, address string, _ time.Duration) (net.Conn, error) {
+		return net.DialTimeout(network, "127.0.0.1:1", 1) // a nanosecond
+	}})
+	isUnavailable(t, "open", err)
+}
+
+// A waiter whose context ends behind somebody says that the key was busy.
+func TestWaiterTellsBusy(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
+	l := acquire(t, b, req("k", time.Minute))
+	second := storetest.QueueUp(t, b, waiting("k", time.Minute), 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, backend.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want ErrHeld and the context's error", err)
+	}
+	var held *backend.HeldError
+	ctx, cancel = context.WithCancel(t.Context())
+	third := storetest.Start(ctx, b, waiting("k", time.Minute))
+	storetest.Queued(t, b, "k", 2)
+	cancel()
+	o := <-third
+	if h, err := b.Inspect(t.Context(), "k"); !errors.As(o.Err, &held) || !errors.Is(o.Err, context.Canceled) || err != nil ||
+		held.Holder.Owner != h.Owner {
+		t.Errorf("%v (%+v, %v), want ErrHeld with the holder, and the context's error", o.Err, h, err)
+	}
+	release(t, l)
+	release(t, storetest.Granted(t, second, soon).Lease)
+}
