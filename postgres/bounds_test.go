@@ -102,11 +102,20 @@ func TestUnansweredLateRenewal(t *testing.T) {
 	held := acquire(t, a, req("k", time.Minute))
 	release(t, acquire(t, b, req("other", ttl)))
 	rest(t, b)
-	p.requests()
-	p.set(func(p *proxy) { p.muteAt = 2 })
 	done := startAcquire(context.Background(), b, waiting("k", ttl))
 	queued(t, a, "k", 1)
-	time.Sleep(ttl/lateGrant + 100*time.Millisecond) // so that the grant is late
+	until(t, soon, "the waiter knows who holds the key", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		for s := range b.pool.all {
+			if s.waits && s.unheard != nil || s.hearing {
+				return false
+			}
+		}
+		return true
+	})
+	p.set(func(p *proxy) { p.syncs, p.muteAt = 0, 1 }) // the renewal
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond)   // so that the grant is late
 	release(t, held)
 	until(t, soon, "the renewal has been sent", func() (sent bool) {
 		p.set(func(p *proxy) { sent = p.mute })

@@ -176,7 +176,7 @@ func TestReleaseMeetsEnd(t *testing.T) {
 func TestShared(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_conns=4")
+	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_leases=20")
 	c := dialed(t, s.PostgresURL())
 	const ttl, n = 4 * time.Second, 12
 	var leases []backend.Lease

@@ -128,9 +128,9 @@ func TestTokensRise(t *testing.T) {
 func TestLockTableFull(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=20", "max_locks_per_transaction=10", "max_prepared_transactions=0")
-	b := opened(t, s.PostgresURL()+"&lock_max_conns=8")
+	b := opened(t, s.PostgresURL()+"&lock_max_leases=1000")
 	c := dialed(t, s.PostgresURL())
-	if n := b.maxLeases(); n != 10*20/4 {
+	if n := b.Guarantees().MaxLeases; n != 10*20/4 {
 		t.Errorf("%d leases of a table of 200", n)
 	}
 	warm := acquire(t, b, req("warm", time.Minute))
@@ -159,19 +159,21 @@ func TestConnectionsUsedUp(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for mode, params := range bothModes {
-		b, other := opened(t, s.PostgresURL()+params+"&lock_max_conns=4"), opened(t, s.PostgresURL()+params)
+		b, other := opened(t, s.PostgresURL()+params+"&lock_max_leases=4"), opened(t, s.PostgresURL()+params)
 		key := func(i int) string { return fmt.Sprint(mode, i) }
 		var held []backend.Lease
 		for i := range 4 {
 			held = append(held, acquire(t, b, req(key(i), time.Minute)))
 		}
-		for _, wait := range []bool{false, true} {
-			r := req("k", time.Minute)
-			r.Wait = wait
-			if _, err := b.Acquire(context.Background(), r); !errors.Is(err, ErrExhausted) {
-				t.Errorf("%s: a fifth lease of 4 connections: %v", mode, err)
-			}
+		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("%s: a fifth lease of 4: %v", mode, err)
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: a fifth lease of 4, which waits for a free key: %v", mode, err)
+		}
+		cancel()
+		line := startAcquire(context.Background(), b, waiting("k", time.Minute))
 		if h, err := b.Inspect(context.Background(), key(0)); err != nil || !h.Held() {
 			t.Errorf("%s: inspect without a free connection: %+v, %v", mode, h, err)
 		}
@@ -181,6 +183,7 @@ func TestConnectionsUsedUp(t *testing.T) {
 			}
 			release(t, l)
 		}
+		release(t, granted(t, line, soon).Lease)
 		busy := acquire(t, other, req("busy", time.Minute))
 		var waits []<-chan outcome
 		for range 6 {
@@ -209,7 +212,7 @@ func TestConnectionsUsedUp(t *testing.T) {
 func TestWaitersShare(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_max_conns=4&lock_share=10s")
+	b := opened(t, s.PostgresURL()+"&lock_max_leases=20&lock_share=10s")
 	var held []backend.Lease
 	for i := range 20 {
 		held = append(held, acquire(t, b, waiting(fmt.Sprint("k", i), 10*time.Second)))

@@ -23,8 +23,8 @@ func TestBadURLs(t *testing.T) {
 		"postgres://h:x/":                                               "port",
 		"postgres://u:hunter2@h/db?lock_tabel=x":                        "unknown parameter",
 		"postgres://u:hunter2@h/db?lock_mode=x":                         "neither session nor transaction",
-		"postgres://u:hunter2@h/db?lock_max_conns=0":                    "not positive",
-		"postgres://u:hunter2@h/db?lock_max_conns=1":                    "from 4",
+		"postgres://u:hunter2@h/db?lock_max_leases=0":                   "not positive",
+		"postgres://u:hunter2@h/db?lock_max_leases=1":                   "from 4",
 		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "not positive",
 		"postgres://u:hunter2@h/db?lock_share=1h":                       "30s",
 		"postgres://u:hunter2@h/db?lock_share=x":                        "duration",
@@ -45,7 +45,7 @@ func TestBadURLs(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxConns: -1}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
+		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
 	} {
 		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -112,7 +112,7 @@ func TestURLForms(t *testing.T) {
 	urls := []string{
 		"POSTGRES://postgres@" + s.Addr + "/" + s.name,
 		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/" + s.name + "?target_session_attrs=primary&lock_namespace=n&sslmode=disable",
-		"postgres:///" + s.name + "?host=" + host + "&port=" + port + "&user=postgres&lock_max_conns=5",
+		"postgres:///" + s.name + "?host=" + host + "&port=" + port + "&user=postgres&lock_max_leases=5",
 	}
 	if s.Dir != "" {
 		urls = append(urls, "postgres://postgres@"+strings.ReplaceAll(s.Dir+"/data", "/", "%2F")+":"+port+"/"+s.name)
