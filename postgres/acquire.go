@@ -23,7 +23,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	}
 	l, err := acquire(ctx, r)
 	if err != nil {
-		return nil, b.closedOr(err)
+		return nil, told(ctx, b.closedOr(err))
 	}
 	return l, nil
 }
@@ -42,7 +42,7 @@ func (b *Backend) newHold(r backend.Request) (*hold, error) {
 func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	for n := 0; ; n++ {
 		l, again, err := b.attempt(ctx, r)
-		if !again || n > b.options.MaxConns {
+		if !again || n > b.options.MaxLeases {
 			return l, err
 		}
 	}
@@ -53,7 +53,7 @@ func (b *Backend) attempt(ctx context.Context, r backend.Request) (l backend.Lea
 	if err != nil {
 		return nil, false, err
 	}
-	s, err := b.pool.checkOut(ctx, h, h.ttl <= b.options.Share)
+	s, err := b.pool.checkOut(ctx, h, h.ttl <= b.options.Share, r.Wait)
 	if err != nil {
 		b.pool.drop(h)
 		if backend.Ended(ctx) {

@@ -5,16 +5,15 @@ import (
 	"errors"
 	"testing"
 	"time"
-
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A request's context is not watched at first. It ends the request all the same, long before the time-out.
 func TestContextEndsYoungRequest(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	p := newProxy(t, s.Addr)
-	b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable&lock_timeout=1m")
+	b := opened(t, s.via(p.Addr)+"&lock_timeout=1m")
 	for _, wait := range []bool{false, true} {
 		release(t, acquire(t, b, req("k", time.Minute)))
 		rest(t, b)
@@ -37,7 +36,8 @@ func TestContextEndsYoungRequest(t *testing.T) {
 
 // The end of a request's context does not reach the next one of its session.
 func TestContextEndsOneRequest(t *testing.T) {
-	b := opened(t, servers.Postgres(t).PostgresURL())
+	t.Parallel()
+	b := opened(t, shared(t).PostgresURL())
 	blocker, key := acquire(t, b, req("k", time.Minute)), "k"
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -62,7 +62,8 @@ func TestContextEndsOneRequest(t *testing.T) {
 
 // A request that ends with its connection leaves nothing with its context, which may live on.
 func TestBrokenRequestLeavesContext(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
 	l := acquire(t, a, req("k", time.Minute))
 	defer release(t, l)

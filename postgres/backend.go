@@ -23,7 +23,7 @@ type Backend struct {
 	leases     *backend.Leases
 	pool       pool
 	calls      calls.Calls
-	locks      atomic.Int64 // room in the server's lock table
+	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
@@ -59,18 +59,18 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	}
 	b.closing, b.close = context.WithCancel(context.Background())
 	b.base, b.cancel = context.WithCancel(context.Background())
-	b.pool = pool{b: b, all: make(map[*session]struct{})}
+	b.pool = pool{b: b, all: make(map[*session]struct{}), rest: restLimit}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
 
-// maxLeases is the limit of leases: a quarter of the server's lock table at most.
-func (b *Backend) maxLeases() int {
+// room keeps leases to a quarter of the server's lock table, because a full one stops everybody's statements.
+func (b *Backend) room(locks int64) {
 	const part = 4
-	if n := b.locks.Load() / part; n > 0 {
-		return min(b.options.MaxLeases, int(n))
+	if n := int(locks / part); n > 0 {
+		b.options.MaxLeases = min(b.options.MaxLeases, n)
+		b.guarantees.MaxLeases = b.options.MaxLeases
 	}
-	return b.options.MaxLeases
 }
 
 // Guarantees implements [backend.Backend].
@@ -137,6 +137,9 @@ func (p *pool) close() bool {
 		return false
 	}
 	p.closed = true
+	if p.reaper != nil {
+		p.reaper.Stop()
+	}
 	p.changedLocked()
 	return true
 }

@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // proxied opens a backend behind a proxy.
-func proxied(t *testing.T, params string) (*servers.Server, *proxy, *Backend) {
+func proxied(t *testing.T, params string) (database, *proxy, *Backend) {
 	t.Helper()
-	s := servers.Postgres(t)
+	s := shared(t)
 	p := newProxy(t, s.Addr)
-	return s, p, opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable"+params)
+	return s, p, opened(t, s.via(p.Addr)+params)
 }
 
 // rest waits until nothing more is sent on the connections, which carry no leases.
@@ -55,6 +54,7 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 // What the server did with a request that it has not answered is unknown. To make it again would find the key held, by oneself
 // perhaps, and take the time of a request once more for each connection.
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
 	_, p, b := proxied(t, "&lock_timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
@@ -69,6 +69,7 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 
 // A time-out of our own is not told as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
+	t.Parallel()
 	_, p, b := proxied(t, "&lock_timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
@@ -83,6 +84,7 @@ func TestUnansweredInspect(t *testing.T) {
 
 // A token is asked for on another connection, where nothing else bounds the request.
 func TestUnansweredToken(t *testing.T) {
+	t.Parallel()
 	_, p, b := proxied(t, "&lock_timeout=1s&lock_mode=transaction")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	_ = unanswered(t, p, func() error {
@@ -93,17 +95,27 @@ func TestUnansweredToken(t *testing.T) {
 
 // A wait has no limit. The renewal after a long one has.
 func TestUnansweredLateRenewal(t *testing.T) {
+	t.Parallel()
 	s, p, b := proxied(t, "&lock_timeout=1s")
 	a := opened(t, s.PostgresURL())
 	const ttl = 20 * time.Second
 	held := acquire(t, a, req("k", time.Minute))
 	release(t, acquire(t, b, req("other", ttl)))
 	rest(t, b)
-	p.requests()
-	p.set(func(p *proxy) { p.muteAt = 2 })
 	done := startAcquire(context.Background(), b, waiting("k", ttl))
 	queued(t, a, "k", 1)
-	time.Sleep(ttl/lateGrant + 100*time.Millisecond) // so that the grant is late
+	until(t, soon, "the waiter knows who holds the key", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		for s := range b.pool.all {
+			if s.waits && s.unheard != nil || s.hearing {
+				return false
+			}
+		}
+		return true
+	})
+	p.set(func(p *proxy) { p.syncs, p.muteAt = 0, 1 }) // the renewal
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond)   // so that the grant is late
 	release(t, held)
 	until(t, soon, "the renewal has been sent", func() (sent bool) {
 		p.set(func(p *proxy) { sent = p.mute })
@@ -116,6 +128,7 @@ func TestUnansweredLateRenewal(t *testing.T) {
 
 // A lease that could not be given up in time is not counted for ever, but goes with its connection.
 func TestUnansweredGivingUp(t *testing.T) {
+	t.Parallel()
 	_, p, b := proxied(t, "&lock_timeout=1s")
 	l := acquire(t, b, req("k", time.Second))
 	p.set(func(p *proxy) { p.mute = true })
@@ -131,7 +144,8 @@ func TestUnansweredGivingUp(t *testing.T) {
 // A lease that ends while another's request takes its time is given up after that, however long it takes: the connection
 // may live on.
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL()+"&lock_share=10s&lock_timeout=1s")
 	c := dialed(t, s.PostgresURL())
 	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))

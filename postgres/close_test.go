@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // closesSoon fails if Close of what open returns takes as long as its grace. On a busy machine that may be so once, but not
@@ -33,7 +32,7 @@ func closesSoon(t *testing.T, open func() (b *Backend, closed func())) {
 
 // A connection that is at rest, and watched, does not hold Close up until its grace is over.
 func TestCloseWaitsForNobodyAtRest(t *testing.T) {
-	s := servers.Postgres(t)
+	s := shared(t)
 	closesSoon(t, func() (*Backend, func()) {
 		b := opened(t, s.PostgresURL())
 		held := acquire(t, b, req(backend.NewOwner(), time.Minute))
@@ -57,7 +56,7 @@ func watched(b *Backend) (n int) {
 
 // Close does not wait for those who stand in the server's queue.
 func TestCloseEndsWaits(t *testing.T) {
-	s := servers.Postgres(t)
+	s := shared(t)
 	a := opened(t, s.PostgresURL())
 	closesSoon(t, func() (*Backend, func()) {
 		b, key := opened(t, s.PostgresURL()), backend.NewOwner()

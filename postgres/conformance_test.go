@@ -11,12 +11,14 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	otherprocess "github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // many is how many leases one client of the suite can hold: each takes a connection.
 const many = 14
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	s := servers.Postgres(t, "max_connections=900")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s, s.PostgresURL())
@@ -27,6 +29,8 @@ func TestConformance(t *testing.T) {
 
 // Clients of the suite have few leases at once, so that these share connections where they may.
 func TestConformanceShared(t *testing.T) {
+	storetest.Long(t, "the suite once more, on shared connections")
+	t.Parallel()
 	s := servers.Postgres(t, "max_connections=900")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return harness(t, s, s.PostgresURL()+"&lock_share=1s&lock_durable=true")
@@ -34,6 +38,8 @@ func TestConformanceShared(t *testing.T) {
 }
 
 func TestConformanceTransaction(t *testing.T) {
+	storetest.Long(t, "the suite once more, in transaction mode")
+	t.Parallel()
 	s := servers.Postgres(t, "max_connections=900")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return harness(t, s, s.PostgresURL()+"&lock_mode=transaction&lock_durable=true")
@@ -41,6 +47,8 @@ func TestConformanceTransaction(t *testing.T) {
 }
 
 func TestConformancePgBouncer(t *testing.T) {
+	storetest.Long(t, "the suite once more, through PgBouncer")
+	t.Parallel()
 	s := servers.Postgres(t, "max_connections=900")
 	bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size=400", "max_client_conn=2000")
 	conformance.Run(t, func(t *testing.T) conformance.Harness {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -18,16 +19,12 @@ import (
 type server struct {
 	pid       string // of the session
 	begun     string // when the session began; with pid it is unique
-	version   int
+	version   string
 	labelSize int   // of a query as pg_stat_activity shows it
 	locks     int64 // room in the shared lock table
 }
 
-const (
-	firstSession     = 140000 // idle_session_timeout
-	firstTransaction = 100000 // pg_current_xact_id's forerunner, and text of boolean parameters
-	connectLimit     = 10 * time.Second
-)
+const connectLimit = 10 * time.Second
 
 // connect makes a session that nobody has checked out yet.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
@@ -36,17 +33,31 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	stop := context.AfterFunc(b.base, cancel)
 	defer stop()
 	s, err := b.dial(ctx)
-	if err != nil {
-		return nil, translate(err)
+	if err == nil && !b.probed.Load() {
+		err = s.bounded(ctx, func(ctx context.Context) error { return b.probe(ctx, s) })
 	}
-	if b.options.Mode == ModeSession {
-		err = s.setUp(ctx)
+	if err == nil && b.options.Mode == ModeSession {
+		err = s.bounded(ctx, s.setUp)
 	}
 	if err != nil {
-		_ = s.conn.Conn().Close()
+		if s != nil {
+			_ = s.conn.Conn().Close()
+		}
 		return nil, translate(err)
 	}
 	return s, nil
+}
+
+// bounded gives do the time of one request. A pooler lets clients in, and answers when one of its own connections is free.
+func (s *session) bounded(ctx context.Context, do func(ctx context.Context) error) error {
+	limit := s.b.options.Timeout
+	rctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := do(rctx)
+	if err != nil && backend.Ended(rctx) && !backend.Ended(ctx) {
+		err = fmt.Errorf("%w: connected, but no answer within %v (all connections of a pooler may be in use)", backend.ErrUnavailable, limit)
+	}
+	return err
 }
 
 // hosts counts the servers that config names.
@@ -68,8 +79,13 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), holds: make(map[hash]*hold), used: time.Now()}
-	if s.server, err = s.lookAt(ctx); err != nil {
+	_ = conn.Conn().SetDeadline(time.Time{}) // see track
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*hold), used: time.Now()}
+	err = s.bounded(ctx, func(ctx context.Context) (err error) {
+		s.server, err = s.lookAt(ctx)
+		return err
+	})
+	if err != nil {
 		_ = conn.Conn().Close()
 		return nil, err
 	}
@@ -79,6 +95,9 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 // lookAt refuses servers that cannot keep locks.
 func (s *session) lookAt(ctx context.Context) (srv server, err error) {
 	row, err := s.simple(ctx, lookSQL)
+	if lacking(err) {
+		return srv, refused("the server lacks what Postgres has: %v", err)
+	}
 	if err != nil {
 		return srv, err
 	}
@@ -86,111 +105,13 @@ func (s *session) lookAt(ctx context.Context) (srv server, err error) {
 	if len(row) != columns {
 		return srv, refused("the server's answer has %d columns", len(row))
 	}
-	srv.version, _ = strconv.Atoi(row[1])
-	srv.pid = row[2]
+	srv.version, srv.pid, srv.begun = row[1], row[2], row[5]
 	srv.labelSize, _ = strconv.Atoi(row[4])
-	srv.begun = row[5]
 	srv.locks, _ = strconv.ParseInt(row[6], 10, 64)
-	switch {
-	case row[0] == "t":
+	if row[0] == "t" {
 		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
-	case s.b.options.Mode == ModeSession && srv.version < firstSession:
-		return srv, refused("Postgres %d has no idle_session_timeout, which came with 14: open with %s=transaction",
-			srv.version/10000, paramMode)
-	case srv.version < firstTransaction:
-		return srv, refused("Postgres before 10")
 	}
 	return srv, nil
-}
-
-func (s *session) setUp(ctx context.Context) (err error) {
-	if s.prepared, err = prepare(ctx, s.conn, s.b.options); err != nil {
-		return err
-	}
-	if _, err = s.simple(ctx, setupSQL); err != nil {
-		return err
-	}
-	if _, err = s.simple(ctx, checkIntervalSQL); s.isBroken() {
-		return err
-	}
-	return nil // what has no such setting goes without
-}
-
-// look connects for the first time, and finds out about poolers.
-func (b *Backend) look(ctx context.Context) error {
-	s, err := b.pool.checkOut(ctx, nil, false)
-	if err != nil {
-		return err
-	}
-	defer b.pool.checkIn(s)
-	b.locks.Store(s.server.locks)
-	err = s.turnFor(ctx, func() error {
-		pctx, cancel := context.WithTimeout(ctx, connectLimit)
-		defer cancel()
-		err := b.probe(pctx, s)
-		if err != nil {
-			s.close()
-		}
-		return err
-	})
-	if err != nil && backend.Ended(ctx) {
-		return backend.ContextError(ctx, err)
-	}
-	return err
-}
-
-// probe refuses a pooler that cannot keep what the mode needs: a session, or a transaction.
-func (b *Backend) probe(ctx context.Context, s *session) error {
-	if b.options.Mode == ModeTransaction {
-		_, err := s.simple(ctx, "BEGIN") // in statement pooling it is the end
-		if err == nil {
-			_, err = s.simple(ctx, "COMMIT")
-		}
-		if code(err) != "" {
-			return refused("no transactions here: %v", err)
-		}
-		return err
-	}
-	if s.isDirect() {
-		return nil // the session that answers is the one that was connected to
-	}
-	return b.probePooler(ctx, s)
-}
-
-// probePooler asks a second connection to keep a session busy, and looks whether the first one still has its own. In
-// transaction pooling the second gets the session that the first has used last.
-func (b *Backend) probePooler(ctx context.Context, s *session) error {
-	const rounds, patience = 3, time.Second
-	pooled := refused("a pooler gives statements to different sessions (as PgBouncer with pool_mode=transaction): "+
-		"open with %s=transaction", paramMode)
-	for range rounds {
-		other, err := b.dial(ctx)
-		if err != nil {
-			return err
-		}
-		defer other.conn.Conn().Close()
-		_, err = other.simple(ctx, "BEGIN")
-		var row []string
-		if err == nil {
-			row, err = other.simple(ctx, renewSQL)
-		}
-		if code(err) != "" {
-			return pooled
-		}
-		if err != nil {
-			return err
-		}
-		if row[0] == s.server.pid || row[0] != other.server.pid {
-			return pooled
-		}
-		pctx, cancel := context.WithTimeout(ctx, patience)
-		row, err = s.simple(pctx, renewSQL)
-		cancel()
-		if err != nil || len(row) == 0 || row[0] != s.server.pid {
-			return pooled
-		}
-	}
-	return nil
 }
 
 // track makes the config's connections known to b, so that Close and tests can break them, and lets the kernel find out
@@ -205,6 +126,8 @@ func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
 			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
+		const logins = 2                                              // as a request, and what the server needs to start a process
+		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
 		t := &tracked{Conn: eager.New(c), b: b}
 		b.connsMu.Lock()
 		b.conns[t] = struct{}{}

@@ -26,7 +26,7 @@
 //   - Waiters that have a connection are served in the order in which they came to the server; the others ask again and
 //     again, every 20 to 500 ms, and come in when they meet the key free. An Acquire that does not wait never passes
 //     those in the queue.
-//   - A held lease has a connection of its own, and so has a waiter; both are limited by MaxConns, 32. Options.Share lets
+//   - A held lease has a connection of its own, and so has a waiter; both are limited by MaxLeases, 32. Options.Share lets
 //     leases share connections, and says what that costs. A connection at rest has one goroutine that reads from it.
 //   - The end of a session (pg_terminate_backend, a crash, a broken connection) is known within 100 ms.
 //   - Close does not release: connections that carry leases stay open until their TTL has run out, or the process ends.
@@ -51,7 +51,7 @@
 //     long, let them end and begin anew (WithWait), or use transaction mode, which polls.
 //   - A waiter that dies in the queue is granted the key when its turn comes, if the server has not noticed yet: it looks
 //     once a second, and sees a process that ended. One that is frozen or cut off delays the next by its TTL.
-//   - A full lock table (max_locks_per_transaction × max_connections) fails everybody's statements; MaxLeases and MaxConns
+//   - A full lock table (max_locks_per_transaction × max_connections) fails everybody's statements; MaxLeases and MaxLeases
 //     keep a Backend below it, and ErrExhausted says so when others fill it.
 //   - While the server is away, waiters that had queued go on trying for max(TTL, 10 s), and queue again at the end; all
 //     other calls fail. A request without an answer after Timeout, 2 s, is given up with its connection, but a renewal
@@ -78,7 +78,7 @@
 //
 //	lock_mode=session|transaction   how a lease is tied to the server; default session, which needs Postgres 14
 //	lock_namespace=name             goes into the hash of every key; default anylock
-//	lock_max_conns=n                connections at most, besides one to look around; default 32
+//	lock_max_leases=n                connections at most, besides one to look around; default 32
 //	lock_max_leases=n               leases at most; default 1000, and a quarter of the server's lock table
 //	lock_share=duration             TTL up to which leases share connections; default 0, none
 //	lock_durable=true               tokens survive a crash of the server, for one flush of its log per transaction id

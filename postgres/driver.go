@@ -15,7 +15,6 @@ import (
 const (
 	paramNamespace = backend.ParamPrefix + "namespace"
 	paramMode      = backend.ParamPrefix + "mode"
-	paramMaxConns  = backend.ParamPrefix + "max_conns"
 	paramMaxLeases = backend.ParamPrefix + "max_leases"
 	paramShare     = backend.ParamPrefix + "share"
 	paramDurable   = backend.ParamPrefix + "durable"
@@ -25,8 +24,7 @@ const (
 var params = map[string]string{
 	paramNamespace: "goes into the hash of every key; default anylock",
 	paramMode:      "session (default), or transaction for poolers such as PgBouncer in transaction pooling",
-	paramMaxConns:  "connections at most, one for each lease and waiter; default 32",
-	paramMaxLeases: "leases at most; default 1000, and a quarter of the server's lock table",
+	paramMaxLeases: "leases at most, held or waited for, each with a connection of its own unless they share; default 32",
 	paramShare:     "TTL up to which leases share connections, as in 10s, and by which a frozen holder's key is late then; default 0",
 	paramDurable:   "true: tokens also increase across a crash of the server, at the price of a flush of its log for each transaction id",
 	paramTimeout:   "of one request; default 2s",
@@ -42,9 +40,9 @@ func init() {
 			"postgres://user:password@pgbouncer:6432/database?lock_mode=transaction",
 		},
 		Params:     params,
-		Guarantees: guarantees(Options{}),
+		Guarantees: guarantees(Options{MaxLeases: defaultLeases}),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Leases:     defaultMaxConns/2 - 2, // the other half is for waiters
+		Leases:     defaultLeases/2 - 2, // the other half is for waiters
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})
 }
@@ -109,8 +107,6 @@ func (o *Options) set(name, value string) (err error) {
 		default:
 			err = fmt.Errorf("%q is neither session nor transaction", value)
 		}
-	case paramMaxConns:
-		o.MaxConns, err = positive(value)
 	case paramMaxLeases:
 		o.MaxLeases, err = positive(value)
 	case paramDurable:

@@ -1,23 +1,33 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
 )
 
-// ErrExhausted means that nothing was granted because a limit is reached: Options.MaxConns, Options.MaxLeases, or the
-// server's shared lock table, which is max_locks_per_transaction × max_connections in size.
-var ErrExhausted = errors.New("postgres: no room for another lease")
+// ErrExhausted means that nothing was granted because a limit is reached: Options.MaxLeases, the server's max_connections, or the
+// server's shared lock table, which is max_locks_per_transaction × max_connections in size. It matches backend.ErrUnavailable.
+var ErrExhausted = fmt.Errorf("%w: no room for another lease", backend.ErrUnavailable)
 
 // SQLSTATEs, from appendix A of PostgreSQL's manual.
 const (
-	codeOutOfMemory   = "53200" // "out of shared memory": the lock table is full
-	codeUndefinedName = "42704" // unrecognized configuration parameter
+	codeOutOfMemory    = "53200" // "out of shared memory": the lock table is full
+	codeTooMany        = "53300" // too_many_connections
+	codeNoStatement    = "26000" // there is no such prepared statement
+	classNotSupported  = "0A"
+	classWrong         = "42" // undefined functions, tables, settings
+	classTransaction   = "25" // a transaction is not what it should be
+	classConnection    = "08"
+	classResources     = "53"
+	classIntervention  = "57P"
+	codeUnknownSetting = "22023"
 )
 
 var errBroken = errors.New("the connection is broken")
@@ -30,12 +40,54 @@ func code(err error) string {
 	return ""
 }
 
+// lacking reports whether err tells of something that the server cannot do at all.
+func lacking(err error) bool {
+	c := code(err)
+	return c == codeUnknownSetting ||
+		strings.HasPrefix(c, classNotSupported) || strings.HasPrefix(c, classWrong) || strings.HasPrefix(c, classTransaction)
+}
+
 // translate gives errors that mean something of ours their name.
 func translate(err error) error {
-	if code(err) == codeOutOfMemory {
+	switch c := code(err); {
+	case errors.Is(err, backend.ErrUnavailable):
+		return err
+	case c == codeOutOfMemory, c == codeTooMany:
 		return fmt.Errorf("%w: %w", ErrExhausted, err)
+	case strings.HasPrefix(c, classConnection), strings.HasPrefix(c, classResources), strings.HasPrefix(c, classIntervention):
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err
+}
+
+// told is err as callers see it, of a call with ctx: without the end of a context that is not theirs, and ErrUnavailable where the
+// server could not be asked or did not answer.
+func told(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	ours := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if backend.Ended(ctx) {
+		if ours && errors.Is(err, ctx.Err()) {
+			return err
+		}
+		return backend.ContextError(ctx, err)
+	}
+	if ours {
+		for _, is := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported, ErrExhausted} {
+			if errors.Is(err, is) {
+				return fmt.Errorf("%w: %v", is, err)
+			}
+		}
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	}
+	var connecting *pgconn.ConnectError
+	if errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == "" {
+		if !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrUnavailable) {
+			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+		}
+	}
+	return translate(err)
 }
 
 // neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
@@ -63,9 +115,4 @@ func isFatal(e *pgconn.PgError) bool {
 		severity = e.Severity
 	}
 	return severity == "FATAL" || severity == "PANIC"
-}
-
-// refused is for servers and poolers that cannot do it.
-func refused(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", backend.ErrUnsupported, fmt.Sprintf(format, args...))
 }

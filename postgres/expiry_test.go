@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 var bothModes = map[string]string{"session": "", "transaction": "&lock_mode=transaction"}
@@ -22,7 +21,7 @@ func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	h := hashOf(defaultNamespace, key)
 	classid, objid := h.halves()
 	since := query[time.Time](t, c, `SELECT a.state_change FROM pg_stat_activity a JOIN pg_locks l USING (pid)
-		WHERE l.locktype = 'advisory' AND l.granted AND l.classid = $1::oid AND l.objid = $2::oid`, classid, objid)
+		WHERE `+advisory+` AND l.granted AND l.classid = $1::oid AND l.objid = $2::oid`, classid, objid)
 	freed := query[time.Time](t, c, `WITH l AS MATERIALIZED (SELECT pg_advisory_lock($1)) SELECT clock_timestamp() FROM l`, int64(h))
 	_ = query[bool](t, c, "SELECT pg_advisory_unlock($1)", int64(h))
 	return freed.Sub(since)
@@ -31,7 +30,8 @@ func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 // P3: the key of a frozen holder is free when its TTL has run out, by the server's clock. A server that did not run may be
 // late once, but not twice.
 func TestFrozenHolder(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	const ttl = 3 * time.Second
 	for mode, params := range bothModes {
 		t.Run(mode, func(t *testing.T) {
@@ -57,7 +57,8 @@ func TestFrozenHolder(t *testing.T) {
 
 // A holder that is killed leaves at once.
 func TestKilledHolder(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	for mode, params := range bothModes {
 		p := startChild(t, s.PostgresURL()+params, mode, time.Minute)
 		p.says("held")
@@ -69,7 +70,8 @@ func TestKilledHolder(t *testing.T) {
 
 // P4: a waiter that was killed or is cut off delays the next one by its TTL at most.
 func TestDeadWaiter(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	const ttl = time.Second
 	for _, how := range []string{"killed", "cut-off", "frozen"} {
@@ -107,7 +109,7 @@ func TestDeadWaiter(t *testing.T) {
 // P5: the end of a session is known to its holder within 100 ms, however long it has been quiet. A busy machine may take longer
 // now and then, but not every time.
 func TestTerminatedHolder(t *testing.T) {
-	s := servers.Postgres(t)
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	const prompt, tries = 100 * time.Millisecond, 3
 	for mode, params := range bothModes {
@@ -140,7 +142,7 @@ func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.D
 	begun := time.Now()
 	classid, objid := hashOf(defaultNamespace, key).halves()
 	if _, err := c.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_locks
-		WHERE locktype = 'advisory' AND classid = $1::oid AND objid = $2::oid`, classid, objid); err != nil {
+		WHERE `+advisory+` AND classid = $1::oid AND objid = $2::oid`, classid, objid); err != nil {
 		t.Fatal(err)
 	}
 	lost(t, l, soon)
@@ -154,13 +156,14 @@ func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.D
 
 // A Release that meets the end of its session says so, before anything has been noticed.
 func TestReleaseMeetsEnd(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	for mode, params := range bothModes {
 		b := opened(t, s.PostgresURL()+params)
 		for range 5 {
 			l := acquire(t, b, req(mode, time.Minute))
-			_ = query[bool](t, c, "SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks WHERE locktype = 'advisory'")
+			_ = query[bool](t, c, "SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks WHERE "+advisory)
 			if err := l.Release(context.Background()); !errors.Is(err, backend.ErrLost) {
 				t.Errorf("%s: %v, want ErrLost", mode, err)
 			}
@@ -171,8 +174,9 @@ func TestReleaseMeetsEnd(t *testing.T) {
 // Leases that share a connection end each on its own time, although others keep the connection alive, and all at once when
 // it breaks.
 func TestShared(t *testing.T) {
-	s := servers.Postgres(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_conns=4")
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL()+"&lock_share=5s&lock_max_leases=20")
 	c := dialed(t, s.PostgresURL())
 	const ttl, n = 4 * time.Second, 12
 	var leases []backend.Lease
@@ -180,7 +184,7 @@ func TestShared(t *testing.T) {
 		leases = append(leases, acquire(t, b, req(fmt.Sprint("k", i), ttl)))
 	}
 	sessions := func() int {
-		return query[int](t, c, "SELECT count(DISTINCT pid) FROM pg_locks WHERE locktype = 'advisory'")
+		return query[int](t, c, "SELECT count(DISTINCT pid) FROM pg_locks WHERE "+advisory)
 	}
 	if got := sessions(); got != 1 {
 		t.Errorf("%d leases use %d connections", n, got)
@@ -216,11 +220,12 @@ func TestShared(t *testing.T) {
 
 // A connection without leases is not ended by the timer of its last one, and is used again.
 func TestIdleConnectionsLast(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	pids := func() string {
-		return query[string](t, c, "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'anylock'")
+		return query[string](t, c, "SELECT string_agg(pid::text, ' ' ORDER BY pid) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = current_database()")
 	}
 	const ttl = 500 * time.Millisecond
 	release(t, acquire(t, b, req("k", ttl)))
@@ -237,7 +242,8 @@ func TestIdleConnectionsLast(t *testing.T) {
 
 // Close leaves the keys of live leases held until the TTL has run out, as their holders may be at work.
 func TestCloseKeepsKeys(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	for mode, params := range bothModes {
 		b, other := opened(t, s.PostgresURL()+params), opened(t, s.PostgresURL()+params)
 		const ttl = time.Second
@@ -256,7 +262,8 @@ func TestCloseKeepsKeys(t *testing.T) {
 
 // A lease in transaction mode does not hold back vacuum.
 func TestTransactionPinsNothing(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL()+"&lock_mode=transaction")
 	c := dialed(t, s.PostgresURL())
 	l := acquire(t, b, req("k", time.Minute))
@@ -264,7 +271,7 @@ func TestTransactionPinsNothing(t *testing.T) {
 	if err := l.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	const sql = `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND backend_xmin IS NULL AND backend_xid IS NULL`
+	const sql = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xmin IS NULL AND backend_xid IS NULL`
 	if query[int](t, c, sql) != 1 {
 		t.Error("the transaction has a snapshot or an id")
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // An application's own handler of errors does not hide that the server has ended a session.
 func TestOwnErrorHandler(t *testing.T) {
-	url := servers.PostgresURL(t)
+	t.Parallel()
+	url := gentleURL(t)
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,8 @@ func TestOwnErrorHandler(t *testing.T) {
 // An application's own way to end requests, by a cancel request and some time for the answer, does not keep a renewal from a
 // connection that is read from.
 func TestOwnContextWatcher(t *testing.T) {
-	config, err := pgx.ParseConfig(servers.PostgresURL(t))
+	t.Parallel()
+	config, err := pgx.ParseConfig(gentleURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,12 +84,13 @@ func endSession(t *testing.T, c *pgx.Conn, key string) {
 	t.Helper()
 	classid, objid := hashOf(defaultNamespace, key).halves()
 	_ = query[bool](t, c, `SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks
-		WHERE locktype = 'advisory' AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
+		WHERE `+advisory+` AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
 }
 
 // Any number of sessions that have ended at rest is no error of the next call.
 func TestSessionsEndedAtRest(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	for mode, params := range bothModes {
 		b := opened(t, s.PostgresURL()+params)
@@ -102,7 +104,7 @@ func TestSessionsEndedAtRest(t *testing.T) {
 				release(t, l)
 			}
 			_ = query[bool](t, c, `SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity
-				WHERE application_name = 'anylock'`)
+				WHERE application_name = 'anylock' AND datname = current_database()`)
 			if what == "acquire" {
 				release(t, acquire(t, b, req("k", time.Minute)))
 			} else if _, err := b.Inspect(context.Background(), "k"); err != nil {
@@ -114,7 +116,8 @@ func TestSessionsEndedAtRest(t *testing.T) {
 
 // A request that is answered at the last moment leaves no deadline behind on its connection.
 func TestAnswerAtTheLimit(t *testing.T) {
-	b := opened(t, servers.PostgresURL(t))
+	t.Parallel()
+	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	s := l.(*backend.Life).Data.(*hold).s
 	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func(context.Context) error {

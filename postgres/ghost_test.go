@@ -3,18 +3,17 @@ package postgres
 import (
 	"testing"
 	"time"
-
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that is made
 // again must not find the key held by the one before.
 func TestResetAttemptLeavesNoGhost(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	for mode, params := range bothModes {
 		p := newProxy(t, s.Addr)
-		b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable"+params)
+		b := opened(t, s.via(p.Addr)+params)
 		release(t, acquire(t, b, req(mode, time.Minute)))
 		rest(t, b)
 		p.set(func(p *proxy) { p.reset = true })

@@ -49,8 +49,11 @@ func query[T any](t testing.TB, c *pgx.Conn, sql string, args ...any) (v T) {
 	return v
 }
 
-// locks counts the advisory locks of the server, held and waited for.
+// advisory selects the locks of the database that is asked.
+const advisory = `locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// locks counts the advisory locks of the database, held and waited for.
 func locks(t testing.TB, c *pgx.Conn) int {
 	t.Helper()
-	return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+	return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE "+advisory)
 }

@@ -27,7 +27,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	for n := 1; ; n++ {
 		holder, certain, err := b.inspect(ctx, h)
 		if err != nil || certain || n == attempts {
-			return holder, b.closedOr(err)
+			return holder, told(ctx, b.closedOr(err))
 		}
 		if err := backend.Sleep(ctx, pause); err != nil {
 			return backend.Holder{}, err
@@ -36,16 +36,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 }
 
 func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
-	var rows [][]string
-	err = b.aside(ctx, func(s *session) (err error) {
-		classid, objid := h.halves()
-		rows, err = s.query(ctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
-		return err
-	})
+	rows, err := b.holdersOf(ctx, h)
 	if err != nil {
-		if backend.Ended(ctx) {
-			err = backend.ContextError(ctx, err)
-		}
 		return holder, false, err
 	}
 	certain = true
@@ -65,6 +57,16 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 		holder.Waiters = waiters
 	}
 	return holder, certain, nil
+}
+
+// holdersOf asks who has the lock, and who waits for it.
+func (b *Backend) holdersOf(ctx context.Context, h hash) (rows [][]string, err error) {
+	err = b.aside(ctx, func(s *session) (err error) {
+		classid, objid := h.halves()
+		rows, err = s.query(ctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
+		return err
+	})
+	return rows, err
 }
 
 // holderOf reads a row of inspect.sql. certain tells that the session's label names the owner.

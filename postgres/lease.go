@@ -37,7 +37,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	if errors.Is(err, errBroken) {
 		err = backend.ErrLost
 	}
-	return granted, err
+	return granted, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
 }
 
 func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error {

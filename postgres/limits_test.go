@@ -16,7 +16,8 @@ import (
 
 // P1: a wait that is cancelled while it is granted leaves nothing held, and no session with a lock.
 func TestCancelRacesGrant(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	won := 0
@@ -42,7 +43,8 @@ func TestCancelRacesGrant(t *testing.T) {
 
 // P2 and P7: a Release whose context has ended releases, and no session goes back with a lock.
 func TestCancelledRelease(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	for mode, params := range bothModes {
 		b := opened(t, s.PostgresURL()+params)
@@ -67,11 +69,12 @@ func TestCancelledRelease(t *testing.T) {
 
 // P8: tokens strictly rise whoever gets the key and how.
 func TestTokensRise(t *testing.T) {
-	s := servers.Postgres(t)
-	bouncer := servers.PgBouncer(t, s, "transaction")
+	t.Parallel()
+	s := shared(t)
+	bouncer := servers.PgBouncer(t, s.Server, "transaction")
 	urls := []string{
 		s.PostgresURL(), s.PostgresURL() + "&lock_share=10s", s.PostgresURL() + "&lock_durable=true",
-		s.PostgresURL() + "&lock_mode=transaction", bouncer.PostgresURL() + "&lock_mode=transaction",
+		s.PostgresURL() + "&lock_mode=transaction", s.via(bouncer.Addr) + "&lock_mode=transaction",
 	}
 	var (
 		wg    sync.WaitGroup
@@ -123,10 +126,11 @@ func TestTokensRise(t *testing.T) {
 
 // P11: a full lock table is a typed error, and so is our own cap, which is below it.
 func TestLockTableFull(t *testing.T) {
+	t.Parallel()
 	s := servers.Postgres(t, "max_connections=20", "max_locks_per_transaction=10", "max_prepared_transactions=0")
-	b := opened(t, s.PostgresURL()+"&lock_max_conns=8")
+	b := opened(t, s.PostgresURL()+"&lock_max_leases=1000")
 	c := dialed(t, s.PostgresURL())
-	if n := b.maxLeases(); n != 10*20/4 {
+	if n := b.Guarantees().MaxLeases; n != 10*20/4 {
 		t.Errorf("%d leases of a table of 200", n)
 	}
 	warm := acquire(t, b, req("warm", time.Minute))
@@ -152,21 +156,24 @@ func TestLockTableFull(t *testing.T) {
 // A Backend that has no connection left says so, and what it holds can be used; waiters for whom there is none get their
 // turn all the same.
 func TestConnectionsUsedUp(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	for mode, params := range bothModes {
-		b, other := opened(t, s.PostgresURL()+params+"&lock_max_conns=4"), opened(t, s.PostgresURL()+params)
+		b, other := opened(t, s.PostgresURL()+params+"&lock_max_leases=4"), opened(t, s.PostgresURL()+params)
 		key := func(i int) string { return fmt.Sprint(mode, i) }
 		var held []backend.Lease
 		for i := range 4 {
 			held = append(held, acquire(t, b, req(key(i), time.Minute)))
 		}
-		for _, wait := range []bool{false, true} {
-			r := req("k", time.Minute)
-			r.Wait = wait
-			if _, err := b.Acquire(context.Background(), r); !errors.Is(err, ErrExhausted) {
-				t.Errorf("%s: a fifth lease of 4 connections: %v", mode, err)
-			}
+		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("%s: a fifth lease of 4: %v", mode, err)
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: a fifth lease of 4, which waits for a free key: %v", mode, err)
+		}
+		cancel()
+		line := startAcquire(context.Background(), b, waiting("k", time.Minute))
 		if h, err := b.Inspect(context.Background(), key(0)); err != nil || !h.Held() {
 			t.Errorf("%s: inspect without a free connection: %+v, %v", mode, h, err)
 		}
@@ -176,6 +183,7 @@ func TestConnectionsUsedUp(t *testing.T) {
 			}
 			release(t, l)
 		}
+		release(t, granted(t, line, soon).Lease)
 		busy := acquire(t, other, req("busy", time.Minute))
 		var waits []<-chan outcome
 		for range 6 {
@@ -202,8 +210,9 @@ func TestConnectionsUsedUp(t *testing.T) {
 
 // Leases that share connections do so also when they were asked for by a request that may wait.
 func TestWaitersShare(t *testing.T) {
-	s := servers.Postgres(t)
-	b := opened(t, s.PostgresURL()+"&lock_max_conns=4&lock_share=10s")
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL()+"&lock_max_leases=20&lock_share=10s")
 	var held []backend.Lease
 	for i := range 20 {
 		held = append(held, acquire(t, b, waiting(fmt.Sprint("k", i), 10*time.Second)))
@@ -215,7 +224,8 @@ func TestWaitersShare(t *testing.T) {
 
 // A lock that is not ours shows its session.
 func TestInspectForeign(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL()+"&application_name=migrate")
 	_ = query[string](t, c, "SELECT pg_advisory_lock($1)::text", int64(hashOf(defaultNamespace, "k")))
@@ -230,10 +240,11 @@ func TestInspectForeign(t *testing.T) {
 
 // A reply that is lost leaves nothing behind: the session of a broken connection is ended.
 func TestLostReply(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	p := newProxy(t, s.Addr)
-	b := opened(t, "postgres://postgres@"+p.Addr+"/postgres?sslmode=disable&lock_timeout=1s")
+	b := opened(t, s.via(p.Addr)+"&lock_timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	for _, wait := range []bool{false, true} {
 		p.set(func(p *proxy) { p.mute = true })
@@ -259,6 +270,7 @@ func TestLostReply(t *testing.T) {
 
 // With Durable, no crash makes a token come again.
 func TestTokensOutliveCrash(t *testing.T) {
+	t.Parallel()
 	s := servers.Postgres(t, "synchronous_commit=off") // which we overrule
 	for mode, params := range bothModes {
 		var last uint64

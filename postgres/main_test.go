@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		child(strings.Fields(what))
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(suite{m})
 }
 
 func child(args []string) {

@@ -16,14 +16,15 @@ import (
 
 // Bad URLs are refused before any request, and without the password.
 func TestBadURLs(t *testing.T) {
+	t.Parallel()
 	for url, hint := range map[string]string{
 		"postgres:":                                                     "postgres://",
 		"postgres:h/db":                                                 "postgres://",
 		"postgres://h:x/":                                               "port",
 		"postgres://u:hunter2@h/db?lock_tabel=x":                        "unknown parameter",
 		"postgres://u:hunter2@h/db?lock_mode=x":                         "neither session nor transaction",
-		"postgres://u:hunter2@h/db?lock_max_conns=0":                    "not positive",
-		"postgres://u:hunter2@h/db?lock_max_conns=1":                    "from 4",
+		"postgres://u:hunter2@h/db?lock_max_leases=0":                   "not positive",
+		"postgres://u:hunter2@h/db?lock_max_leases=1":                   "from 4",
 		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "not positive",
 		"postgres://u:hunter2@h/db?lock_share=1h":                       "30s",
 		"postgres://u:hunter2@h/db?lock_share=x":                        "duration",
@@ -44,7 +45,7 @@ func TestBadURLs(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxConns: -1}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
+		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
 	} {
 		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -57,6 +58,7 @@ func TestBadURLs(t *testing.T) {
 
 // A server that is down, does not speak, or does not let us in, shows at opening.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	if err != nil {
 		t.Fatal(err)
@@ -67,12 +69,12 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	s := servers.Postgres(t)
+	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	if _, err := c.Exec(context.Background(), "CREATE ROLE guarded LOGIN PASSWORD 'right'"); err != nil {
 		t.Fatal(err)
 	}
-	release(t, acquire(t, opened(t, "postgres://guarded:right@"+s.Addr+"/postgres"), req("k", time.Minute)))
+	release(t, acquire(t, opened(t, "postgres://guarded:right@"+s.Addr+"/"+s.name), req("k", time.Minute)))
 	for url, hint := range map[string]string{
 		"postgres://u:hunter2@" + closed.Addr().String() + "/db?sslmode=disable": "refused",
 		"postgres://u:hunter2@" + silent.Addr().String() + "/db?sslmode=disable": "deadline",
@@ -99,7 +101,8 @@ func TestOpenFails(t *testing.T) {
 
 // Several hosts and sockets are pgx's matter, and work.
 func TestURLForms(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	host, port, _ := net.SplitHostPort(s.Addr)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,12 +110,12 @@ func TestURLForms(t *testing.T) {
 	}
 	_ = closed.Close()
 	urls := []string{
-		"POSTGRES://postgres@" + s.Addr + "/postgres",
-		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/postgres?target_session_attrs=primary&lock_namespace=n&sslmode=disable",
-		"postgres:///?host=" + host + "&port=" + port + "&user=postgres&lock_max_conns=5",
+		"POSTGRES://postgres@" + s.Addr + "/" + s.name,
+		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/" + s.name + "?target_session_attrs=primary&lock_namespace=n&sslmode=disable",
+		"postgres:///" + s.name + "?host=" + host + "&port=" + port + "&user=postgres&lock_max_leases=5",
 	}
 	if s.Dir != "" {
-		urls = append(urls, "postgres://postgres@"+strings.ReplaceAll(s.Dir+"/data", "/", "%2F")+":"+port+"/postgres")
+		urls = append(urls, "postgres://postgres@"+strings.ReplaceAll(s.Dir+"/data", "/", "%2F")+":"+port+"/"+s.name)
 	}
 	for _, url := range urls {
 		release(t, acquire(t, opened(t, url), req("k", time.Minute)))
@@ -121,40 +124,42 @@ func TestURLForms(t *testing.T) {
 
 // A host that does not answer leaves time for the others.
 func TestSilentHost(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	s := servers.Postgres(t)
-	b := opened(t, "postgres://postgres@"+silent.Addr().String()+","+s.Addr+"/postgres?sslmode=disable&target_session_attrs=primary")
+	s := shared(t)
+	b := opened(t, "postgres://postgres@"+silent.Addr().String()+","+s.Addr+"/"+s.name+"?sslmode=disable&target_session_attrs=primary")
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
 
 // P9: session mode is refused behind a pooler that changes sessions, on one connection and on many, and works in session
 // pooling. Transaction mode works in transaction pooling, and is refused in statement pooling.
 func TestPoolers(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	for _, size := range []string{"1", "20"} {
-		bouncer := servers.PgBouncer(t, s, "transaction", "default_pool_size="+size)
-		busy := dialed(t, bouncer.PostgresURL()+"&default_query_exec_mode=simple_protocol") // its pool has a connection
+		bouncer := servers.PgBouncer(t, s.Server, "transaction", "default_pool_size="+size)
+		busy := dialed(t, s.via(bouncer.Addr)+"&default_query_exec_mode=simple_protocol") // its pool has a connection
 		if err := busy.Ping(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
-			_, err := openURL(context.Background(), bouncer.PostgresURL())
+			_, err := openURL(context.Background(), s.via(bouncer.Addr))
 			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "lock_mode=transaction") {
 				t.Errorf("session mode in transaction pooling of %s: %v", size, err)
 			}
 		}
 	}
-	session := servers.PgBouncer(t, s, "session")
-	release(t, acquire(t, opened(t, session.PostgresURL()), req("k", time.Minute)))
-	release(t, acquire(t, opened(t, session.PostgresURL()), req("k", time.Minute)))
+	session := servers.PgBouncer(t, s.Server, "session")
+	release(t, acquire(t, opened(t, s.via(session.Addr)), req("k", time.Minute)))
+	release(t, acquire(t, opened(t, s.via(session.Addr)), req("k", time.Minute)))
 
-	statement := servers.PgBouncer(t, s, "statement")
+	statement := servers.PgBouncer(t, s.Server, "statement")
 	for _, mode := range []string{"session", "transaction"} {
-		if _, err := openURL(context.Background(), statement.PostgresURL()+"&lock_mode="+mode); !errors.Is(err, backend.ErrUnsupported) {
+		if _, err := openURL(context.Background(), s.via(statement.Addr)+"&lock_mode="+mode); !errors.Is(err, backend.ErrUnsupported) {
 			t.Errorf("%s mode in statement pooling: %v", mode, err)
 		}
 	}
@@ -162,9 +167,10 @@ func TestPoolers(t *testing.T) {
 
 // Both modes take the same lock of the server.
 func TestModesExclude(t *testing.T) {
-	s := servers.Postgres(t)
-	bouncer := servers.PgBouncer(t, s, "transaction")
-	a, b := opened(t, s.PostgresURL()), opened(t, bouncer.PostgresURL()+"&lock_mode=transaction")
+	t.Parallel()
+	s := shared(t)
+	bouncer := servers.PgBouncer(t, s.Server, "transaction")
+	a, b := opened(t, s.PostgresURL()), opened(t, s.via(bouncer.Addr)+"&lock_mode=transaction")
 	for range 3 {
 		l := acquire(t, a, req("k", time.Minute))
 		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
@@ -184,6 +190,7 @@ func TestModesExclude(t *testing.T) {
 
 // P10, and standbys: they are refused; after a failover the old lease is lost, and the new primary grants the key.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	for mode, params := range bothModes {
 		primary, standby := servers.PostgresPair(t)
 		if _, err := openURL(context.Background(), standby.PostgresURL()+params); !errors.Is(err, backend.ErrUnsupported) ||

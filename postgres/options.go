@@ -25,10 +25,9 @@ const (
 const (
 	defaultNamespace = "anylock"
 	defaultTimeout   = 2 * time.Second
-	defaultMaxConns  = 32
-	defaultMaxLeases = 1000
-	leastMaxConns    = 4
-	mostMaxConns     = 10000
+	defaultLeases    = 32
+	leastLeases      = 4
+	mostLeases       = 10000
 	maxNamespaceLen  = 128
 	// maxShare keeps MaxLate within what anybody can wait for.
 	maxShare = 30 * time.Second
@@ -43,13 +42,11 @@ type Options struct {
 	// Mode is ModeSession unless set.
 	Mode Mode
 
-	// MaxConns is how many connections a Backend may have, besides one to look around with: at least 4, default 32. A held
-	// lease has a connection of its own, unless Share allows more; so has a waiter, while at most half of MaxConns
-	// wait: others ask again and again. An Acquire for which there is none is ErrExhausted.
-	MaxConns int
-
-	// MaxLeases is how many leases a Backend may hold, default 1000. It is also kept to a quarter of the server's shared
-	// lock table, because a full one stops everybody's statements.
+	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, default 32, and a quarter of the
+	// server's shared lock table at most, because a full one stops everybody's statements. Each has a connection of its own, unless
+	// Share allows more; there is one connection besides to look around with. Half of MaxLeases may wait at the server, others ask
+	// again and again. One more is ErrExhausted, or waits for its turn, in the order of arrival, if it may wait. A
+	// connection that has carried nothing for a minute is closed, but for one.
 	MaxLeases int
 
 	// Share lets leases of the same TTL, up to Share, use one connection, as many as their owners fit into
@@ -80,11 +77,8 @@ func (o *Options) validate() (Options, error) {
 	if v.Timeout == 0 {
 		v.Timeout = defaultTimeout
 	}
-	if v.MaxConns == 0 {
-		v.MaxConns = defaultMaxConns
-	}
 	if v.MaxLeases == 0 {
-		v.MaxLeases = defaultMaxLeases
+		v.MaxLeases = defaultLeases
 	}
 	bad := func(format string, args ...any) (Options, error) {
 		return v, fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
@@ -94,10 +88,8 @@ func (o *Options) validate() (Options, error) {
 		return bad("namespace of %d bytes is longer than %d", len(v.Namespace), maxNamespaceLen)
 	case v.Mode != ModeSession && v.Mode != ModeTransaction:
 		return bad("unknown mode %d", v.Mode)
-	case v.MaxConns < leastMaxConns || v.MaxConns > mostMaxConns:
-		return bad("max conns %d is not from %d to %d", v.MaxConns, leastMaxConns, mostMaxConns)
-	case v.MaxLeases < 1:
-		return bad("max leases %d is not positive", v.MaxLeases)
+	case v.MaxLeases < leastLeases || v.MaxLeases > mostLeases:
+		return bad("max leases %d is not from %d to %d", v.MaxLeases, leastLeases, mostLeases)
 	case v.Share < 0 || v.Share > maxShare:
 		return bad("share %v is not from 0 to %v", v.Share, maxShare)
 	case v.Share > 0 && v.Mode == ModeTransaction:
@@ -124,7 +116,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	b := newBackend(config, o)
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()
-		return nil, err
+		return nil, told(ctx, err)
 	}
 	return b, nil
 }

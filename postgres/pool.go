@@ -21,55 +21,80 @@ type pool struct {
 	carry   int           // sessions with holds, and those that are dialled for one
 	leases  int           // held, or being asked for
 	waiters int           // sessions that queue at the server
+	line    []*byte       // who wait for a session, in order; the elements have no meaning but their address
 	changed chan struct{} // closed when a session comes back or goes; nil if nobody waits for it
 	closed  bool
 
 	ticker *time.Timer
 	armed  bool
+
+	rest    time.Duration // after which a session without leases is closed
+	reaper  *time.Timer
+	reaping bool // the reaper is to come
 }
 
-// checkOut gets a session for a hold, which it adds to it, or for a look around if h is nil.
-func (p *pool) checkOut(ctx context.Context, h *hold, share bool) (*session, error) {
+// checkOut gets a session for a hold, which it adds to it, or for a look around if h is nil. Where there is none, those who wait stand in
+// a line for the next one.
+func (p *pool) checkOut(ctx context.Context, h *hold, share, wait bool) (*session, error) {
+	var place *byte // in the line
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() { p.leaveLineLocked(place) }()
 	for {
-		p.mu.Lock()
 		if p.closed {
-			p.mu.Unlock()
 			return nil, backend.ErrClosed
 		}
-		if s := p.pickLocked(h, share); s != nil {
+		first := h == nil || len(p.line) == 0 || p.line[0] == place
+		if s := p.pickLocked(h, share, first); s != nil {
 			s.users++
 			p.addLocked(s, h)
-			p.mu.Unlock()
 			return s, nil
 		}
-		most := p.b.options.MaxConns
-		if len(p.all)+p.dialing < most+1 && (h == nil || p.carry < most) {
+		most := p.b.options.MaxLeases
+		if first && len(p.all)+p.dialing < most+1 && (h == nil || p.carry < most) {
 			p.dialing++
 			if h != nil {
 				p.carry++
 			}
-			p.mu.Unlock()
-			return p.dial(ctx, h)
+			p.leaveLineLocked(place)
+			place = nil
+			return p.dialLocked(ctx, h)
 		}
-		if h != nil && p.pinnedLocked() >= most {
-			p.mu.Unlock()
-			return nil, fmt.Errorf("%w: all %d connections hold leases or wait for one", ErrExhausted, most)
+		if h != nil && !wait && p.pinnedLocked() >= most {
+			return nil, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
+		}
+		if h != nil && wait && place == nil {
+			place = new(byte)
+			p.line = append(p.line, place)
 		}
 		if p.changed == nil {
 			p.changed = make(chan struct{})
 		}
 		changed := p.changed
 		p.mu.Unlock()
+		var err error
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, backend.ContextError(ctx, nil)
+			err = backend.ContextError(ctx, nil)
+		}
+		p.mu.Lock()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
 
+// leaveLineLocked lets those behind place move up.
+func (p *pool) leaveLineLocked(place *byte) {
+	if i := slices.Index(p.line, place); i >= 0 {
+		p.line = slices.Delete(p.line, i, i+1)
+		p.changedLocked()
+	}
+}
+
 // pickLocked finds a session that is there already.
-func (p *pool) pickLocked(h *hold, share bool) *session {
+func (p *pool) pickLocked(h *hold, share, first bool) *session {
 	if share {
 		for s := range p.all {
 			if s.takesLocked(h) {
@@ -77,7 +102,7 @@ func (p *pool) pickLocked(h *hold, share bool) *session {
 			}
 		}
 	}
-	if h != nil && p.carry >= p.b.options.MaxConns {
+	if !first || h != nil && p.carry >= p.b.options.MaxLeases {
 		return nil // one more is for looking around
 	}
 	best := -1
@@ -138,8 +163,9 @@ func (p *pool) pinnedLocked() int {
 	return n
 }
 
-// dial makes a session, whose place is reserved.
-func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
+// dialLocked makes a session, whose place is reserved, without the lock.
+func (p *pool) dialLocked(ctx context.Context, h *hold) (*session, error) {
+	p.mu.Unlock()
 	cctx, cancel := ctx, func() {}
 	if h != nil {
 		cctx, cancel = p.b.untilClosing(ctx)
@@ -147,7 +173,6 @@ func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
 	s, err := p.b.connect(cctx)
 	cancel()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.dialing--
 	if h != nil {
 		p.carry-- // addLocked counts it
@@ -200,6 +225,7 @@ func (p *pool) dropLocked(h *hold) {
 func (p *pool) settleLocked(s *session) {
 	if s.users == 0 && len(s.holds) == 0 && !s.dead && !slices.Contains(p.idle, s) {
 		p.idle = append(p.idle, s)
+		p.reapLaterLocked()
 	}
 	p.changedLocked()
 }
@@ -213,11 +239,10 @@ func (p *pool) changedLocked() {
 
 // admit counts a lease in that is to be asked for; drop counts it out.
 func (p *pool) admit() error {
-	most := p.b.maxLeases()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leases >= most {
-		return fmt.Errorf("%w: %d leases are held or asked for, and %d is the limit", ErrExhausted, p.leases, most)
+	if most := p.b.options.MaxLeases; p.b.options.Share > 0 && p.leases >= most { // else connections are what is counted
+		return fmt.Errorf("%w: all %d leases are held or asked for", ErrExhausted, most)
 	}
 	p.leases++
 	return nil

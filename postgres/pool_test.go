@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // only is the one session that b has, with its turn.
@@ -31,7 +30,8 @@ func only(t *testing.T, b *Backend) *session {
 
 // One that asks for a connection, and finds out that all are for waiters and leases, does not stay.
 func TestExhaustedByWaiters(t *testing.T) {
-	b := opened(t, servers.PostgresURL(t)+"&lock_max_conns=4")
+	t.Parallel()
+	b := opened(t, gentleURL(t)+"&lock_max_leases=4")
 	for range 3 {
 		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
 	}
@@ -39,12 +39,12 @@ func TestExhaustedByWaiters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.pool.checkOut(context.Background(), h, false)
+	s, err := b.pool.checkOut(context.Background(), h, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		b.pool.setWaits(s, false)
+		b.pool.endQueue(s, h)
 		b.pool.drop(h)
 		b.pool.checkIn(s)
 	}()
@@ -56,7 +56,7 @@ func TestExhaustedByWaiters(t *testing.T) {
 		defer b.pool.mu.Unlock()
 		return b.pool.changed != nil
 	})
-	b.pool.setWaits(s, true)
+	b.pool.beginQueue(s, h)
 	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
 		t.Errorf("%v, want ErrExhausted", o.Err)
 	}
@@ -64,7 +64,8 @@ func TestExhaustedByWaiters(t *testing.T) {
 
 // A wait that ends before it has begun is not taken for one afterwards.
 func TestWaitThatNeverBegan(t *testing.T) {
-	b := opened(t, servers.PostgresURL(t))
+	t.Parallel()
+	b := opened(t, gentleURL(t))
 	s := only(t, b)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -81,15 +82,15 @@ func TestWaitThatNeverBegan(t *testing.T) {
 
 // An answer that makes no token leaves no lock in a session that others will use.
 func TestBadTokenLeavesNoLock(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	bad := only(t, b)
-	d, err := bad.conn.Prepare(context.Background(), "bad",
-		"SELECT pg_backend_pid(), CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::xid::text END", nil)
-	if err != nil {
+	name := bad.name(stTry)
+	if _, err := bad.simple(context.Background(), "DEALLOCATE "+name+"; PREPARE "+name+
+		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END"); err != nil {
 		t.Fatal(err)
 	}
-	bad.prepared[stTry] = d
 	bad.give()
 	if _, err := b.Acquire(context.Background(), req("k", time.Minute)); err == nil || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("%v, want an error of the token", err)
@@ -101,7 +102,8 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 
 // A connection is watched again after somebody has wanted it in vain.
 func TestWatchedAgain(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	l := acquire(t, b, req("k", time.Minute))

@@ -11,8 +11,9 @@ import (
 // A pooler in session pooling gives the session of a broken connection to somebody else, who may be granted the key: a release
 // of the lease that was on it leaves that session alone.
 func TestStaleReleaseThroughPooler(t *testing.T) {
-	s := servers.Postgres(t)
-	url := servers.PgBouncer(t, s, "session").PostgresURL()
+	t.Parallel()
+	s := shared(t)
+	url := s.via(servers.PgBouncer(t, s.Server, "session").Addr)
 	a, b := opened(t, url), opened(t, url)
 	c := dialed(t, s.PostgresURL())
 	unwatch(a)

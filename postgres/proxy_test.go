@@ -19,9 +19,10 @@ type proxy struct {
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
+	tail   int  // so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no end
 	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
 
-	kept net.Conn // to the server of the connection that was reset
+	kept net.Conn // to the server, of a connection of whose end it is not told
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -44,6 +45,13 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 			p.reset, p.kept = false, from
 			_ = to.(*net.TCPConn).SetLinger(0)
 			p.mu.Unlock()
+			return
+		}
+		if p.tail > 0 && count != nil && n > p.tail && buf[0] != 0 { // a new connection's first message begins with 0
+			n, p.tail, p.kept = n-p.tail, 0, to
+			p.mu.Unlock()
+			_, _ = to.Write(buf[:n])
+			_, _ = io.Copy(io.Discard, from)
 			return
 		}
 		dropped := p.silent || p.mute && count == nil

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/servers"
 )
 
 // Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says; in transaction
 // mode the token is a request more.
 func TestOneRequestEach(t *testing.T) {
-	s := servers.Postgres(t)
+	t.Parallel()
+	s := shared(t)
 	said := driver(t).RoundTrips
 	for _, c := range []struct {
 		params string

@@ -16,7 +16,7 @@ import (
 type session struct {
 	b        *Backend
 	conn     *pgconn.PgConn // whose turn it is uses it
-	prepared [statements]*pgconn.StatementDescription
+	mark     string         // see markPlace
 	server   server
 	turn     chan struct{} // holds an element while it is somebody's turn
 	broken   atomic.Bool   // the connection was given up
@@ -28,6 +28,8 @@ type session struct {
 	holds   map[hash]*hold
 	users   int           // who have checked it out
 	waits   bool          // it waits in the server's queue
+	unheard *hold         // what it waits for, as long as the server has not said that it is busy
+	hearing bool          // it is asked
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	used    time.Time     // when the last request ended
 	dead    bool
@@ -52,10 +54,11 @@ type hold struct {
 	entry string // of the label
 
 	// Guarded by pool.mu.
-	ttl  time.Duration
-	life *backend.Life // nil until it is granted
-	gone bool          // no longer held
-	done bool          // given up, as the server has confirmed
+	ttl   time.Duration
+	life  *backend.Life      // nil until it is granted
+	heard *backend.HeldError // the server's word while it waited; nil if there was none
+	gone  bool               // no longer held
+	done  bool               // given up, as the server has confirmed
 }
 
 // take gets the turn, which ends a watch.
@@ -119,7 +122,7 @@ func (s *session) turnFor(ctx context.Context, do func() error) error {
 // was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
 func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
-		s, err := b.pool.checkOut(ctx, nil, false)
+		s, err := b.pool.checkOut(ctx, nil, false, false)
 		if err != nil {
 			return err
 		}
@@ -129,7 +132,7 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 			return do(s)
 		})
 		b.pool.checkIn(s)
-		if err == nil || !used || !neverHeld(err) || n > b.options.MaxConns {
+		if err == nil || !used || !neverHeld(err) || n > b.options.MaxLeases {
 			return err
 		}
 	}
@@ -208,20 +211,17 @@ func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64, err error) {
 	timeout, now := s.idleFor(h, h.ttl), time.Now()
-	steps := append(s.adjust(timeout), step{st, [maxParams]int64{int64(h.h), int64(s.mint.own(now))}})
+	steps := append(s.adjust(timeout), step{st, []int64{int64(h.h), int64(s.mint.own(now))}})
 	row, err := s.run(ctx, s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
 	}
 	s.setTimeout(timeout)
-	if err := s.same(row); err != nil {
-		return 0, err
-	}
-	if row[1] == "" {
+	if row[0] == "" {
 		return 0, nil
 	}
-	if token, err = s.mint.token(row[1], now); err != nil {
+	if token, err = s.mint.token(row[0], now); err != nil {
 		s.close() // it has the lock
 	}
 	return token, err
@@ -240,7 +240,7 @@ func (s *session) adjust(timeout time.Duration) []step {
 	const most = 2
 	steps := make([]step, 0, most)
 	if s.timeout != timeout {
-		steps = append(steps, step{stTimeout, [maxParams]int64{timeout.Milliseconds()}})
+		steps = append(steps, step{stTimeout, []int64{timeout.Milliseconds()}})
 	}
 	return steps
 }
@@ -252,25 +252,14 @@ func (s *session) setTimeout(timeout time.Duration) {
 	s.timeout = timeout
 }
 
-// same checks that the answer comes from the session that was connected to. If it does not, a pooler is in between that
-// changes sessions, and any lock was taken by another.
-func (s *session) same(row []string) error {
-	if len(row) > 0 && row[0] == s.server.pid {
-		return nil
-	}
-	s.close()
-	return refused("a pooler gives statements to different sessions: open with %s=transaction", paramMode)
-}
-
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(ctx context.Context, h *hold, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	row, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
-	if err != nil {
-		return err
+	_, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
+	if err == nil {
+		s.setTimeout(timeout)
 	}
-	s.setTimeout(timeout)
-	return s.same(row)
+	return err
 }
 
 // release gives up h's lock. ErrLost means that the session did not have it.
@@ -283,12 +272,12 @@ func (s *session) release(ctx context.Context, h *hold) error {
 	if shared {
 		text = s.labelNow(s.timeout) // of h too: it does no harm
 	}
-	row, err := s.run(ctx, text, step{stRelease, [maxParams]int64{int64(h.h)}})
+	row, err := s.run(ctx, text, step{stRelease, []int64{int64(h.h)}})
 	if err != nil {
 		s.close() // which releases
 		return err
 	}
-	if len(row) == 0 || row[0] != "t" {
+	if row[0] != "t" {
 		return backend.ErrLost
 	}
 	return nil

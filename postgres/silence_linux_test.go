@@ -3,14 +3,13 @@ package postgres
 import (
 	"syscall"
 	"testing"
-
-	"github.com/anylock/lock/internal/servers"
 )
 
 // A connection whose path has died is given up after half a minute, also when a request is on its way. To see that happen
 // takes a path that drops packets, so it is the option that is looked at.
 func TestSilenceIsLimited(t *testing.T) {
-	b := opened(t, servers.Postgres(t).PostgresURL())
+	t.Parallel()
+	b := opened(t, shared(t).PostgresURL())
 	s := only(t, b)
 	defer s.give()
 	conn := s.tracked().Conn

@@ -4,10 +4,9 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"strconv"
+	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/anylock/lock/backend"
@@ -30,6 +29,8 @@ var (
 	releaseSQL string
 	//go:embed look.sql
 	lookSQL string
+	//go:embed pid.sql
+	pidSQL string
 	//go:embed setup.sql
 	setupSQL string
 	//go:embed check_interval.sql
@@ -48,6 +49,14 @@ var (
 	tokenDurableSQL string
 )
 
+// A session of ModeSession carries a mark of its connection: a setting that is set when it connects, and that every statement on it
+// asks for. A pooler that gives a session to several clients, from the start or after its operator has changed its mind, is found out
+// by it, before the wrong session is granted anything: who connects to a session with a mark does not get it, and a
+// statement in a session with another mark, or with none, does nothing and returns no row.
+const markPlace = "MARK" // in SQL
+
+func (s *session) marked(sql string) string { return strings.ReplaceAll(sql, markPlace, s.mark) }
+
 // A statement is one that a session of ModeSession has prepared when it connected.
 type statement int
 
@@ -60,82 +69,90 @@ const (
 	statements
 )
 
-// texts are the statements' SQL.
-func (o Options) texts() [statements]string {
-	texts := [statements]string{trySQL, waitSQL, timeoutSQL, renewSQL, releaseSQL}
+// texts are the statements' SQL, and the types of their parameters.
+func (o Options) texts() [statements][2]string {
+	texts := [statements][2]string{
+		{trySQL, "(bigint, xid)"}, {waitSQL, "(bigint, xid)"}, {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"},
+	}
 	if o.Durable {
-		texts[stTry], texts[stWait] = tryDurableSQL, waitDurableSQL
+		texts[stTry][0], texts[stWait][0] = tryDurableSQL, waitDurableSQL
 	}
 	return texts
 }
 
-// maxParams is how many parameters a statement has at most.
-const maxParams = 2
+// name is that of a prepared statement of s, unlike any other session's: a pooler may give a session on with another client's.
+func (s *session) name(st statement) string { return "anylock_" + s.mark + "_" + strconv.Itoa(int(st)) }
+
+// setUp makes the session ours, and prepares all statements in the same request, so that a pooler cannot part them.
+func (s *session) setUp(ctx context.Context) error {
+	var sql strings.Builder
+	sql.WriteString(s.marked(setupSQL))
+	for i, text := range s.b.options.texts() {
+		sql.WriteString(";\nPREPARE " + s.name(statement(i)) + " " + text[1] + " AS " + s.marked(text[0]))
+	}
+	row, err := s.simple(ctx, sql.String())
+	switch {
+	case lacking(err):
+		return refused("the server lacks what session mode needs, as Postgres 14 has it: %v; open with %s=transaction", err, paramMode)
+	case err != nil:
+		return err
+	case row == nil:
+		return refused("a pooler has given a session that another client uses, or has used and not been cleared of: "+
+			"open with %s=transaction, or give the pooler session pooling, with server_reset_query = DISCARD ALL in PgBouncer", paramMode)
+	}
+	if _, err = s.simple(ctx, s.marked(checkIntervalSQL)); s.isBroken() {
+		return err
+	}
+	return nil // what has no such setting goes without
+}
 
 // A step is a prepared statement with its parameters.
 type step struct {
 	statement statement
-	params    [maxParams]int64 // as many as it has
+	params    []int64
 }
 
-// prepare prepares all statements in one request. Their names are random, as a pooler may give a session on with those of
-// another client.
-func prepare(ctx context.Context, conn *pgconn.PgConn, o Options) (prepared [statements]*pgconn.StatementDescription, err error) {
-	suffix := randomName()
-	name := func(i int) string { return fmt.Sprintf("anylock_%s_%d", suffix, i) }
-	p := conn.StartPipeline(ctx)
-	for i, text := range o.texts() {
-		p.SendPrepare(name(i), text, nil)
-	}
-	err = p.Sync()
-	for i := 0; err == nil && i < len(prepared); i++ {
-		var result any
-		if result, err = p.GetResults(); err == nil {
-			prepared[i], _ = result.(*pgconn.StatementDescription)
-			if prepared[i] == nil {
-				err = fmt.Errorf("unexpected answer %T to a prepare", result)
-				break
-			}
-			prepared[i].Name = name(i) // a pipeline's answer leaves it out
-		}
-	}
-	if cerr := p.Close(); err == nil {
-		err = cerr
-	}
-	return prepared, err
-}
-
-// run sends steps, and last the label, as one request, and returns the first row of the last step. A label is parsed and no
-// more: that is enough for pg_stat_activity.
+// run sends a label and steps as one request, and returns the first row of the last step.
+//
+// It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of several, as
+// prepared statements are called by pgx, the last may get lost with the path: a session that waits for it holds what it was granted by
+// those before, and none of the server's timers runs.
 func (s *session) run(ctx context.Context, label string, steps ...step) (row []string, err error) {
-	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) {
-		var (
-			bind    pgproto3.Bind
-			execute pgproto3.Execute
-			text    [maxParams][]byte
-		)
-		for _, st := range steps {
-			d := s.prepared[st.statement]
-			n := len(d.ParamOIDs)
-			for i, p := range st.params[:n] {
-				text[i] = strconv.AppendInt(text[i][:0], p, 10)
+	const most = 200 // mostly
+	sql := append(make([]byte, 0, most), label...)
+	for _, st := range steps {
+		sql = append(append(sql, "EXECUTE "...), s.name(st.statement)...)
+		for i, p := range st.params {
+			if i == 0 {
+				sql = append(sql, "('"...)
+			} else {
+				sql = append(sql, "','"...)
 			}
-			bind.PreparedStatement, bind.Parameters = d.Name, text[:n]
-			f.SendBind(&bind) // which encodes it now
-			f.SendExecute(&execute)
+			sql = strconv.AppendInt(sql, p, 10)
 		}
-		if label != "" {
-			f.SendParse(&pgproto3.Parse{Query: label})
+		if len(st.params) > 0 {
+			sql = append(sql, "')"...)
 		}
-		f.SendSync(&pgproto3.Sync{})
-	})
-	return first(rows), err
+		sql = append(sql, ';')
+	}
+	row, err = s.simple(ctx, string(sql))
+	switch {
+	case code(err) == codeNoStatement || err == nil && row == nil:
+		s.close()
+		return nil, refused("a pooler gives statements to different sessions: open with %s=transaction", paramMode)
+	case err != nil:
+		return nil, err
+	}
+	return row, nil
 }
 
-// simple sends SQL by the simple protocol, and returns the first row of the last statement that has one.
+// simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.
 func (s *session) simple(ctx context.Context, sql string) (row []string, err error) {
 	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) })
-	return first(rows), err
+	if len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], err
 }
 
 // query sends one statement with parameters and returns its rows.
@@ -152,7 +169,7 @@ func (s *session) query(ctx context.Context, sql string, params ...string) (rows
 	})
 }
 
-// ask sends one request, with the turn, and returns the rows of its last statement that has some. A session that does not
+// ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that does not
 // answer until ctx ends is given up.
 func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	watched := ctx
@@ -167,11 +184,4 @@ func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (row
 		}
 	}
 	return rows, err
-}
-
-func first(rows [][]string) []string {
-	if len(rows) == 0 {
-		return nil
-	}
-	return rows[0]
 }

@@ -1,3 +1,3 @@
 SELECT txid_current()::text
-    || left(set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'local'), true), 0)
+    || left(set_config('synchronous_commit', 'local', true), 0)
     || left(pg_logical_emit_message(true, 'anylock', '')::text, 0)

@@ -18,6 +18,7 @@ func nextID(t testing.TB, c *pgx.Conn) int64 {
 
 // While nobody else takes transaction ids, a session takes one for many grants, of all keys.
 func TestOneIDForManyGrants(t *testing.T) {
+	t.Parallel()
 	s := servers.Postgres(t, "autovacuum=off")
 	for _, params := range []string{"", "&lock_durable=true"} {
 		b, c := opened(t, s.PostgresURL()+params), dialed(t, s.PostgresURL())
@@ -43,6 +44,7 @@ func TestOneIDForManyGrants(t *testing.T) {
 // An id that somebody else took in between, while the session stood in the key's queue, makes it take another: an answer
 // from before the queue would be out of date.
 func TestTokensRiseAcrossQueue(t *testing.T) {
+	t.Parallel()
 	s := servers.Postgres(t, "autovacuum=off")
 	first, second, third := opened(t, s.PostgresURL()), opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
 	l := acquire(t, first, req("k", time.Minute))
@@ -69,6 +71,7 @@ func TestTokensRiseAcrossQueue(t *testing.T) {
 }
 
 func TestMint(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	var m mint
 	if id := m.own(now); id != 0 {

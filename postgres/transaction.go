@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // In ModeTransaction a lease is an open transaction, by the simple protocol: the extended one keeps a snapshot, which holds
@@ -28,8 +30,15 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 		return 0, s.endTransaction(ctx)
 	}
 	s.setTimeout(timeout)
-	if token, err = s.b.takeToken(ctx); err != nil {
+	limit := min(h.ttl, s.b.options.Timeout)
+	tctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if token, err = s.b.takeToken(tctx); err != nil {
 		s.close()
+		if backend.Ended(tctx) && !backend.Ended(ctx) {
+			err = fmt.Errorf("%w: no token within %v: it is taken by a connection of its own, and all of a pooler may be in use",
+				backend.ErrUnavailable, limit)
+		}
 	}
 	return token, err
 }

@@ -8,6 +8,7 @@ import (
 
 // Namespaces and keys do not run into each other.
 func TestHash(t *testing.T) {
+	t.Parallel()
 	seen := make(map[hash]string)
 	for _, pair := range [][2]string{{"a", "b"}, {"", "ab"}, {"ab", ""}, {"a", "B"}, {"a\x00", "b"}, {"a", "\x00b"}, {"anylock", "b"}} {
 		h := hashOf(pair[0], pair[1])
@@ -27,6 +28,7 @@ func TestHash(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
+	t.Parallel()
 	owners := []string{"o", "4f0c@web-3:4711", `name with blanks, */ /* -- ; and "quotes" {}/\%` + "\n'=é\xff", strings.Repeat("\x01", 255)}
 	for _, owner := range owners {
 		h := hashOf("n", owner)

@@ -86,7 +86,7 @@ func (s *session) park() {
 	}
 	ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 	defer cancel()
-	if _, err := s.run(ctx, "", step{statement: stTimeout}); err != nil {
+	if _, err := s.run(ctx, "", step{stTimeout, []int64{0}}); err != nil {
 		s.close()
 		return
 	}

@@ -20,7 +20,7 @@ var errUnanswered = errors.New("no answer from the server")
 // longAgo as a connection's deadline ends the request on it.
 var longAgo = time.Unix(1, 0)
 
-// exchange sends one request, and returns the rows of its last statement that has some. NULL is empty.
+// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty.
 func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
 	send(f)
@@ -42,7 +42,6 @@ func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Fr
 
 func answer(conn *pgconn.PgConn, f *pgproto3.Frontend) (rows [][]string, err error) {
 	ferr := f.Flush() // where it fails, the server may have said why
-	begun := true     // of a statement's rows
 	for {
 		m, rerr := conn.ReceiveMessage(context.Background())
 		if rerr != nil && code(rerr) != "" {
@@ -52,17 +51,14 @@ func answer(conn *pgconn.PgConn, f *pgproto3.Frontend) (rows [][]string, err err
 			return nil, fmt.Errorf("%w: %w", errUnanswered, cmp.Or(ferr, rerr))
 		}
 		switch m := m.(type) {
+		case *pgproto3.RowDescription:
+			rows = nil // another statement's
 		case *pgproto3.DataRow:
-			if begun {
-				rows, begun = nil, false
-			}
 			row := make([]string, len(m.Values))
 			for i, v := range m.Values {
 				row[i] = string(v)
 			}
 			rows = append(rows, row)
-		case *pgproto3.CommandComplete:
-			begun = true
 		case *pgproto3.ErrorResponse:
 			err = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:

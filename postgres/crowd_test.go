@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Connections that a peak has made are given back when they have rested, but for one.
+func TestConnectionsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := dialed(t, s.PostgresURL())
+	sessions := func() int {
+		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'anylock' AND datname = current_database()")
+	}
+	for mode, params := range bothModes {
+		b := opened(t, s.PostgresURL()+params)
+		b.pool.mu.Lock()
+		b.pool.rest = 300 * time.Millisecond
+		b.pool.mu.Unlock()
+		var peak []backend.Lease
+		for range 20 {
+			peak = append(peak, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+		}
+		if n := sessions(); n < 20 {
+			t.Fatalf("%s: %d sessions at the peak", mode, n)
+		}
+		kept := peak[0]
+		for _, l := range peak[1:] {
+			release(t, l)
+		}
+		until(t, soon, "one connection for the lease, and one at rest", func() bool { return sessions() == 2 })
+		if err := kept.Renew(context.Background(), time.Minute); err != nil {
+			t.Error(err)
+		}
+		release(t, kept)
+		release(t, acquire(t, b, req("k", time.Minute)))
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		until(t, soon, "none is left", func() bool { return sessions() == 0 })
+	}
+}
+
+// Those who wait for a connection get it in the order in which they came.
+func TestLineForConnections(t *testing.T) {
+	t.Parallel()
+	b := opened(t, gentleURL(t)+"&lock_max_leases=4")
+	var held []backend.Lease
+	for range 4 {
+		held = append(held, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+	}
+	order := make(chan int, 10)
+	for i := range 10 {
+		go func() {
+			l, err := b.Acquire(context.Background(), waiting(fmt.Sprint("k", i), time.Minute))
+			order <- i
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		until(t, soon, "it stands in the line", func() bool {
+			b.pool.mu.Lock()
+			defer b.pool.mu.Unlock()
+			return len(b.pool.line) > min(i, 1) // two may queue at the server, the others ask again
+		})
+	}
+	release(t, held[0])
+	first, second := <-order, <-order
+	if first != 0 || second != 1 {
+		t.Errorf("served %d and %d first", first, second)
+	}
+	for range 8 {
+		<-order
+	}
+	for _, l := range held[1:] {
+		release(t, l)
+	}
+}
+
+// A server without a connection left is told as such at once; who may wait gets the next one.
+func TestServerHasNoConnection(t *testing.T) {
+	t.Parallel()
+	s := servers.Postgres(t, "max_connections=12", "superuser_reserved_connections=3")
+	c := dialed(t, s.PostgresURL())
+	for _, sql := range []string{"CREATE ROLE crowd LOGIN", "GRANT ALL ON DATABASE postgres TO crowd"} {
+		if _, err := c.Exec(context.Background(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := "postgres://crowd@" + s.Addr + "/postgres?sslmode=disable"
+	b := opened(t, url)
+	var held []backend.Lease
+	var err error
+	for range 20 {
+		var l backend.Lease
+		if l, err = b.Acquire(context.Background(), req(backend.NewOwner(), time.Minute)); err != nil {
+			break
+		}
+		held = append(held, l)
+	}
+	if !errors.Is(err, backend.ErrUnavailable) || !errors.Is(err, ErrExhausted) || code(err) != codeTooMany {
+		t.Fatalf("%d leases, then %v", len(held), err)
+	}
+	if _, err := openURL(context.Background(), url); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("open: %v, want ErrUnavailable", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := b.Acquire(ctx, waiting("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a wait that ends: %v", err)
+	}
+	line := startAcquire(context.Background(), b, waiting("k", time.Minute))
+	select {
+	case o := <-line:
+		t.Errorf("a wait without a connection ended: %v", o.Err)
+	case <-time.After(100 * time.Millisecond): // the time that is looked at
+	}
+	release(t, held[0])
+	release(t, granted(t, line, soon).Lease)
+	for _, l := range held[1:] {
+		release(t, l)
+	}
+}
+
+// A pooler whose connections are all in use is told soon, and as that.
+func TestFullPooler(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	for mode, params := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			pooling := map[string]string{"session": "session", "transaction": "transaction"}[mode]
+			bouncer := servers.PgBouncer(t, s.Server, pooling, "default_pool_size=4")
+			url := s.via(bouncer.Addr) + params + "&lock_timeout=1s"
+			b := opened(t, url)
+			for range 3 {
+				c := dialed(t, s.via(bouncer.Addr)+"&default_query_exec_mode=simple_protocol")
+				if _, err := c.Exec(context.Background(), "BEGIN; SELECT 1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			told := func(what string, do func() error) {
+				t.Helper()
+				begun := time.Now()
+				err := do()
+				if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrLost) {
+					t.Errorf("%s: %v, want ErrUnavailable", what, err)
+				}
+				if took := time.Since(begun); took > 4*time.Second {
+					t.Errorf("%s: %v after %v", what, err, took)
+				}
+			}
+			if mode == "session" { // its connection has the last session
+				told("open", func() error { _, err := openURL(context.Background(), url); return err })
+				l := acquire(t, b, req("held", time.Minute))
+				told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", time.Second)); return err })
+				told("inspect", func() error { _, err := b.Inspect(context.Background(), "k"); return err })
+				release(t, l)
+				return
+			}
+			// The transaction has the last connection, and the token none.
+			told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", 500*time.Millisecond)); return err })
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A wait that ends tells whether the key was busy, and who held it; one that the server has not answered does not say so.
+func TestEndedWaitTellsBusy(t *testing.T) {
+	t.Parallel()
+	for mode, params := range bothModes {
+		_, p, b := proxied(t, params)
+		holder := acquire(t, b, req("k", time.Minute))
+		end := func(key string, within time.Duration) error {
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			defer cancel()
+			_, err := b.Acquire(ctx, waiting(key, time.Minute))
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v, want the end of the context", mode, err)
+			}
+			return err
+		}
+		err := end("k", 500*time.Millisecond)
+		if !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: a wait for a busy key: %v, want ErrHeld too", mode, err)
+		}
+		var held *backend.HeldError
+		if mode == "session" && (!errors.As(err, &held) || held.Holder.Owner != holder.(*backend.Life).Owner()) {
+			t.Errorf("%s: %v does not name the holder", mode, err)
+		}
+		release(t, acquire(t, b, req("free", time.Minute)))
+		p.set(func(p *proxy) { p.mute = true })
+		if err := end("free", 500*time.Millisecond); errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: a wait at a server that hangs: %v", mode, err)
+		}
+		p.set(func(p *proxy) { p.mute = false })
+	}
+}

@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A request of which the server gets a part holds nothing for longer than its TTL: there is no timer while the server waits for the rest.
+func TestLostTail(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	for mode, params := range bothModes {
+		for _, wait := range []bool{false, true} {
+			for _, lose := range []int{1, 5, 6, 40} { // a Sync is 5 bytes long
+				t.Run(fmt.Sprintf("%s/wait=%v/%d", mode, wait, lose), func(t *testing.T) {
+					t.Parallel()
+					s, p, b := proxied(t, "&lock_timeout=1s"+params)
+					c := dialed(t, s.PostgresURL())
+					release(t, acquire(t, b, req("other", ttl)))
+					rest(t, b)
+					p.set(func(p *proxy) { p.tail = lose })
+					r := req("k", ttl)
+					r.Wait = wait
+					ctx, cancel := context.WithTimeout(context.Background(), ttl)
+					defer cancel()
+					if _, err := b.Acquire(ctx, r); err == nil {
+						t.Fatal("granted by a part of a request")
+					}
+					until(t, ttl+maxLate, "the key is free", func() bool { return locks(t, c) == 0 })
+				})
+			}
+		}
+	}
+}
