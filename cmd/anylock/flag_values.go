@@ -58,20 +58,3 @@ func (s *seconds) Set(text string) error {
 	s.d, s.isSet = d, true
 	return nil
 }
-
-// An exitCode is the value of a flag that takes a process's exit code.
-type exitCode int
-
-func (c *exitCode) String() string { return strconv.Itoa(int(*c)) }
-
-func (c *exitCode) Type() string { return "code" }
-
-func (c *exitCode) Set(text string) error {
-	const most = 255
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > most {
-		return fmt.Errorf("want a number from 0 to %d", most)
-	}
-	*c = exitCode(n)
-	return nil
-}

@@ -4,8 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -21,16 +19,6 @@ func TestMain(m *testing.M) {
 
 // A program built with -race sleeps for a second when it exits, unless it is told not to.
 const raceVariable, raceOptions = "GORACE", "atexit_sleep_ms=0"
-
-// inheritNoSignals lets the programs under test begin with no signal ignored, also where we were started by nohup(1) or in the
-// background of a script. A signal that is caught is not ignored after exec(3); here nobody reads it.
-func inheritNoSignals() {
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
-		if signal.Ignored(s) {
-			signal.Notify(make(chan os.Signal, 1), s)
-		}
-	}
-}
 
 // waitMuch lets more tests run at once than there are processors, unless -parallel is given: they mostly wait.
 func waitMuch() {

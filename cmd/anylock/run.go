@@ -29,7 +29,7 @@ type runner struct {
 	minHold, maxHold           seconds
 	require                    []string
 	nonblock                   bool
-	conflictExit, lostExitCode exitCode
+	conflictExit, lostExitCode uint8
 }
 
 const requireEnv = "ANYLOCK_REQUIRE" // what the store must promise, as --require
@@ -41,7 +41,7 @@ const (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	r := &runner{app: a, conflictExit: exitConflict, lostExitCode: exitLost}
+	r := &runner{app: a}
 	r.ttl.d = defaultTTL
 	cmd := &cobra.Command{
 		Use:   "run [flags] KEY [--] CMD [ARG...]",
@@ -62,8 +62,8 @@ A store that keeps out only one process, such as memory:, is refused. --require 
 than they name, both of them: fifo, push, linearizable, no-early-loss, fencing=restart, reach=network, max-late=500ms,
 min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
 
---min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice. --max-hold stops
-a CMD that hangs, in the way that a lost lock does.
+--min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice; anylock stays
+as long, as some stores free the key with its connection. --max-hold stops a CMD that hangs, in the way that a lost lock does.
 
 CMD gets our standard input, output and error, the signals that are sent to us, and in its environment ANYLOCK_KEY,
 ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with Ctrl-Z for
@@ -83,8 +83,8 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
   anylock run --ttl 1m --grace 20s db/migrate -- sh -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := r.parse(cmd, args); err != nil {
-				return err
+			if err := r.check(args); err != nil {
+				return usagef("%w", err)
 			}
 			return r.run(cmd.Context())
 		},
@@ -94,8 +94,8 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	flags.Var(&r.ttl, "ttl", "how long the key stays taken after its holder has died")
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "fail at once if the key is held")
 	flags.VarP(&r.wait, "wait", "w", "wait for at most this long, seconds as in 2.5 or a text like 1m30s")
-	flags.VarP(&r.conflictExit, "conflict-exit-code", "E", "exit code when the key is held by another")
-	flags.Var(&r.lostExitCode, "lost-exit-code", "exit code when the lock is lost while the command runs")
+	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit `CODE` when the key is held by another")
+	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit `CODE` when the lock is lost while the command runs")
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, also when the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
 	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`s, separated by commas; may be given several times (and $ANYLOCK_REQUIRE)")
@@ -103,19 +103,11 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	return cmd
 }
 
-// parse checks everything that can be wrong before anything is done.
-func (r *runner) parse(cmd *cobra.Command, args []string) error {
-	err := error(nil)
-	if r.key, r.argv, err = splitCommand(args); err == nil {
-		err = r.check()
+// check finds everything that can be wrong before anything is done.
+func (r *runner) check(args []string) (err error) {
+	if r.key, r.argv, err = splitCommand(args); err != nil {
+		return err
 	}
-	if err != nil {
-		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
-	}
-	return nil
-}
-
-func (r *runner) check() error {
 	if err := backend.ValidateKey(r.key); err != nil {
 		return fmt.Errorf("KEY: %w", err)
 	}
@@ -230,8 +222,11 @@ func (r *runner) run(ctx context.Context) error {
 	switch {
 	case err == nil && s == nil:
 		r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(began)), lease.Token())
+		acquired := time.Now()
 		out, err := r.hold(ctx, lease, file, signals)
-		return r.finish(lease, out, err)
+		err = r.finish(lease, out, err)
+		r.linger(r.minHold.d-time.Since(acquired), signals)
+		return err
 	case err == nil:
 		return r.finish(lease, outcome{}, s.exit())
 	case s != nil:
@@ -286,6 +281,18 @@ func (r *runner) finish(l *lock.Lease, out outcome, err error) error {
 		return exitWith(out.code)
 	}
 	return nil
+}
+
+// linger is for stores whose leases end with the connection: the key stays taken for what is left of the shortest hold. Other
+// stores keep it themselves, also when a signal ends this.
+func (r *runner) linger(left time.Duration, signals <-chan os.Signal) {
+	if left <= 0 {
+		return
+	}
+	r.sayVerbose("the key stays taken for %s", shortDuration(left))
+	ctx, stop := untilSignal(context.Background(), signals)
+	_ = backend.Sleep(ctx, left)
+	stop()
 }
 
 // say prints a line about this key, without waiting for whoever reads it.

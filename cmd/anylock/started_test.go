@@ -5,9 +5,22 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"testing"
 )
+
+// inheritNoSignals lets the programs under test begin with no signal ignored, also where we were started by nohup(1) or in the
+// background of a script. A signal that is caught is not ignored after exec(3); here nobody reads it. What nohup keeps off, our
+// children would then get with the rest of our group when the terminal hangs up, so that we leave it.
+func inheritNoSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+			_ = syscall.Setpgid(0, 0) // the leader of a session is alone in its group already
+		}
+	}
+}
 
 // Tests do not depend on how they are started: in the background, by nohup(1), without standard input.
 func TestStartedByNohup(t *testing.T) {

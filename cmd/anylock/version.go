@@ -20,28 +20,11 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// version is what the Go toolchain recorded when it built the program.
+// version is what the Go toolchain recorded when it built the program: a release, or the commit.
 func version() string {
 	v := "devel"
-	revision, modified := "", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if m := info.Main.Version; m != "" && m != "(devel)" {
-			v = m
-		}
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				const short = 12
-				revision = " " + s.Value[:min(short, len(s.Value))]
-			case "vcs.modified":
-				if s.Value == "true" {
-					modified = "+changes"
-				}
-			}
-		}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v = info.Main.Version
 	}
-	if v != "devel" {
-		revision, modified = "", "" // part of the version
-	}
-	return fmt.Sprintf("anylock %s%s%s %s %s/%s", v, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("anylock %s %s %s/%s", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -37,7 +37,7 @@ func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) 
 			switch {
 			case err != nil:
 				if !said {
-					r.say("waiting: %v", err)
+					r.say("waiting: %v", storeError(err))
 				}
 				said = true
 			case pause > 0:

@@ -19,7 +19,7 @@ type slowStore struct{ ready time.Time }
 
 func (s slowStore) NotReady() error {
 	if left := time.Until(s.ready); left > 0 {
-		return fmt.Errorf("node 2 cannot vote for %v", left)
+		return &lock.Error{Op: "acquire", Backend: "redlock", Err: fmt.Errorf("node 2 cannot vote for %v", left)}
 	}
 	return nil
 }
@@ -43,8 +43,8 @@ func TestTellWaiting(t *testing.T) {
 		{0, time.Second, true, nil},
 		{0, 3 * time.Second, false, nil},
 		{0, 9 * time.Second, true, []string{"waiting for k, held by somebody"}},
-		{time.Minute, time.Millisecond, false, []string{"k: waiting: node 2 cannot vote for 1m0s"}},
-		{5 * time.Second, time.Minute, true, []string{"k: waiting: node 2 cannot vote for 5s", "waiting for k, held by somebody"}},
+		{time.Minute, time.Millisecond, false, []string{"k: waiting: redlock: node 2 cannot vote for 1m0s"}},
+		{5 * time.Second, time.Minute, true, []string{"k: waiting: redlock: node 2 cannot vote for 5s", "waiting for k, held by somebody"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var said []string
