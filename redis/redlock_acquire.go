@@ -2,22 +2,11 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
-
-// A waiter asks again after pauses that grow, at random, from redlockPause to redlockPauses. Elections that tie, because
-// several owners got a part of the nodes each, are told apart by chance.
-const (
-	redlockPause  = 2 * time.Millisecond
-	redlockPauses = 100 * time.Millisecond
-)
-
-// slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
-const slowStart = 3 * time.Second
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
 // their vote.
@@ -54,7 +43,7 @@ func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend
 		if e == nil {
 			return l, err
 		}
-		if e.doubtful && time.Since(begun) < doubt {
+		if e.doubtful && ctx.Err() == nil && time.Since(begun) < doubt {
 			r.withdraw(c, e.number)
 			if serr := backend.Sleep(ctx, redlockPause+rand.N(redlockPause)); serr == nil {
 				continue
@@ -70,52 +59,13 @@ func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend
 	}
 }
 
-// wait makes attempts until one succeeds.
-func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
-	wctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.waits, cancel)()
-	pause := backend.Pause{Min: redlockPause, Max: redlockPauses}
-	begun := time.Now()
-	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), func(wctx context.Context) (backend.Lease, error) {
-		for {
-			l, e, err := r.elect(wctx, q, c)
-			if e != nil {
-				r.withdraw(c, e.number)
-			}
-			var q *noQuorumError
-			if !errors.As(err, &q) {
-				return l, err
-			}
-			const most = time.Second // another node may come back sooner
-			left := min(q.left, most)
-			if left <= 0 && (!q.slow() || time.Since(begun) > slowStart) {
-				return l, err
-			}
-			if err := backend.Sleep(wctx, left+rand.N(redlockPauses)); err != nil {
-				return nil, err
-			}
-		}
-	})
-	if err == nil {
-		return l, nil
-	}
-	r.abandon(c)
-	switch {
-	case ctx.Err() != nil:
-		return nil, err
-	case r.isClosing():
-		return nil, backend.ErrClosed
-	}
-	return nil, err
-}
-
 // elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
 func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
 	e = r.newElection(c)
 	r.ask(ctx, e.t, e.window.needing(c.ttl), e.ask)
-	if err = backend.ContextError(ctx, nil); err == nil {
-		err = e.outcome()
+	err = e.outcome()
+	if ended := backend.ContextError(ctx, err); ended != nil {
+		err = ended
 	}
 	if err == nil {
 		c.token, err = e.agree(ctx)

@@ -19,8 +19,12 @@ type noQuorumError struct {
 
 func (r *Redlock) noQuorum(errs []error) error {
 	e := &noQuorumError{quorum: len(r.nodes)/2 + 1, nodes: len(r.nodes), errs: errs}
-	for _, n := range r.nodes {
+	for i, n := range r.nodes {
 		e.names = append(e.names, n.name)
+		// The round may have been over before this node could say again what is known of it.
+		if barred := n.notReady(); errors.Is(errs[i], errNoAnswer) && errors.As(barred, new(*noVoteError)) {
+			errs[i] = barred
+		}
 	}
 	e.left = e.wait()
 	return e
@@ -73,12 +77,21 @@ func (e *noQuorumError) Error() string {
 	return s
 }
 
+// Is makes a noQuorumError match ErrUnavailable: nobody knows whether the key is busy.
+func (e *noQuorumError) Is(target error) bool { return target == backend.ErrUnavailable }
+
 // A noVoteError tells that a node has no vote for some time.
 type noVoteError struct {
 	left time.Duration
 	why  string
 }
 
+// Why a node has no vote.
+const (
+	whyYoung   = "it is new, or may have forgotten leases (" + paramMaxTTL + ")"
+	whyForward = "its clock was set forward"
+)
+
 func (e *noVoteError) Error() string {
-	return fmt.Sprintf("no vote for %v more: %s", e.left.Round(time.Millisecond), e.why)
+	return fmt.Sprintf("no vote until %s, for %v more: %s", time.Now().Add(e.left).Format(time.TimeOnly), e.left.Round(time.Millisecond), e.why)
 }

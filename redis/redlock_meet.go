@@ -30,13 +30,14 @@ func (r *Redlock) acquaint(n *node, since time.Time) error {
 	}
 	begun := time.Now()
 	v, err := n.do(func(ctx context.Context) (any, error) { return r.interview(ctx, n) })
-	if err != nil {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unmet = err; err != nil {
 		return err
 	}
 	found := v.(acquaintance)
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.run, n.id, n.outcast, n.metAt = found.run, found.id, found.outcast, begun
+	n.barred = begun.Add(found.left)
 	return n.outcast
 }
 
@@ -44,6 +45,7 @@ func (r *Redlock) acquaint(n *node, since time.Time) error {
 type acquaintance struct {
 	run, id string
 	outcast error
+	left    time.Duration // until the node has a vote
 }
 
 func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) {
@@ -87,6 +89,8 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 	}
 	met.id, _ = list[2].(string)
 	met.outcast = r.agreed(list[1])
+	left, _ := list[3].(int64)
+	met.left = time.Duration(left) * time.Millisecond
 	return met, nil
 }
 
@@ -234,7 +238,7 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 		}
 	}
 	if t.answered() < t.n {
-		return errNoAnswer
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, errNoAnswer)
 	}
 	return nil
 }

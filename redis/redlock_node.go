@@ -42,6 +42,8 @@ type node struct {
 	id       string    // of its data
 	metAt    time.Time // when the last meeting that told something began
 	outcast  error     // why it must not vote; nil if it may
+	unmet    error     // why it could not be met; nil if it has been
+	barred   time.Time // it has no vote before, by what it said last
 	out      time.Time // it has no vote with us before, because its clock was set forward
 	clock    serverClock
 	requests int           // under way
@@ -156,7 +158,7 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	}
 	switch left := n.out.Sub(s.received); {
 	case left > 0:
-		return &noVoteError{left: left, why: "its clock was set forward"}
+		return &noVoteError{left: left, why: whyForward}
 	case step < 0:
 		return fmt.Errorf("its clock was set back by %v", -step)
 	}

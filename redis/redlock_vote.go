@@ -151,6 +151,9 @@ func (r *Redlock) requestVote(n *node, c *claim, number uint64, at time.Time) (v
 func (r *Redlock) judge(n *node, v vote) error {
 	jump := n.observe(v.clock, r.ban)
 	run, outcast := n.standing()
+	if v.what == voteGranted {
+		n.bar(v.left)
+	}
 	switch {
 	case v.what == voteHeld:
 		return &backend.HeldError{Holder: v.holder}
@@ -163,7 +166,7 @@ func (r *Redlock) judge(n *node, v vote) error {
 	case outcast != nil:
 		return outcast
 	case v.left > 0:
-		return &noVoteError{left: v.left, why: "it is new, or may have forgotten leases (" + paramMaxTTL + ")"}
+		return &noVoteError{left: v.left, why: whyYoung}
 	}
 	return jump
 }

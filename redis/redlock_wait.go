@@ -1,0 +1,138 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A waiter asks again after pauses that grow, at random, from redlockPause to redlockPauses. Elections that tie, because
+// several owners got a part of the nodes each, are told apart by chance.
+const (
+	redlockPause  = 2 * time.Millisecond
+	redlockPauses = 100 * time.Millisecond
+)
+
+// slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
+const slowStart = 3 * time.Second
+
+// A vigil is one Acquire that waits.
+type vigil struct {
+	r     *Redlock
+	q     backend.Request
+	c     *claim
+	begun time.Time
+	busy  *backend.HeldError // what a quorum has said last
+	none  *noQuorumError     // why there was no quorum, if none has said that the key is busy
+	peeks int
+}
+
+// wait makes attempts until one succeeds.
+func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.waits, cancel)()
+	w := &vigil{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
+	pause := backend.Pause{Min: redlockPause, Max: redlockPauses}
+	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), w.try)
+	if err == nil {
+		return l, nil
+	}
+	r.abandon(c)
+	switch {
+	case !backend.Ended(ctx) && r.isClosing():
+		return nil, backend.ErrClosed
+	case backend.Ended(ctx) && isContextError(err):
+		return nil, backend.ContextError(ctx, w.last())
+	}
+	return nil, err
+}
+
+// last is what the waiter has learned from the nodes.
+func (w *vigil) last() error {
+	switch {
+	case w.busy != nil:
+		return w.busy
+	case w.none != nil:
+		return w.none
+	}
+	return nil
+}
+
+// try makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
+func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
+	if w.busy != nil && w.r.peek(ctx, w) {
+		return nil, w.busy
+	}
+	for {
+		l, e, err := w.r.elect(ctx, w.q, w.c)
+		if e != nil {
+			w.r.withdraw(w.c, e.number)
+		}
+		var held *backend.HeldError
+		var none *noQuorumError
+		switch {
+		case errors.As(err, &held):
+			w.busy = held
+			return nil, err
+		case !errors.As(err, &none):
+			return l, err
+		}
+		w.none = none
+		const most = time.Second // another node may come back sooner
+		left := min(none.left, most)
+		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
+			return l, err
+		}
+		if err := backend.Sleep(ctx, left+rand.N(redlockPauses)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// peek asks one node, another each time, whether it still has the key for so long as it says: that costs a node one command, where
+// an attempt costs every node a script. It is a hint: where it is wrong, because the node has missed a release or a grant, the
+// next one asks another.
+func (r *Redlock) peek(ctx context.Context, w *vigil) bool {
+	var n *node
+	for range r.nodes {
+		w.peeks++
+		if n = r.nodes[w.peeks%len(r.nodes)]; !n.hangs() {
+			break
+		}
+	}
+	answer := make(chan time.Duration, 1)
+	if !r.calls.Begin() {
+		return false
+	}
+	r.crew.run(func() {
+		defer r.calls.End()
+		left := time.Duration(-2) // as for a key that is not there
+		_, err := n.do(func(ctx context.Context) (_ any, err error) {
+			left, err = n.client.PTTL(ctx, r.naming.lock(w.c.key)).Result()
+			return nil, err
+		})
+		if err != nil {
+			left = -2
+		}
+		answer <- left
+	})
+	limit := time.NewTimer(nodeTimeout(w.c.ttl))
+	defer limit.Stop()
+	select {
+	case left := <-answer:
+		if left == -2 {
+			return false
+		}
+		h := w.busy.Holder
+		h.TTL = max(left-keepPad, 0)
+		w.busy = &backend.HeldError{Holder: h}
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
+}
