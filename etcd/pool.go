@@ -36,6 +36,9 @@ type pool struct {
 	shelves map[time.Duration]*shelf
 	clock   alarm.Clock[*lease] // of the leases that the pool renews
 	closed  bool
+
+	emptied  []*lease // to be revoked
+	emptying bool
 }
 
 // A shelf keeps the leases of one TTL.
@@ -171,6 +174,35 @@ func (p *pool) dropLocked(l *lease) {
 		defer cancel()
 		_ = p.revoke(ctx, l) // its TTL ends it in any case
 	})
+}
+
+// letGo revokes a lease that no key is bound to, nor will be, one after the other: after a change of leader there are thousands, and
+// other requests must not wait for them.
+func (p *pool) letGo(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.emptied = append(p.emptied, l)
+	if !p.emptying {
+		p.emptying = p.b.calls.Background(p.revokeEmptied)
+	}
+}
+
+func (p *pool) revokeEmptied() {
+	for {
+		p.mu.Lock()
+		if p.closed || len(p.emptied) == 0 {
+			p.emptying, p.emptied = false, nil // what is left ends with its TTL
+			p.mu.Unlock()
+			return
+		}
+		l := p.emptied[0]
+		p.emptied = p.emptied[1:]
+		left := time.Until(l.renewed.Add(l.ttl))
+		p.mu.Unlock()
+		ctx, cancel := context.WithTimeout(p.b.base, min(left, p.b.options.Timeout))
+		_ = p.revoke(ctx, l)
+		cancel()
+	}
 }
 
 // grant makes a lease. Each attempt has an id of its own: one that arrives late, with what a frozen server goes on to do,
