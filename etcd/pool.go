@@ -218,6 +218,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 		switch {
 		case err == nil:
 			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
+			l.heard = l.term
 		case uncertain(err):
 			strays = append(strays, l)
 		}
@@ -329,6 +330,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	}
 	sent := time.Now()
 	got, errs := p.b.renewer.renew(ctx, patience, ids...)
+	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
@@ -337,8 +339,14 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		case got[i].seconds == 0:
 			l.loseLocked()
 			errs[i] = backend.ErrLost
+		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
+			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
+			// its whole TTL.
+			p.dropLocked(l)
+			l.loseLocked()
+			errs[i] = backend.ErrLost
 		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed = sent
+			l.renewed, l.heard = sent, got[i].term
 			l.isStale = l.isStale || got[i].term != l.term
 		}
 	}
