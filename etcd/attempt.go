@@ -164,9 +164,10 @@ func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (
 	if p.isStale(a.main) { // there is a new leader
 		was := a.main
 		at.sent = time.Now()
-		if err := a.b.changeHeld(ctx, h, a.r.Owner, a.ttl); err != nil {
+		c := &change{h: h, owner: a.r.Owner, ttl: a.ttl}
+		if a.b.changeAll(ctx, []*change{c}); c.err != nil {
 			a.doubtful = append(append(a.doubtful, h.doubtful...), was)
-			return nil, err
+			return nil, c.err
 		}
 		if a.place == was {
 			a.takePlace() // change has dropped it

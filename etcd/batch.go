@@ -2,14 +2,15 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-// changesAtOnce is how many leases of a batch change their TTL at the same time.
-const changesAtOnce = 16
+// changesAtOnce is how many requests for changes of leases are under way for one batch: to another TTL, or for all after a change of leader.
+const changesAtOnce = 2
 
 // RenewBatch implements [backend.BatchRenewer]: all leases are renewed on one stream, by a message each and without
 // waiting in between. Those whose TTL changes are renewed one by one.
@@ -27,15 +28,27 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		shortest time.Duration
 	)
 	// Changes wait for each other, but nothing for them: those that hang must not use up the time of all.
-	change := func(i int) {
-		changes.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if errs[i] = errNoAnswer; ctx.Err() == nil {
-				errs[i] = b.change(ctx, lives[i], granted[i])
-			}
-		})
+	change := func(which []int) {
+		for some := range slices.Chunk(which, changesPerRequest) {
+			changes.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				var moving []*backend.Life
+				var to []time.Duration
+				for _, i := range some {
+					errs[i] = errNoAnswer
+					moving, to = append(moving, lives[i]), append(to, granted[i])
+				}
+				if ctx.Err() != nil {
+					return
+				}
+				for k, err := range b.changeLives(ctx, moving, to) {
+					errs[some[k]] = err
+				}
+			})
+		}
 	}
+	var other, moved []int
 	for i, l := range lives {
 		granted[i] = b.guarantees.Round(ttls[i])
 		main, err := l.Data.(*held).keptBy(granted[i])
@@ -44,7 +57,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			errs[i] = err
 			continue
 		case main == nil:
-			change(i)
+			other = append(other, i)
 			continue
 		}
 		errs[i] = errNoAnswer // until there is one: perhaps ctx has ended by now, and no request is made
@@ -53,6 +66,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			shortest = granted[i]
 		}
 	}
+	change(other)
 	kept, keptBy := same, index
 	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
 	// Other rounds for what was not answered, each on a new stream: the next server may hang as well, for want of a leader.
@@ -69,9 +83,10 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	for k, l := range kept {
 		if i := keptBy[k]; errs[i] == nil && b.pool.isStale(l) { // there is a new leader
-			change(i)
+			moved = append(moved, i)
 		}
 	}
+	change(moved)
 	changes.Wait()
 	return granted, errs
 }

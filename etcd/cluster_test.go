@@ -172,32 +172,3 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		t.Errorf("%+v, want %+v", b.Guarantees(), want)
 	}
 }
-
-func TestOldServersAreFlawed(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]bool{
-		"3.3.25": true, "3.4.0": true, "3.4.30": true, "3.4.31": false, "3.4.36": false, "3.5.0": true, "3.5.12": true, "3.5.13": false,
-		"3.6.0": false, "3.7.3": false, "3.8.0-alpha.0": false, "4.0.0": false, "2.3.8": true, "": false, "nonsense": false, "3.x.1": false,
-	} {
-		if got := isFlawed(version); got != want {
-			t.Errorf("%q: %v", version, got)
-		}
-	}
-}
-
-func TestGuaranteesFollowTheVersion(t *testing.T) {
-	storetest.Long(t, "the current etcd is built")
-	t.Parallel()
-	old := opened(t, shared(t).URL())
-	current := opened(t, "etcd://"+servers.EtcdCurrent(t).Addr)
-	if g := current.Guarantees(); g.EarlyLoss != "" || g.Consistency != backend.Linearizable || g != guarantees(usualMinTTL) {
-		t.Errorf("current: %+v", g)
-	}
-	status, err := raw(t, strings.TrimPrefix(endpoint(old), "http://")).Status(t.Context(), endpoint(old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if g := old.Guarantees(); isFlawed(status.Version) != (g.EarlyLoss != "") {
-		t.Errorf("version %s: %+v", status.Version, g)
-	}
-}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -113,10 +111,9 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 	}
 	if err == nil {
 		b.guarantees = guarantees(max(least, granularity))
-		var flawed bool
-		if flawed, err = b.anyFlawed(ctx, client); flawed {
-			b.guarantees = weakened(b.guarantees)
-		}
+		var oldest string
+		oldest, err = b.mostFlawed(ctx, client)
+		b.guarantees = weakened(b.guarantees, oldest)
 	}
 	if err != nil {
 		_ = b.Close()
@@ -142,50 +139,6 @@ func (b *Backend) leastTTL(ctx context.Context) (time.Duration, error) {
 		b.pool.drop(l)
 	}
 	return granted, err
-}
-
-// anyFlawed asks the servers in reach for their versions. One that does not tell, or does not answer soon after another one,
-// counts as sound: the URL names more than are up at any time.
-func (b *Backend) anyFlawed(ctx context.Context, client *clientv3.Client) (bool, error) {
-	endpoints := client.Endpoints()
-	type answer struct{ came, flawed bool }
-	answers := make(chan answer, len(endpoints))
-	sctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	for _, e := range endpoints {
-		go func() {
-			resp, err := client.Status(sctx, e)
-			answers <- answer{err == nil, err == nil && isFlawed(resp.Version)}
-		}()
-	}
-	flawed := false
-	for range endpoints {
-		a := <-answers
-		flawed = a.flawed || flawed
-		if a.came {
-			defer time.AfterFunc(b.options.Timeout/attemptShare, cancel).Stop()
-		}
-	}
-	return flawed, backend.ContextError(ctx, nil)
-}
-
-// isFlawed reports whether a version has the flaw of earlyExpiry. One that cannot be parsed has not.
-func isFlawed(version string) bool {
-	var v [3]int
-	version, _, _ = strings.Cut(version, "-")
-	parts := strings.Split(version, ".")
-	if len(parts) != len(v) {
-		return false
-	}
-	for i, p := range parts {
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			return false
-		}
-		v[i] = n
-	}
-	before := func(minor, patch int) bool { return v[0] == 3 && v[1] == minor && v[2] < patch }
-	return v[0] < 3 || v[0] == 3 && v[1] < 4 || before(4, 31) || before(5, 13)
 }
 
 func invalid(format string, args ...any) error {

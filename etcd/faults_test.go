@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -363,42 +362,4 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 	default:
 		t.Error("not lost")
 	}
-}
-
-// ownKey finds the key of an owner, empty if there is none.
-func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
-	t.Helper()
-	resp, err := c.Get(context.Background(), "", clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kv := range resp.Kvs {
-		if string(kv.Value) == owner {
-			return string(kv.Key)
-		}
-	}
-	return "-"
-}
-
-func get(t testing.TB, c *clientv3.Client, key string) kv {
-	t.Helper()
-	found := find(t, c, key)
-	if found == nil {
-		t.Fatalf("no key %s", strings.TrimPrefix(key, defaultNamespace))
-	}
-	return *found
-}
-
-type kv struct{ CreateRevision, Lease int64 }
-
-func find(t testing.TB, c *clientv3.Client, key string) *kv {
-	t.Helper()
-	resp, err := c.Get(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(resp.Kvs) == 0 {
-		return nil
-	}
-	return &kv{resp.Kvs[0].CreateRevision, resp.Kvs[0].Lease}
 }

@@ -32,14 +32,3 @@ func guarantees(minTTL time.Duration) backend.Guarantees {
 		Reach:       backend.ReachNetwork,
 	}
 }
-
-// earlyExpiry is the weakness of servers that flaw names.
-const earlyExpiry = "a leader that was paused may end leases that its successor has renewed " +
-	"(etcd before 3.4.31 and 3.5.13, issue 15247)"
-
-// weakened is g as servers with a known flaw keep it.
-func weakened(g backend.Guarantees) backend.Guarantees {
-	g.EarlyLoss = earlyExpiry
-	g.Consistency = backend.BestEffort
-	return g
-}

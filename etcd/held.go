@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/anylock/lock/backend"
 )
 
@@ -82,77 +80,6 @@ func (h *held) keptBy(ttl time.Duration) (*lease, error) {
 		return nil, nil
 	}
 	return h.main, nil
-}
-
-// change binds the key of l to another lease: etcd cannot change a lease's TTL. The key stays, and so its revision of
-// creation, the token.
-func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration) error {
-	h := l.Data.(*held)
-	if !h.mu.TryLock() {
-		return errReleasing
-	}
-	defer h.mu.Unlock()
-	return b.changeHeld(ctx, h, l.Owner(), ttl)
-}
-
-// changeHeld is change for a lock that may not have a Life yet. The caller holds h.mu.
-func (b *Backend) changeHeld(ctx context.Context, h *held, owner string, ttl time.Duration) error {
-	if h.main == nil {
-		return backend.ErrLost
-	}
-	to, err := b.pool.takeNew(ctx, ttl)
-	if err != nil {
-		return err
-	}
-	own := h.own.key
-	const copies = 3 // of answers that told of an earlier, unanswered change
-	for range copies {
-		var resp *clientv3.TxnResponse
-		unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
-			resp, err = b.kv.Txn(ctx).
-				// A change that comes late finds that the key was written since.
-				If(clientv3.Compare(clientv3.ModRevision(own), "=", h.mod)).
-				Then(clientv3.OpPut(own, owner, clientv3.WithLease(clientv3.LeaseID(to.id)))).
-				Else(clientv3.OpGet(own)).
-				Commit()
-			return err
-		})
-		if unanswered && !contains(h.doubtful, to) {
-			h.doubtful = append(h.doubtful, to)
-		}
-		switch {
-		case err != nil && !contains(h.doubtful, to):
-			b.pool.drop(to)
-			return err
-		case err != nil:
-			return err
-		case resp.Succeeded:
-			h.mod = resp.Header.Revision
-			b.settle(h, to)
-			return nil
-		}
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if !h.own.isThere(kvs) {
-			return backend.ErrLost
-		}
-		h.mod = kvs[0].ModRevision
-		if kvs[0].Lease == to.id {
-			b.settle(h, to)
-			return nil
-		}
-	}
-	return errNoAnswer
-}
-
-// settle makes to the lease of h, and ends the others. The caller holds h.mu.
-func (b *Backend) settle(h *held, to *lease) {
-	old := append(h.doubtful, h.main)
-	h.main, h.doubtful = to, nil
-	for _, l := range old {
-		if l != to {
-			b.pool.drop(l)
-		}
-	}
 }
 
 // ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a

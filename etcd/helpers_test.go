@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,4 +37,42 @@ func raw(t testing.TB, addrs ...string) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// ownKey finds the key of an owner, empty if there is none.
+func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
+	t.Helper()
+	resp, err := c.Get(context.Background(), "", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range resp.Kvs {
+		if string(kv.Value) == owner {
+			return string(kv.Key)
+		}
+	}
+	return "-"
+}
+
+func get(t testing.TB, c *clientv3.Client, key string) kv {
+	t.Helper()
+	found := find(t, c, key)
+	if found == nil {
+		t.Fatalf("no key %s", strings.TrimPrefix(key, defaultNamespace))
+	}
+	return *found
+}
+
+type kv struct{ CreateRevision, Lease int64 }
+
+func find(t testing.TB, c *clientv3.Client, key string) *kv {
+	t.Helper()
+	resp, err := c.Get(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	return &kv{resp.Kvs[0].CreateRevision, resp.Kvs[0].Lease}
 }

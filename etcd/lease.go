@@ -21,6 +21,7 @@ type lease struct {
 
 	// Guarded by pool.mu.
 	isStale bool      // renewed by a later leader than the one that granted it
+	heard   uint64    // the term of the leader that granted or last renewed it
 	renewed time.Time // before the request was sent that granted or last renewed it
 	since   time.Time // in the pool since; zero when it is in use
 	place   alarm.Entry[*lease]

@@ -72,7 +72,7 @@ func (o *Options) validate() (Options, error) {
 //
 // The Backend uses the client's connection, endpoints, TLS and credentials, but not its KV, Watcher and Lease: wrappers
 // put there, as by package namespace, do not count; Options.Namespace does. It cannot know the servers' version: the
-// Guarantees are those of 3.4.31, 3.5.13 or newer.
+// Guarantees are those of 3.4.42, 3.5.28, 3.6.9 or newer.
 //
 // Give the client several endpoints, and DialKeepAliveTime and DialKeepAliveTimeout, for connections to a server that
 // hangs to be given up.

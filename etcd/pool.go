@@ -36,6 +36,9 @@ type pool struct {
 	shelves map[time.Duration]*shelf
 	clock   alarm.Clock[*lease] // of the leases that the pool renews
 	closed  bool
+
+	emptied  []*lease // to be revoked
+	emptying bool
 }
 
 // A shelf keeps the leases of one TTL.
@@ -173,6 +176,35 @@ func (p *pool) dropLocked(l *lease) {
 	})
 }
 
+// letGo revokes a lease that no key is bound to, nor will be, one after the other: after a change of leader there are thousands, and
+// other requests must not wait for them.
+func (p *pool) letGo(l *lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.emptied = append(p.emptied, l)
+	if !p.emptying {
+		p.emptying = p.b.calls.Background(p.revokeEmptied)
+	}
+}
+
+func (p *pool) revokeEmptied() {
+	for {
+		p.mu.Lock()
+		if p.closed || len(p.emptied) == 0 {
+			p.emptying, p.emptied = false, nil // what is left ends with its TTL
+			p.mu.Unlock()
+			return
+		}
+		l := p.emptied[0]
+		p.emptied = p.emptied[1:]
+		left := time.Until(l.renewed.Add(l.ttl))
+		p.mu.Unlock()
+		ctx, cancel := context.WithTimeout(p.b.base, min(left, p.b.options.Timeout))
+		_ = p.revoke(ctx, l)
+		cancel()
+	}
+}
+
 // grant makes a lease. Each attempt has an id of its own: one that arrives late, with what a frozen server goes on to do,
 // would make again a lease that was revoked meanwhile, and a late transaction could bind its key to that.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
@@ -186,6 +218,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 		switch {
 		case err == nil:
 			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
+			l.heard = l.term
 		case uncertain(err):
 			strays = append(strays, l)
 		}
@@ -297,6 +330,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	}
 	sent := time.Now()
 	got, errs := p.b.renewer.renew(ctx, patience, ids...)
+	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
@@ -305,8 +339,14 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		case got[i].seconds == 0:
 			l.loseLocked()
 			errs[i] = backend.ErrLost
+		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
+			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
+			// its whole TTL.
+			p.dropLocked(l)
+			l.loseLocked()
+			errs[i] = backend.ErrLost
 		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):
-			l.renewed = sent
+			l.renewed, l.heard = sent, got[i].term
 			l.isStale = l.isStale || got[i].term != l.term
 		}
 	}

@@ -1,0 +1,138 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A lyingLeases answers renewals of leases that are gone as if they were not, as servers before 3.4.38, 3.5.23 and 3.6.5 do while they are
+// ending them.
+type lyingLeases struct {
+	pb.LeaseClient
+	lies atomic.Int64
+}
+
+func (c *lyingLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	s, err := c.LeaseClient.LeaseKeepAlive(ctx, opts...)
+	return &lyingStream{s, c}, err
+}
+
+type lyingStream struct {
+	pb.Lease_LeaseKeepAliveClient
+	client *lyingLeases
+}
+
+func (s *lyingStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	r, err := s.Lease_LeaseKeepAliveClient.Recv()
+	if err == nil && r.TTL <= 0 {
+		r.TTL = 3600
+		s.client.lies.Add(1)
+	}
+	return r, err
+}
+
+// Where renewals are answered although the lease is gone, a holder is told by the watch of its key, and a waiter by its look at the queue.
+func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	lying := &lyingLeases{LeaseClient: b.leaseClient}
+	b.renewer.client = lying
+	r := req("k", 20*time.Second)
+	l := acquire(t, b, r)
+	if err := l.Renew(t.Context(), r.TTL); err != nil {
+		t.Fatal(err)
+	}
+	own := ownKey(t, c, r.Owner)
+	time.Sleep(2 * guardAfter) // its key is watched by now
+	revoke := func(own string) {
+		if _, err := c.Revoke(t.Context(), clientv3.LeaseID(get(t, c, own).Lease)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	main := l.(*backend.Life).Data.(*held).main
+	revoke(own)
+	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
+		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)
+	}
+	select {
+	case <-l.Lost():
+	case <-time.After(soon):
+		t.Error("the holder was not told")
+	}
+
+	holder := acquire(t, other, req("q", time.Minute))
+	w := waiting("q", 6*time.Second)
+	done := queueUp(t, b, w, 1)
+	before := get(t, c, ownKey(t, c, w.Owner))
+	revoke(ownKey(t, c, w.Owner))
+	until(t, 3*recheck, "the waiter has a new place", func() bool {
+		kv := find(t, c, ownKey(t, c, w.Owner))
+		return kv != nil && kv.CreateRevision > before.CreateRevision
+	})
+	release(t, holder)
+	release(t, granted(t, done, soon).Lease)
+}
+
+// A renewal that is answered when the lease may have run out already does not count, unless by a new leader, who gives it its TTL again.
+func TestRenewalAnsweredTooLate(t *testing.T) {
+	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
+		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+			const ttl = 10 * time.Second
+			l := &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{}), renewed: time.Now(), term: 7, heard: 7}
+			l.place.Item = l
+			term := l.term
+			if newLeader {
+				term++
+			}
+			b.renewer.client = &lateLease{silentLeases: c, term: term, after: l.ttl}
+			b.leaseClient, b.base = deadLeases{}, t.Context()
+			err := b.pool.renew(t.Context(), time.Hour, l)[0]
+			if (err == nil) != newLeader {
+				t.Errorf("%s: a renewal answered after %v: %v", name, l.ttl, err)
+			}
+			b.calls.Drain(time.Minute)
+		})
+	}
+}
+
+// A lateLease answers renewals, late.
+type lateLease struct {
+	*silentLeases
+	term  uint64
+	after time.Duration
+}
+
+func (c *lateLease) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	return &lateStream{silentStream: &silentStream{ctx: ctx, client: c.silentLeases}, of: c, asked: make(chan int64, 1)}, nil
+}
+
+type lateStream struct {
+	*silentStream
+	of    *lateLease
+	asked chan int64
+}
+
+func (s *lateStream) Send(r *pb.LeaseKeepAliveRequest) error {
+	s.asked <- r.ID
+	return nil
+}
+
+func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case id := <-s.asked:
+		time.Sleep(s.of.after)
+		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: s.of.term}, ID: id, TTL: int64(time.Minute / time.Second)}, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}

@@ -1,0 +1,53 @@
+package etcd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+func TestFlawsByVersion(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]int{
+		"2.3.8": 3, "3.3.25": 3, "3.4.0": 3, "3.4.30": 3, "3.4.31": 2, "3.4.37": 2, "3.4.38": 1, "3.4.41": 1, "3.4.42": 0,
+		"3.5.0": 3, "3.5.12": 3, "3.5.13": 2, "3.5.22": 2, "3.5.23": 1, "3.5.27": 1, "3.5.28": 0,
+		"3.6.0": 2, "3.6.4": 2, "3.6.5": 1, "3.6.8": 1, "3.6.9": 0,
+		"3.7.0": 0, "3.7.3": 0, "3.8.0-alpha.0": 0, "4.0.0": 0, "": 0, "nonsense": 0, "3.x.1": 0,
+	} {
+		list := flawsOf(version)
+		if len(list) != want {
+			t.Errorf("%q: %q, want %d", version, list, want)
+		}
+		g := weakened(guarantees(usualMinTTL), version)
+		if want == 0 && g != guarantees(usualMinTTL) {
+			t.Errorf("%q: %+v", version, g)
+		}
+		if want > 0 && (g.Consistency != backend.BestEffort || !strings.Contains(g.EarlyLoss, version) || !strings.Contains(g.EarlyLoss, list[want-1])) {
+			t.Errorf("%q: %+v", version, g)
+		}
+	}
+}
+
+// Opening tells which server is under which floor.
+func TestGuaranteesFollowTheVersion(t *testing.T) {
+	t.Parallel()
+	b := opened(t, shared(t).URL())
+	status, err := raw(t, strings.TrimPrefix(endpoint(b), "http://")).Status(t.Context(), endpoint(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := b.Guarantees(); g != weakened(guarantees(usualMinTTL), status.Version) {
+		t.Errorf("version %s: %+v", status.Version, g)
+	}
+}
+
+func TestCurrentHasNoKnownFlaw(t *testing.T) {
+	storetest.Long(t, "the current etcd is built")
+	t.Parallel()
+	if g := opened(t, "etcd://"+servers.EtcdCurrent(t).Addr).Guarantees(); g != guarantees(usualMinTTL) {
+		t.Errorf("%+v", g)
+	}
+}
