@@ -30,7 +30,7 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 		return 0, s.endTransaction(ctx)
 	}
 	s.setTimeout(timeout)
-	limit := min(h.ttl, s.b.options.Timeout)
+	limit := min(h.ttl/2, s.b.options.Timeout) // a token that comes with the end of the TTL is of no use
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if token, err = s.b.takeToken(tctx); err != nil {
