@@ -23,6 +23,9 @@ func etcdClient(t *testing.T, addrs ...string) *clientv3.Client {
 func TestEtcdRestartKeepsData(t *testing.T) {
 	for name, start := range map[string]func(testing.TB, ...string) *Server{"installed": Etcd, "current": EtcdCurrent} {
 		t.Run(name, func(t *testing.T) {
+			if name == "current" {
+				storetest.Long(t, "etcd's current release is built from its source first")
+			}
 			s := start(t)
 			c := etcdClient(t, s.Addr)
 			if _, err := c.Put(t.Context(), "k", "v"); err != nil {
