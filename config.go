@@ -2,8 +2,12 @@ package lock
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // Config opens a Locker from a configuration file, so that the store is switched without a change of code. Zero fields
@@ -50,6 +54,25 @@ func (c Config) options() []Option {
 	}
 	return append(opts, Require(c.Require...))
 }
+
+// String is c as JSON, without the user, password and query of the URL.
+func (c Config) String() string {
+	type plain Config // without this method
+	if c.URL != "" {
+		c.URL = backend.Redact(c.URL)
+	}
+	text, err := json.Marshal(plain(c))
+	if err != nil {
+		return "lock.Config(" + err.Error() + ")"
+	}
+	return string(text)
+}
+
+// GoString is String with the type's name, for %#v.
+func (c Config) GoString() string { return "lock.Config" + c.String() }
+
+// LogValue implements slog.LogValuer with String.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // A Duration is a time.Duration that configuration files write as a text, like "1m30s".
 type Duration time.Duration

@@ -1,8 +1,9 @@
 package lock
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/anylock/lock/backend"
 )
@@ -13,6 +14,8 @@ var (
 	ErrHeld = backend.ErrHeld
 	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
 	ErrLost = backend.ErrLost
+	// ErrReleased means that the holder has released the lease, which was not lost before.
+	ErrReleased = errors.New("lease released")
 	// ErrClosed means that the Locker has been closed.
 	ErrClosed = backend.ErrClosed
 	// ErrUnsupported means that this store cannot do, or does not promise, what was asked.
@@ -21,9 +24,9 @@ var (
 	ErrInvalid = backend.ErrInvalid
 	// ErrUnavailable means that the store could not be asked, or did not answer in time: nobody knows whether the key is busy.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrDeadlock means that the key is held already under the context of the call, which would wait for itself. It
-	// matches ErrHeld too.
-	ErrDeadlock = fmt.Errorf("already held under this context, without Reentrant: %w", ErrHeld)
+	// ErrDeadlock means that the key is held already under the context of the call, which would wait for itself: a mistake in the
+	// program. It does not match ErrHeld, so that who skips busy keys does not skip the mistake.
+	ErrDeadlock = errors.New("already held under this context, without Reentrant")
 )
 
 // A HeldError is an ErrHeld that says who holds the key.
@@ -44,17 +47,25 @@ type Error struct {
 func (e *Error) Error() string {
 	s := "lock: " + e.Op
 	if e.Key != "" {
-		const most = 80
-		key := e.Key
-		if len(key) > most {
-			key = key[:most] + "…"
-		}
-		s += " " + strconv.Quote(key)
+		s += " " + strconv.Quote(shortened(e.Key))
 	}
 	if e.Backend != "" {
 		s += " (" + e.Backend + ")"
 	}
 	return s + ": " + e.Err.Error()
+}
+
+// shortened is a key, cut between two characters if it is long.
+func shortened(key string) string {
+	const most = 80
+	if len(key) <= most {
+		return key
+	}
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(key[cut]) {
+		cut--
+	}
+	return key[:cut] + "…"
 }
 
 // Unwrap returns the reason.

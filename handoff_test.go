@@ -47,9 +47,9 @@ func TestHandoffNeedsNoRequest(t *testing.T) {
 			if next.Owner() != owner {
 				t.Error("the store was asked")
 			}
-			wantErr(t, last.Err(), lock.ErrLost)
-			wantErr(t, last.Renew(t.Context(), time.Hour), lock.ErrLost) // must not prolong the next one's
-			release(t, last)                                             // nor release it
+			wantErr(t, last.Err(), lock.ErrReleased)
+			wantErr(t, last.Renew(t.Context(), time.Hour), lock.ErrReleased) // must not prolong the next one's
+			release(t, last)                                                 // nor release it
 			if next.Err() != nil {
 				t.Error(next.Err())
 			}

@@ -112,7 +112,7 @@ type Lease struct {
 }
 
 // errReleased is the cause of a Context that ended by Release.
-var errReleased = fmt.Errorf("lock: lease released: %w", context.Canceled)
+var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
 // Key is the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.gate.key }
@@ -133,16 +133,25 @@ func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
 // Err is nil while the lease is exclusive, judged by the clock at this moment, so that it tells the truth right after a
-// long pause too. Otherwise it is ErrLost, also after Release.
-func (l *Lease) Err() error {
+// long pause too. Afterwards it is ErrReleased if the holder has released it, and ErrLost if it ended before.
+func (l *Lease) Err() error { return l.tenure.locker.error("hold", l.Key(), l.over()) }
+
+// over is ErrReleased or ErrLost, nil while the lease is exclusive.
+func (l *Lease) over() error {
 	l.mu.Lock()
-	released := l.released
+	released, lost := l.released, l.err != nil && l.done
 	l.mu.Unlock()
 	t := l.tenure
-	if !released && t.isHeld() && time.Now().Before(t.deadline()) {
+	t.mu.Lock()
+	lost = lost || t.why != nil
+	t.mu.Unlock()
+	switch {
+	case released && !lost:
+		return ErrReleased
+	case !lost && t.isHeld() && time.Now().Before(t.deadline()):
 		return nil
 	}
-	return t.locker.error("hold", t.gate.key, ErrLost)
+	return ErrLost
 }
 
 // Context is a child of the context that was given to Acquire. It ends with it, or when the lease is lost (the cause
@@ -159,10 +168,10 @@ func (l *Lease) Context() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
+	case t.why != nil:
+		cancel(t.lostErr())
 	case l.released:
 		cancel(errReleased)
-	case t.over:
-		cancel(t.lostErr())
 	default:
 		if t.cancels == nil {
 			t.cancels = make(map[*Lease]context.CancelCauseFunc)
@@ -173,7 +182,7 @@ func (l *Lease) Context() context.Context {
 }
 
 // Renew prolongs the lease to ttl from now, and lets automatic renewal go on with ttl. A maximum hold caps it. ErrLost
-// means that the lease is over; another error that the outcome is unknown and the old deadline stands, or the new one if
+// means that the lease is over, ErrReleased that its holder has released it; another error that the outcome is unknown and the old deadline stands, or the new one if
 // that is earlier. A Renew that gets no answer ends in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
@@ -183,9 +192,13 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	if err := backend.ValidateTTL(ttl); err != nil {
 		return err
 	}
-	if l.Err() != nil {
+	if err := l.over(); err != nil {
+		if errors.Is(err, ErrReleased) {
+			return err
+		}
 		return l.tenure.locker.endedErr()
 	}
+	caller := ctx
 	ctx, finish, err := l.tenure.beginRenew(ctx)
 	if err != nil {
 		return err
@@ -207,7 +220,10 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 		defer cancel()
 	}
 	if err := h.lease.Renew(ctx, asked); err != nil {
-		return err
+		if over := l.over(); errors.Is(over, ErrReleased) && backend.IsContextError(err) && !backend.Ended(caller) {
+			return over // Release has cut it short
+		}
+		return backend.NotOurs(caller, err)
 	}
 	h.mu.Lock()
 	h.ttl = ttl
@@ -234,8 +250,11 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 		}
 		t.mu.Lock()
 	}
-	if t.over || t.count == 0 {
-		return nil, nil, ErrLost
+	switch {
+	case t.why != nil:
+		return nil, nil, t.why
+	case t.over || t.count == 0:
+		return nil, nil, ErrReleased
 	}
 	finished := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)

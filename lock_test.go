@@ -26,7 +26,7 @@ func TestAcquireAndRelease(t *testing.T) {
 		busy(t, b, "k")
 		release(t, lease)
 		release(t, lease) // twice is nil
-		wantErr(t, lease.Err(), lock.ErrLost)
+		wantErr(t, lease.Err(), lock.ErrReleased)
 		if lost(lease) {
 			t.Error("Lost is closed after a clean release")
 		}
@@ -35,7 +35,7 @@ func TestAcquireAndRelease(t *testing.T) {
 		if next.Token() <= lease.Token() {
 			t.Errorf("token %d after %d", next.Token(), lease.Token())
 		}
-		wantErr(t, lease.Renew(t.Context(), time.Hour), lock.ErrLost)
+		wantErr(t, lease.Renew(t.Context(), time.Hour), lock.ErrReleased)
 		release(t, lease)
 		busy(t, a, "k") // a stale release does not touch the new holder
 		release(t, next)

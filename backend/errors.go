@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // What callers decide on. Match with errors.Is.
@@ -39,9 +41,19 @@ func (e *HeldError) Error() string {
 	if !e.Holder.Held() {
 		return ErrHeld.Error()
 	}
-	s := "held by " + e.Holder.Owner
+	s := "held by " + printable(e.Holder.Owner)
 	if e.Holder.TTL > 0 {
 		s += fmt.Sprintf(" for up to %v more", e.Holder.TTL)
+	}
+	return s
+}
+
+// printable is s as it may stand in a line of a log: quoted if it holds anything but printable characters.
+func printable(s string) string {
+	for _, r := range s {
+		if r == utf8.RuneError || !strconv.IsPrint(r) {
+			return strconv.Quote(s)
+		}
 	}
 	return s
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
+// tokenLimit is above every token: package lock shifts them by eight bits, and they stay below 2^63.
+const tokenLimit = 1 << 55
+
 // Leases keeps the life of every lease that one client of a store has granted, with one timer and no goroutine at rest.
 // It may be used by many goroutines at once.
 type Leases struct {
@@ -42,7 +45,8 @@ type Grant struct {
 }
 
 // Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
-// when ctx has ended, the grant arrived after its own deadline (ErrLost), or Leases is closed.
+// when ctx has ended, the grant arrived after its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported), or Leases is
+// closed.
 // After a failure the owner is spent: asking again under its name would race with giving the first grant back.
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token}
@@ -63,6 +67,8 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 		return nil, ErrClosed
 	case ctx.Err() != nil, ends && !now.Before(end):
 		err = endError(ctx, nil)
+	case g.Token >= tokenLimit:
+		err = fmt.Errorf("%w: token %d is not below 2^55", ErrUnsupported, g.Token)
 	case !now.Before(deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
 	default:

@@ -43,8 +43,12 @@ func CleanError(raw string, err error) error {
 		clean = strings.ReplaceAll(clean, u.Error(), quoted.ReplaceAllString(u.Err.Error(), "***"))
 	}
 	clean = strings.ReplaceAll(clean, raw, Redact(raw))
-	for _, secret := range secrets(raw) {
+	list, all := secrets(raw)
+	for _, secret := range list {
 		clean = strings.ReplaceAll(clean, secret, "***")
+	}
+	if !all {
+		clean = "not shown, as the url may hold too many passwords"
 	}
 	if clean == err.Error() {
 		return err
@@ -65,19 +69,30 @@ func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 
 // secrets lists what must not be shown of raw, the longest first: passwords, and the values of its query that are secret
-// by their names, in each form in which an error may show them.
-func secrets(raw string) []string {
+// by their names, in each form in which an error may show them. It is false, and the list incomplete, if there are so many that
+// looking for all of them would take time without bound.
+func secrets(raw string) ([]string, bool) {
 	found := make(map[string]bool)
 	addSecrets(found, raw)
+	if len(found) > mostSecrets {
+		return nil, false
+	}
 	list := slices.Collect(maps.Keys(found))
 	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return list
+	return list, true
 }
 
+// mostSecrets is how many forms of secrets are looked for: of some forty passwords.
+const mostSecrets = 256
+
+// addSecrets adds what it finds in raw, until it is too much.
 func addSecrets(found map[string]bool, raw string) {
 	_, rest, _ := strings.Cut(raw, ":")
 	rest = strings.TrimPrefix(rest, "//")
 	for i := range len(rest) { // which @ ends the password is a matter of who reads it
+		if len(found) > mostSecrets {
+			return
+		}
 		if rest[i] == '@' {
 			_, password, _ := strings.Cut(rest[:i], ":")
 			addForms(found, password)
@@ -85,6 +100,9 @@ func addSecrets(found map[string]bool, raw string) {
 	}
 	_, query, _ := strings.Cut(rest, "?")
 	for pair := range strings.SplitSeq(query, "&") {
+		if len(found) > mostSecrets {
+			return
+		}
 		name, value, _ := strings.Cut(pair, "=")
 		if name = strings.ToLower(name); strings.Contains(name, "pass") || strings.Contains(name, "secret") ||
 			strings.Contains(name, "token") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,4 +135,41 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 			check("error", CleanError(raw, errors.New(text)).Error())
 		}
 	})
+}
+
+// The work grows no faster than the URL, whatever it is made of.
+func TestCleanErrorIsLinear(t *testing.T) {
+	for name, piece := range map[string]string{"@": "@", "passwords": "abc@", "parameters": "&password%d=secret%d", "urls": "&lock_node%d=a%%3A%%2F%%2Fu%%3Asecret%d%%40h"} {
+		cost := func(n int) uint64 {
+			raw := "redis://u:"
+			if strings.HasPrefix(piece, "&") {
+				raw = "redis://h?a"
+			}
+			var b strings.Builder
+			b.WriteString(raw)
+			for i := range n {
+				if strings.Contains(piece, "%d") {
+					fmt.Fprintf(&b, piece, i, i)
+				} else {
+					b.WriteString(piece)
+				}
+			}
+			b.WriteString("@h")
+			raw = b.String()
+			err := fmt.Errorf("cannot read %s", raw)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			clean := CleanError(raw, err).Error()
+			runtime.ReadMemStats(&after)
+			if strings.Contains(clean, "secret") || strings.Contains(clean, "abc") {
+				t.Errorf("%s: shown: %s", name, clean)
+			}
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		few, many := cost(500), cost(4000)
+		t.Logf("%s: %d bytes for 500, %d for 4000", name, few, many)
+		if many > 16*few {
+			t.Errorf("%s: 8 times the length takes %d times the memory", name, many/few)
+		}
+	}
 }

@@ -1,0 +1,42 @@
+package backend
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An owner's name cannot forge lines of a log, nor speak to a terminal.
+func TestHeldErrorIsOneLine(t *testing.T) {
+	for owner, want := range map[string]string{
+		"0123@host:7":          "held by 0123@host:7 for up to 1s more",
+		"Zoë on 日本":            "held by Zoë on 日本 for up to 1s more",
+		"a\nlevel=ERROR msg=b": `held by "a\nlevel=ERROR msg=b" for up to 1s more`,
+		"\x1b[31mred":          `held by "\x1b[31mred" for up to 1s more`,
+		"c1 \u009b31m":         `held by "c1 \u009b31m" for up to 1s more`,
+		"rtl \u202e":           `held by "rtl \u202e" for up to 1s more`,
+		"not utf-8 \xff":       `held by "not utf-8 \xff" for up to 1s more`,
+	} {
+		if got := (&HeldError{Holder{Owner: owner, TTL: time.Second}}).Error(); got != want {
+			t.Errorf("%q: %s, want %s", owner, got, want)
+		}
+	}
+}
+
+// A token that package lock could not shift is no lease.
+func TestTokensHaveABound(t *testing.T) {
+	f := &fakeStore{}
+	bubble(t, f, func(t *testing.T, s *Leases) {
+		for token, ok := range map[uint64]bool{1<<55 - 1: true, 1 << 55: false, 1<<56 - 1: false, 1 << 63: false} {
+			_, err := s.Grant(t.Context(), Request{Key: "k", Owner: "o", TTL: time.Minute},
+				Grant{Token: token, Sent: time.Now(), TTL: time.Minute})
+			if (err == nil) != ok || !ok && (!errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "2^55")) {
+				t.Errorf("token %d: %v", token, err)
+			}
+		}
+	})
+	if n := f.releases.Load(); n == 0 {
+		t.Error("what was refused was not given back")
+	}
+}

@@ -1,0 +1,55 @@
+package lock_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/anylock/lock"
+)
+
+// However a Config is printed, its password is not.
+func TestConfigHidesPassword(t *testing.T) {
+	n := 3
+	c := lock.Config{URL: "redis://u:secret@h:1/0?password=secret", TTL: lock.Duration(time.Minute), Handoff: &n,
+		Require: []lock.Requirement{lock.FIFO(), lock.MaxLeases(7)}}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("text", "config", c, "pointer", &c)
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "config", c, "pointer", &c)
+	texts := []string{log.String(), fmt.Sprint(c), c.String(), (&c).GoString()}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		texts = append(texts, fmt.Sprintf(verb, c), fmt.Sprintf(verb, &c), fmt.Sprintf(verb, []lock.Config{c}),
+			fmt.Sprintf(verb, struct{ C lock.Config }{c}))
+	}
+	for _, text := range texts {
+		if strings.Contains(text, "secret") {
+			t.Errorf("shown: %s", text)
+		}
+	}
+	if got, want := c.String(), `{"url":"redis://h:1/0","ttl":"1m0s","handoff":3,"require":["fifo","max-leases=7"]}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if c.URL != "redis://u:secret@h:1/0?password=secret" {
+		t.Errorf("printing has changed it: %s", c.URL)
+	}
+}
+
+// A long key is cut between two characters, and printed in one line.
+func TestErrorShowsKey(t *testing.T) {
+	for _, key := range []string{strings.Repeat("é", 100), "a" + strings.Repeat("é", 100), strings.Repeat("日", 50), "a" + strings.Repeat("日", 50)} {
+		text := (&lock.Error{Op: "acquire", Key: key, Err: lock.ErrHeld}).Error()
+		if !utf8.ValidString(text) || strings.Contains(text, `\x`) || !strings.Contains(text, "…") {
+			t.Errorf("%s", text)
+		}
+	}
+	for _, key := range []string{strings.Repeat("\xff", 100), strings.Repeat("\x80", 100), "a\nb", "\x1b[31m"} {
+		text := (&lock.Error{Op: "acquire", Key: key, Err: lock.ErrHeld}).Error()
+		if strings.ContainsAny(text, "\n\x1b") || !utf8.ValidString(text) || len(text) > 500 {
+			t.Errorf("%q", text)
+		}
+	}
+}

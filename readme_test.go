@@ -1,0 +1,110 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock"
+)
+
+var (
+	readmeProgram = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```$")
+	readmeURL     = regexp.MustCompile(`lock\.Open\(ctx, "[^"]*"`)
+	readmeStore   = regexp.MustCompile(`(?m)^\t_ "github.com/anylock/lock/.*\n`)
+	readmeKey     = regexp.MustCompile(`"invoice/42"`)
+)
+
+// readmePrograms builds the programs of the README, for any store: the URL comes from the environment.
+func readmePrograms(t *testing.T) (programs []string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const stores = `package main
+
+import (
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memcached"
+	_ "github.com/anylock/lock/postgres"
+	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/zookeeper"
+)
+`
+	for _, block := range readmeProgram.FindAllStringSubmatch(string(readme), -1) {
+		code := block[1]
+		for _, part := range []*regexp.Regexp{readmeURL, readmeStore, readmeKey} {
+			if len(part.FindAllString(code, -1)) != 1 {
+				t.Fatalf("a program of the README does not hold %v once:\n%s", part, code)
+			}
+		}
+		code = readmeURL.ReplaceAllString(code, `lock.Open(ctx, ""`)
+		code = readmeStore.ReplaceAllString(code, "")
+		dir := t.TempDir()
+		program := filepath.Join(dir, "program")
+		files := map[string]string{"main.go": code, "stores.go": stores}
+		args := []string{"build", "-o", program}
+		for name, text := range files {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, path)
+		}
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s\n%s", err, out, code)
+		}
+		programs = append(programs, program)
+	}
+	if len(programs) < 2 {
+		t.Fatalf("%d programs in the README", len(programs))
+	}
+	return programs
+}
+
+// The README's programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits for.
+func TestReadmeProgramsOnStores(t *testing.T) {
+	programs := readmePrograms(t)
+	const waits, skips = 0, 1 // programs
+	onStores(t, func(t *testing.T, s sharedStore) {
+		t.Parallel()
+		url, _ := s.start(t)
+		run := func(program int) (wait func(want string)) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			cmd := exec.CommandContext(ctx, programs[program])
+			cmd.Env = append(os.Environ(), lock.URLEnv+"="+url)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return func(want string) {
+				t.Helper()
+				defer cancel()
+				if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), want) {
+					t.Errorf("program %d: %v, %q; want %q", program+1, err, out.String(), want)
+				}
+			}
+		}
+		run(waits)("alone, with token")
+		run(skips)("held until")
+		lease, err := open(t, url).Acquire(t.Context(), "invoice/42")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(skips)("busy")
+		waiting := run(waits)
+		run(skips)("busy")
+		release(t, lease)
+		waiting("alone, with token")
+	})
+}

@@ -1,0 +1,51 @@
+package lock_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+type unready struct {
+	backend.Backend
+	err error
+}
+
+func (u unready) NotReady() error { return u.err }
+
+// A store that cannot grant yet says so, and a wait for it is logged with the reason, once.
+func TestNotReady(t *testing.T) {
+	barred := errors.New("node 2 is barred until 12:00")
+	for _, c := range []struct {
+		store backend.Backend
+		want  error
+	}{{memory.New(), nil}, {unready{memory.New(), nil}, nil}, {unready{memory.New(), barred}, barred}} {
+		var log bytes.Buffer
+		l := locker(t, c.store, lock.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err := l.NotReady(); !errors.Is(err, c.want) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		lease, err := l.TryAcquire(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, lease)
+		if log.Len() > 0 {
+			t.Errorf("an attempt that does not wait is logged: %s", &log)
+		}
+		release(t, acquire(t, l, "k"))
+		want := 0
+		if c.want != nil {
+			want = 1
+		}
+		if n := strings.Count(log.String(), "cannot grant yet"); n != want || strings.Count(log.String(), "node 2") != want {
+			t.Errorf("%d lines, want %d: %s", n, want, &log)
+		}
+	}
+}

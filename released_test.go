@@ -1,0 +1,80 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
+)
+
+// A lease that was released is not lost, and one that was lost is not released.
+func TestReleasedIsNotLost(t *testing.T) {
+	is := func(t *testing.T, what string, err, want, not error) {
+		t.Helper()
+		if !errors.Is(err, want) || errors.Is(err, not) {
+			t.Errorf("%s: %v, want one that matches %q and not %q", what, err, want, not)
+		}
+	}
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
+		lease := acquire(t, a, "k")
+		ctx := lease.Context()
+		release(t, lease)
+		for range 2 {
+			is(t, "Err", lease.Err(), lock.ErrReleased, lock.ErrLost)
+			is(t, "Renew", lease.Renew(t.Context(), time.Minute), lock.ErrReleased, lock.ErrLost)
+			is(t, "cause", context.Cause(ctx), lock.ErrReleased, lock.ErrLost)
+			is(t, "cause", context.Cause(ctx), context.Canceled, lock.ErrLost)
+			is(t, "cause of a late context", context.Cause(lease.Context()), lock.ErrReleased, lock.ErrLost)
+			time.Sleep(time.Hour) // long after its deadline
+		}
+		if lost(lease) {
+			t.Error("Lost is closed")
+		}
+
+		expired := acquire(t, a, "k", lock.WithoutRenewal())
+		<-expired.Lost()
+		for range 2 {
+			is(t, "Err", expired.Err(), lock.ErrLost, lock.ErrReleased)
+			is(t, "Renew", expired.Renew(t.Context(), time.Minute), lock.ErrLost, lock.ErrReleased)
+			is(t, "Release", expired.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
+		}
+		is(t, "cause", context.Cause(expired.Context()), lock.ErrLost, lock.ErrReleased)
+	})
+	synctest.Test(t, func(t *testing.T) { // the store says at the release that the lease was gone
+		f := newFaulty(memory.New())
+		lease := acquire(t, locker(t, f), "k")
+		f.set(func() { f.release = func(context.Context) error { return lock.ErrLost } })
+		is(t, "Release", lease.Release(t.Context()), lock.ErrLost, lock.ErrReleased)
+		is(t, "Err", lease.Err(), lock.ErrLost, lock.ErrReleased)
+	})
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) { // re-entry
+		outer := acquire(t, a, "k", lock.Reentrant())
+		inner, err := a.Acquire(outer.Context(), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, inner)
+		is(t, "inner Err", inner.Err(), lock.ErrReleased, lock.ErrLost)
+		if outer.Err() != nil {
+			t.Error(outer.Err())
+		}
+		release(t, outer)
+	})
+}
+
+// A programming error is not skipped as a busy key is.
+func TestDeadlockIsNotHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, a, _ *lock.Locker) {
+		lease := acquire(t, a, "k")
+		defer release(t, lease)
+		for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){a.Acquire, a.TryAcquire} {
+			if _, err := acquire(lease.Context(), "k", lock.WithWait(time.Second)); !errors.Is(err, lock.ErrDeadlock) || errors.Is(err, lock.ErrHeld) {
+				t.Errorf("%v, want ErrDeadlock alone", err)
+			}
+		}
+	})
+}
