@@ -27,6 +27,7 @@ type runner struct {
 
 	ttl, wait, grace           seconds
 	minHold, maxHold           seconds
+	acquired                   time.Time
 	require                    []string
 	nonblock                   bool
 	conflictExit, lostExitCode uint8
@@ -222,13 +223,12 @@ func (r *runner) run(ctx context.Context) error {
 	switch {
 	case err == nil && s == nil:
 		r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(began)), lease.Token())
-		acquired := time.Now()
+		r.acquired = time.Now()
 		out, err := r.hold(ctx, lease, file, signals)
-		err = r.finish(lease, out, err)
-		r.linger(r.minHold.d-time.Since(acquired), signals)
-		return err
+		lingered := err == nil && !out.lost && r.linger(lease, signals)
+		return r.finish(lease, out, lingered, err)
 	case err == nil:
-		return r.finish(lease, outcome{}, s.exit())
+		return r.finish(lease, outcome{}, false, s.exit())
 	case s != nil:
 		return s.exit()
 	}
@@ -262,13 +262,15 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 
 // finish releases the lease, says what was not as it should be, and makes the exit. err is the exit of a command that
 // did not run.
-func (r *runner) finish(l *lock.Lease, out outcome, err error) error {
+func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) error {
 	released := l.Release(context.Background())
 	switch {
 	case out.lost:
 		return exitWith(int(r.lostExitCode))
 	case err != nil:
 		return err
+	case errors.Is(released, lock.ErrLost) && lingered:
+		r.say("the lock was lost before --min-hold was over, but after the command")
 	case errors.Is(released, lock.ErrLost):
 		r.say("the lock was lost while the command ran")
 		return exitWith(int(r.lostExitCode))
@@ -283,16 +285,18 @@ func (r *runner) finish(l *lock.Lease, out outcome, err error) error {
 	return nil
 }
 
-// linger is for stores whose leases end with the connection: the key stays taken for what is left of the shortest hold. Other
-// stores keep it themselves, also when a signal ends this.
-func (r *runner) linger(left time.Duration, signals <-chan os.Signal) {
-	if left <= 0 {
-		return
+// linger keeps the lease for what is left of the shortest hold, until a signal comes: some stores end it with our connection.
+// It reports whether there was something left.
+func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
+	left := r.minHold.d - time.Since(r.acquired)
+	if left <= 0 || l.Err() != nil {
+		return false
 	}
 	r.sayVerbose("the key stays taken for %s", shortDuration(left))
-	ctx, stop := untilSignal(context.Background(), signals)
+	ctx, stop := untilSignal(l.Context(), signals)
 	_ = backend.Sleep(ctx, left)
 	stop()
+	return true
 }
 
 // say prints a line about this key, without waiting for whoever reads it.
