@@ -1,0 +1,79 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// oldReads answers reads of the present as they were at a revision, as servers before 3.4.42, 3.5.28 and 3.6.9 may do after a pause.
+type oldReads struct{ at, told atomic.Int64 }
+
+func (o *oldReads) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	at, old := o.at.Load(), false
+	if txn, ok := req.(*pb.TxnRequest); ok && at != 0 && len(txn.Compare) == 0 {
+		for _, op := range txn.Success {
+			if r := op.GetRequestRange(); r != nil && r.Revision == 0 {
+				r.Revision, old = at, true
+			}
+		}
+	}
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if old && err == nil {
+		reply.(*pb.TxnResponse).Header.Revision = at // such a server believes that it is the present one
+		o.told.Add(1)
+	}
+	return err
+}
+
+// Old reads let nobody in beside the holder, and keep nobody out whose turn has come: that is found out at the revision that a watch tells.
+func TestOldReadsMisleadNoWaiter(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	reads := &oldReads{}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reads.unary)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := New(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	other := opened(t, s.URL())
+	const ttl = 20 * time.Second
+	first, second := acquire(t, other, req("k", ttl)), queueUp(t, other, waiting("k", ttl), 1)
+	r := waiting("k", ttl)
+	done := queueUp(t, b, r, 2)
+	place := get(t, raw(t, s.Addr), ownKey(t, raw(t, s.Addr), r.Owner)).CreateRevision
+	reads.at.Store(place) // when both were before it
+	p.Cut()
+	until(t, soon, "the waiter reads", func() bool { return reads.told.Load() > 0 })
+	release(t, first)
+	holder := granted(t, second, soon)
+	p.Cut()
+	select {
+	case o := <-done:
+		t.Fatalf("let in beside the holder: %v, %v", o.Lease, o.Err)
+	case <-time.After(500 * time.Millisecond): // the time that is measured
+	}
+	release(t, holder.Lease)
+	o := granted(t, done, 2*recheck)
+	if o.Lease.Token() != uint64(place) {
+		t.Errorf("token %d, the place was %d", o.Lease.Token(), place)
+	}
+	release(t, o.Lease)
+}
