@@ -61,12 +61,13 @@ func explain(ctx context.Context, err error) error {
 // unavailable makes err match backend.ErrUnavailable if it tells that the server could not be asked, or has not answered.
 func unavailable(err error) error {
 	var n net.Error
+	var timeout *memcache.ConnectTimeoutError
 	for _, e := range []error{errNoAnswer, errBusy, memcache.ErrNoServers, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 		}
 	}
-	if errors.As(err, &n) {
+	if errors.As(err, &n) || errors.As(err, &timeout) {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err

@@ -2,9 +2,9 @@ package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"path/filepath"
 	"testing"
 )
@@ -38,11 +38,18 @@ func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 		all["server.pem"], all["ca.pem"] = files["key.pem"]+files["cert.pem"], files["cert.pem"]
 		return args, all
 	}
+	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+	if err != nil {
+		t.Fatalf("servers: read a certificate: %v", err)
+	}
+	config := s.Config()
+	config.Certificates = []tls.Certificate{pair}
 	l.ready = func(ctx context.Context, plain *Server) error {
 		if err := zooKeeperReady(ctx, plain); err != nil {
 			return err
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.SecureAddr) // where it listens last
+		// It listens there last, and takes long for its first handshake.
+		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", s.SecureAddr)
 		if err == nil {
 			err = conn.Close()
 		}
