@@ -77,17 +77,6 @@ func (s *session) lookLocked(now time.Time) (again bool) {
 			}
 		})
 	}
-	if h := s.unheard; h != nil && !s.hearing {
-		s.hearing = true
-		if !s.b.calls.Background(func() {
-			s.b.hear(s, h)
-			s.b.pool.mu.Lock()
-			defer s.b.pool.mu.Unlock()
-			s.hearing = false
-		}) {
-			s.hearing = false
-		}
-	}
 	if s.until.IsZero() {
 		return false
 	}

@@ -170,7 +170,7 @@ func TestFullPooler(t *testing.T) {
 				return
 			}
 			// The transaction has the last connection, and the token none.
-			told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", 500*time.Millisecond)); return err })
+			told("acquire", func() error { _, err := b.Acquire(context.Background(), req("k", time.Second)); return err })
 		})
 	}
 }

@@ -29,7 +29,7 @@
 //   - A held lease has a connection of its own, and so has a waiter at the server; both count for MaxLeases, 32. One more is
 //     ErrExhausted, which matches backend.ErrUnavailable, or waits in line. Options.Share lets leases share connections, and
 //     says what that costs. A connection at rest has one goroutine that reads from it, and is closed after a minute, but for one.
-//   - A wait that ends tells who held the key, once it has taken a few milliseconds: another connection asks for that.
+//   - An Acquire that waits costs one request more if the key is busy: the first tells it so, the second stands in the queue.
 //   - The end of a session (pg_terminate_backend, a crash, a broken connection) is known within 100 ms.
 //   - Close does not release: connections that carry leases stay open until their TTL has run out, or the process ends.
 //

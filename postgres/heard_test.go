@@ -9,12 +9,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A wait that ends tells whether the key was busy, and who held it; one that the server has not answered does not say so.
+// A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
 func TestEndedWaitTellsBusy(t *testing.T) {
 	t.Parallel()
 	for mode, params := range bothModes {
 		_, p, b := proxied(t, params)
-		holder := acquire(t, b, req("k", time.Minute))
+		_ = acquire(t, b, req("k", time.Minute))
 		end := func(key string, within time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
@@ -27,10 +27,6 @@ func TestEndedWaitTellsBusy(t *testing.T) {
 		err := end("k", 500*time.Millisecond)
 		if !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: a wait for a busy key: %v, want ErrHeld too", mode, err)
-		}
-		var held *backend.HeldError
-		if mode == "session" && (!errors.As(err, &held) || held.Holder.Owner != holder.(*backend.Life).Owner()) {
-			t.Errorf("%s: %v does not name the holder", mode, err)
 		}
 		release(t, acquire(t, b, req("free", time.Minute)))
 		p.set(func(p *proxy) { p.mute = true })

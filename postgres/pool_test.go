@@ -44,7 +44,7 @@ func TestExhaustedByWaiters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		b.pool.endQueue(s, h)
+		b.pool.setWaits(s, false)
 		b.pool.drop(h)
 		b.pool.checkIn(s)
 	}()
@@ -56,7 +56,7 @@ func TestExhaustedByWaiters(t *testing.T) {
 		defer b.pool.mu.Unlock()
 		return b.pool.changed != nil
 	})
-	b.pool.beginQueue(s, h)
+	b.pool.setWaits(s, true)
 	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
 		t.Errorf("%v, want ErrExhausted", o.Err)
 	}

@@ -28,8 +28,6 @@ type session struct {
 	holds   map[hash]*hold
 	users   int           // who have checked it out
 	waits   bool          // it waits in the server's queue
-	unheard *hold         // what it waits for, as long as the server has not said that it is busy
-	hearing bool          // it is asked
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
 	used    time.Time     // when the last request ended
 	dead    bool
@@ -54,11 +52,10 @@ type hold struct {
 	entry string // of the label
 
 	// Guarded by pool.mu.
-	ttl   time.Duration
-	life  *backend.Life      // nil until it is granted
-	heard *backend.HeldError // the server's word while it waited; nil if there was none
-	gone  bool               // no longer held
-	done  bool               // given up, as the server has confirmed
+	ttl  time.Duration
+	life *backend.Life // nil until it is granted
+	gone bool          // no longer held
+	done bool          // given up, as the server has confirmed
 }
 
 // take gets the turn, which ends a watch.

@@ -30,7 +30,10 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 		return 0, s.endTransaction(ctx)
 	}
 	s.setTimeout(timeout)
-	limit := min(h.ttl/2, s.b.options.Timeout) // a token that comes with the end of the TTL is of no use
+	limit := s.b.options.Timeout
+	if h.ttl >= time.Second {
+		limit = min(limit, h.ttl*9/10) // a token that comes with the end of the TTL is of no use
+	}
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if token, err = s.b.takeToken(tctx); err != nil {

@@ -110,7 +110,7 @@ func (p *pool) endWait() {
 	p.waiters--
 }
 
-// queue waits once. queued tells that the request was sent: its connection was good.
+// queue waits once, if a first attempt is refused. queued tells that the request was sent: its connection was good.
 func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l backend.Lease, queued bool, err error) {
 	h, err := b.newHold(r)
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l 
 		b.pool.drop(h)
 		return nil, false, err
 	}
-	b.pool.beginQueue(s, h)
+	b.pool.setWaits(s, true)
 	var (
 		sent  time.Time
 		token uint64
@@ -129,6 +129,11 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l 
 	_, err = s.make(ctx, request{
 		alone: true,
 		do: func(rctx context.Context) (err error) {
+			sent = time.Now()
+			if token, err = s.lock(rctx, h, stTry); err != nil || token > 0 {
+				return err
+			}
+			*busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
 			sent = time.Now()
 			if token, err = s.lock(rctx, h, stWait); err != nil {
 				return err
@@ -143,9 +148,7 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l 
 			return err
 		},
 	})
-	if held := b.pool.endQueue(s, h); held != nil {
-		*busy = held
-	}
+	b.pool.setWaits(s, false)
 	if err != nil {
 		b.pool.drop(h)
 		b.pool.checkIn(s)
@@ -155,50 +158,9 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l 
 	return l, true, err
 }
 
-// beginQueue tells that s is about to wait in the server's queue for h.
-func (p *pool) beginQueue(s *session, h *hold) {
+func (p *pool) setWaits(s *session, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.waits, s.unheard = true, h
+	s.waits = waits
 	p.changedLocked() // nobody need hope for this session
-}
-
-// endQueue returns what was heard of the key meanwhile, if anything was.
-func (p *pool) endQueue(s *session, h *hold) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.waits, s.unheard = false, nil
-	p.changedLocked()
-	if h.heard == nil {
-		return nil
-	}
-	return h.heard
-}
-
-// hear asks, for a wait that has not been answered soon, whether it stands in the server's queue, and who holds the key: the statement
-// itself tells nothing before it is granted. It goes on until the wait ends or the server has said so.
-func (b *Backend) hear(s *session, h *hold) {
-	pause := backend.Pause{Min: pollMin, Max: pollMax}
-	for {
-		rows, _ := b.holdersOf(b.base, h.h)
-		var held backend.HeldError
-		queued := false
-		for _, row := range rows {
-			if row[0] == "t" {
-				held.Holder, _ = holderOf(row, h.h)
-			} else {
-				held.Holder.Waiters++
-				queued = queued || row[1] == s.server.pid
-			}
-		}
-		b.pool.mu.Lock()
-		over := s.unheard != h
-		if queued && held.Holder.Held() && !over {
-			h.heard, s.unheard, over = &held, nil, true
-		}
-		b.pool.mu.Unlock()
-		if over || backend.Sleep(b.closing, pause.Next(0)) != nil {
-			return
-		}
-	}
 }
