@@ -27,7 +27,7 @@ func (b *Backend) look(ctx context.Context) error {
 		return backend.ContextError(ctx, err)
 	}
 	if err != nil {
-		return err
+		return unavailable(err)
 	}
 	for _, loss := range v.([]string) {
 		b.guarantees.EarlyLoss += "; " + loss
