@@ -148,7 +148,7 @@ func (b *Backend) sendPipeline(ctx context.Context, p *pipeline, errs []error) {
 		}
 		if v == nil && shareErr != nil {
 			for _, lease := range sh.index {
-				errs[lease] = shareErr
+				errs[lease] = unavailable(shareErr)
 			}
 			continue
 		}

@@ -35,11 +35,17 @@
 //     until the first one's next renewal tells it. MinReplicas makes that unlikely, at the price of waiting for replicas
 //     at every grant and renewal. It is no quorum: Sentinel may promote a replica that had not received the grant. Pass
 //     the token to what the lock protects, and let that refuse older ones.
+//   - A master that is cut off from its replicas, and that Sentinel or the Cluster has replaced, goes on granting and
+//     renewing for the clients on its side: two owners hold the key, and renew it, for as long as the partition lasts. Set
+//     min-replicas-to-write on every master that has replicas, or MinReplicas here: then the old master refuses. Guarantees
+//     tells of a master with replicas where min-replicas-to-write is not set.
 //   - A server that restarts without its latest writes (no AOF, or appendfsync not always) has lost the leases in them;
 //     so has one that evicts keys (opening looks at maxmemory-policy), was flushed, or whose clock jumped forward.
 //   - The holder of a lost lease learns of it at its next renewal, or at its deadline.
-//   - A waiter whose process was killed or is frozen delays the next one by its reservation, 500 ms, once. When in a
-//     Cluster three processes that follow each other in a queue die together, the next may wait up to 5 s more, because
+//   - A server that is full (maxmemory with noeviction) goes on renewing, releasing and granting: leases are small.
+//   - A waiter whose process was killed or is frozen delays the next one by its reservation, 500 ms, and so does each of
+//     several that are frozen at once. Who has released the key makes sure of it; if its process dies without Close in that time, and the
+//     next two waiters are frozen, the one behind them may wait up to 5 s more. When in a Cluster three processes that follow each other in a queue die together, the next may wait up to 5 s more, because
 //     a Cluster's server does not know which of them still listen.
 //   - A waiter that misses its reservation, paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
@@ -48,11 +54,9 @@
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing
 //     behind. If none comes, the key may be held by nobody until a clean-up in the background, or at last the TTL,
 //     frees it.
-//   - A client that repeats requests by itself (MaxRetries, the default of a caller's client, and redirects in a
-//     Cluster) may leave a copy of an acquire behind in a broken connection's buffers. If the server runs it after the
-//     release, the key is held by nobody until its TTL runs out. Its releases cost a key more, which lives for four times
-//     the request timeout, so that one that is repeated is not taken for a loss. Clients opened by URL do not repeat, and
-//     clean up.
+//   - go-redis does not repeat these requests by itself, whatever MaxRetries says; the Backend does, and cleans up.
+//   - While a Cluster moves a slot, requests for its keys are repeated until the slot has arrived, or until the request
+//     timeout: then Acquire and renewals in batches fail, and a release goes on in the background.
 //   - Client libraries talk: go-redis writes its reconnects to standard error unless redis.SetLogger says otherwise.
 //
 // In a Cluster the messages are ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH: sharded

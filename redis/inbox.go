@@ -113,7 +113,9 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 	}
 }
 
-func subscribeError(err error) error { return fmt.Errorf("subscribe to be woken: %w", err) }
+func subscribeError(err error) error {
+	return fmt.Errorf("subscribe to be woken: %w", unavailable(err))
+}
 
 func (in *inbox) startLocked() {
 	ctx, cancel := context.WithCancel(context.Background())

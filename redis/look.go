@@ -27,7 +27,7 @@ func (b *Backend) look(ctx context.Context) error {
 		return backend.ContextError(ctx, err)
 	}
 	if err != nil {
-		return err
+		return unavailable(err)
 	}
 	for _, loss := range v.([]string) {
 		b.guarantees.EarlyLoss += "; " + loss
@@ -83,10 +83,15 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 	case info["cluster_enabled"] == "1" && !cluster:
 		return "", errors.New("the server belongs to a cluster: use redis+cluster://")
 	}
+	var losses []string
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
-		return "eviction, because maxmemory-policy is " + policy, nil
+		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
-	return "", nil
+	// INFO tells of replicas in reach only where min-replicas-to-write is set.
+	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" && info["connected_slaves"] != "0" {
+		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
+	}
+	return strings.Join(losses, "; "), nil
 }
 
 // parseInfo reads the reply to INFO: lines of name:value.

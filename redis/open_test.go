@@ -168,3 +168,24 @@ func TestUnixAndTLS(t *testing.T) {
 	defer b.Close()
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
+
+// Guarantees tell of a master that would go on granting behind a partition.
+func TestOpenTellsOfMasterThatGoesOn(t *testing.T) {
+	t.Parallel()
+	master := servers.Redis(t)
+	_ = servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
+	c := raw(t, master.Addr)
+	until(t, 2*soon, "the replica is there", func() bool {
+		return parseInfo(c.Info(context.Background(), "replication").Val())["connected_slaves"] == "1"
+	})
+	const what = "min-replicas-to-write is not set"
+	if got := opened(t, "redis://"+master.Addr).Guarantees().EarlyLoss; !strings.Contains(got, what) {
+		t.Errorf("a master that goes on: %s", got)
+	}
+	if err := c.ConfigSet(context.Background(), "min-replicas-to-write", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, "redis://"+master.Addr).Guarantees().EarlyLoss; strings.Contains(got, what) {
+		t.Errorf("a master that stops: %s", got)
+	}
+}

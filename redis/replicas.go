@@ -2,15 +2,16 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
 )
 
 // errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
-var errReplicas = errors.New("too few replicas have the lease")
+var errReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
 
 // sendAcked sends the script and WAIT in one pipeline: on one connection, because WAIT speaks of what its own connection
 // has done before, and in one round trip.

@@ -29,7 +29,21 @@ type request struct {
 }
 
 // errNoAnswer is an unknown outcome: the request was sent and no answer came in time.
-var errNoAnswer = errors.New("no answer from redis in time")
+var errNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
+
+// unavailable makes an error that tells nothing of the key ErrUnavailable: a connection that failed, a server that cannot serve now.
+// What a limit of our own has ended is no error of a context, which would be taken for the caller's.
+func unavailable(err error) error {
+	switch {
+	case err == nil || errors.Is(err, backend.ErrUnavailable) && !isContextError(err):
+		return err
+	case isContextError(err):
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	case passing(err) || errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	}
+	return err
+}
 
 // eval makes a request, again if it fails in a way that passes soon, all within its limit and ctx: scripts answer the
 // same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
@@ -52,8 +66,10 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)
-		if i == attempts || !passing(err) || time.Until(end) < d {
-			return nil, unanswered, err
+		// A slot that is on its way to another server refuses scripts until it has arrived.
+		last := i >= attempts && !redis.HasErrorPrefix(err, "TRYAGAIN")
+		if last || !passing(err) || time.Until(end) < d {
+			return nil, unanswered, unavailable(err)
 		}
 		if err := backend.Sleep(ctx, d); err != nil {
 			return nil, unanswered, err

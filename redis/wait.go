@@ -23,7 +23,11 @@ const (
 func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.Lease, error) {
 	in := a.b.inbox
 	patience := max(a.ttl, leastPatience)
+	held := &backend.HeldError{Holder: refused.holder} // what the server last said
 	if err := in.confirm(ctx, a.b.closing, patience); err != nil {
+		if backend.Ended(ctx) {
+			err = backend.ContextError(ctx, held)
+		}
 		return nil, err
 	}
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
@@ -36,6 +40,9 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 	for first := !a.queued; ; first = false {
 		if delay > 0 {
 			if err := a.sleep(ctx, w, delay, reserved); err != nil {
+				if backend.Ended(ctx) {
+					err = backend.ContextError(ctx, held)
+				}
 				return nil, err
 			}
 		}
@@ -52,10 +59,11 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 				in.suspect() // its turn came and went, and nobody told us
 			}
 			answered = time.Now()
+			held = &backend.HeldError{Holder: ans.holder}
 			pause.Reset()
 			delay, reserved = untilExpiry(ans.holder.TTL), ans.reserved()
 		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, err)
+			return nil, backend.ContextError(ctx, held)
 		case !passing(err) || time.Since(answered) > patience:
 			return nil, err
 		default:

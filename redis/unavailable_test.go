@@ -1,0 +1,81 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// A waiting Acquire whose context ends tells whether the server has said that the key is busy.
+func TestEndedWaitTellsBusyFromSilent(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr))
+	l := acquire(t, b, req("busy", time.Minute))
+	try := func(key string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		_, err := b.Acquire(ctx, waiting(key, time.Minute))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want the context's error", key, err)
+		}
+		return err
+	}
+	for range 2 { // before and after the subscription is there
+		if err := try("busy"); !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("a busy key: %v, want ErrHeld", err)
+		}
+	}
+	release(t, l)
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	if err := try("free"); errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a silent server: %v, which is not ErrHeld", err)
+	}
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
+}
+
+// What a limit of our own ends, and a server that cannot be reached, is ErrUnavailable and no context's error.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	check := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, backend.ErrUnavailable) || isContextError(err) || errors.Is(err, backend.ErrHeld) {
+			t.Errorf("%s: %v, want ErrUnavailable alone", what, err)
+		}
+	}
+	for what, l := range map[string]net.Listener{"silent": silent, "closed": closed} {
+		_, err := openURL(context.Background(), "redis://"+l.Addr().String()+"?read_timeout=300ms&dial_timeout=300ms")
+		check("open, "+what, err)
+	}
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr)+"?read_timeout=300ms")
+	l := acquire(t, b, req("k", time.Minute))
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	_, err = b.Acquire(context.Background(), req("free", time.Minute))
+	check("acquire", err)
+	_, err = b.Inspect(context.Background(), "k")
+	check("inspect", err)
+	check("renew", l.Renew(context.Background(), time.Minute))
+	check("renew of a batch", b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Minute}})[0])
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	p.Cut()
+	release(t, l)
+}
