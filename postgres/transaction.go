@@ -27,7 +27,8 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 		return 0, fmt.Errorf("unexpected answer of %d columns", len(row))
 	}
 	if row[1] == "f" {
-		return 0, s.endTransaction(ctx)
+		_ = s.endTransaction(ctx) // or the session is closed; the answer stands
+		return 0, nil
 	}
 	s.setTimeout(timeout)
 	limit := s.b.options.Timeout
