@@ -53,7 +53,7 @@ func Linkable(rawURL string) error {
 // defaultPorts are those of servers whose URL names none, by scheme.
 var defaultPorts = map[string]string{
 	"redis": "6379", "rediss": "6379", "redis+redlock": "6379", "rediss+redlock": "6379",
-	"memcached": "11211", "zookeeper": "2181", "etcd": "2379", "etcds": "2379", "postgres": "5432", "postgresql": "5432",
+	"memcached": "11211", "memcacheds": "11211", "zookeeper": "2181", "zookeepers": "2281", "etcd": "2379", "etcds": "2379", "postgres": "5432", "postgresql": "5432",
 }
 
 // hostsOf returns the servers' addresses in a URL, each host:port.

@@ -56,12 +56,6 @@ func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Serv
 	return startEtcdAuth(t, etcdKind, user, password, prefix, nil, args)
 }
 
-// EtcdAuthCurrent is [EtcdAuth] with the current release of etcd.
-func EtcdAuthCurrent(t testing.TB, user, password, prefix string, args ...string) *Server {
-	t.Helper()
-	return startEtcdAuth(t, etcdCurrentKind, user, password, prefix, nil, args)
-}
-
 // EtcdJWT is [EtcdAuth] with log-ins that are signed and valid for ttl, used or not.
 func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration) *Server {
 	t.Helper()
