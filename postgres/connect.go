@@ -24,7 +24,10 @@ type server struct {
 	locks     int64 // room in the shared lock table
 }
 
-const connectLimit = 10 * time.Second
+const (
+	connectLimit = 10 * time.Second
+	logins       = 2 // time-outs of a request for a login, and for each step of a connection's preparation
+)
 
 // connect makes a session that nobody has checked out yet.
 func (b *Backend) connect(ctx context.Context) (*session, error) {
@@ -50,7 +53,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 
 // bounded gives do the time of one request. A pooler lets clients in, and answers when one of its own connections is free.
 func (s *session) bounded(ctx context.Context, do func(ctx context.Context) error) error {
-	limit := s.b.options.Timeout
+	limit := logins * s.b.options.Timeout
 	rctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := do(rctx)
@@ -126,7 +129,6 @@ func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
 			_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
 			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
-		const logins = 2                                              // as a request, and what the server needs to start a process
 		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
 		t := &tracked{Conn: eager.New(c), b: b}
 		b.connsMu.Lock()
