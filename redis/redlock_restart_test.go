@@ -229,6 +229,9 @@ func TestRedlockBirthInTheFuture(t *testing.T) {
 				}
 			}
 			begun := time.Now()
+			if restart { // without connections that are broken
+				r = f.open(paramMaxTTL + "=" + maxTTL.String())
+			}
 			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)
 			defer cancel()
 			l, err := r.Acquire(ctx, waiting("k", time.Second))

@@ -93,46 +93,56 @@ func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// peek asks one node, another each time, whether it still has the key for so long as it says: that costs a node one command, where
-// an attempt costs every node a script. It is a hint: where it is wrong, because the node has missed a release or a grant, the
-// next one asks another.
-func (r *Redlock) peek(ctx context.Context, w *vigil) bool {
-	var n *node
-	for range r.nodes {
-		w.peeks++
-		if n = r.nodes[w.peeks%len(r.nodes)]; !n.hangs() {
-			break
+// peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has it or a
+// quorum is free of it: that costs a node one command, where an attempt costs every node a script. It is a hint: where it is
+// wrong, because a node has missed a release, the next one begins elsewhere.
+func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
+	w.peeks++
+	free := 0
+	for k := range r.nodes {
+		n := r.nodes[(w.peeks+k)%len(r.nodes)]
+		if n.hangs() {
+			continue
 		}
-	}
-	answer := make(chan time.Duration, 1)
-	if !r.calls.Begin() {
-		return false
-	}
-	r.crew.run(func() {
-		defer r.calls.End()
-		left := time.Duration(-2) // as for a key that is not there
-		_, err := n.do(func(ctx context.Context) (_ any, err error) {
-			left, err = n.client.PTTL(ctx, r.naming.lock(w.c.key)).Result()
-			return nil, err
-		})
-		if err != nil {
-			left = -2
+		left, ok := r.peekAt(ctx, n, w.c)
+		switch {
+		case ok && left != keyAbsent:
+			h := w.busy.Holder
+			h.TTL = max(left-keepPad, 0)
+			w.busy = &backend.HeldError{Holder: h}
+			return true
+		case ok:
+			free++
 		}
-		answer <- left
-	})
-	limit := time.NewTimer(nodeTimeout(w.c.ttl))
-	defer limit.Stop()
-	select {
-	case left := <-answer:
-		if left == -2 {
+		if !ok || free > len(r.nodes)/2 {
 			return false
 		}
-		h := w.busy.Holder
-		h.TTL = max(left-keepPad, 0)
-		w.busy = &backend.HeldError{Holder: h}
-		return true
+	}
+	return false
+}
+
+// keyAbsent is what PTTL says of a key that is not there.
+const keyAbsent = time.Duration(-2)
+
+// peekAt asks one node for how long it has the key.
+func (r *Redlock) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
+	if !r.calls.Begin() {
+		return 0, false
+	}
+	answer := make(chan result, 1)
+	r.crew.run(func() {
+		defer r.calls.End()
+		v, err := n.do(func(ctx context.Context) (any, error) { return n.client.PTTL(ctx, r.naming.lock(c.key)).Result() })
+		answer <- result{v, err}
+	})
+	limit := time.NewTimer(nodeTimeout(c.ttl))
+	defer limit.Stop()
+	select {
+	case a := <-answer:
+		left, ok = a.v.(time.Duration)
+		return left, ok && a.err == nil
 	case <-limit.C:
 	case <-ctx.Done():
 	}
-	return false
+	return 0, false
 }
