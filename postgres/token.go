@@ -14,7 +14,7 @@ import (
 
 const (
 	grantBits = 10             // of a token: the session's grants with one id
-	idBits    = 56 - grantBits // what package lock leaves for the id
+	idBits    = 55 - grantBits // what package lock leaves for the id
 	// ownFor is for how long an id is known to be the session's: it must not come round, after 2^32 others.
 	ownFor = 10 * time.Minute
 	// ownID is what the server answers if the session's id is the newest.

@@ -118,7 +118,7 @@ func TestStoreGone(t *testing.T) {
 		says   string
 	}{
 		{"frozen", (*servers.Server).Freeze, "no renewal has succeeded"},
-		{"killed", (*servers.Server).Kill, "no renewal has succeeded (dial tcp"},
+		{"killed", (*servers.Server).Kill, "no renewal has succeeded (store unavailable: dial tcp"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
