@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 			Evict:        func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Freeze:       s.Freeze,
 			Thaw:         s.Thaw,
+			Fill:         func() func() { return fill(t, s.Addr) },
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
 			Cut:          func(backend.Backend) { cut(t, s.Addr) },

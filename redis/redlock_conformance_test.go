@@ -38,10 +38,15 @@ func redlockConformance(t *testing.T, size int) {
 			}
 		}
 		h := conformance.Harness{
-			Open:    func(ctx context.Context) (backend.Backend, error) { return openRedlockURL(ctx, f.url(longTTL)) },
-			Evict:   f.evict,
-			Freeze:  func() { each(func(i int) { f.nodes[i].Freeze() }) },
-			Thaw:    func() { each(func(i int) { f.nodes[i].Thaw() }) },
+			Open:   func(ctx context.Context) (backend.Backend, error) { return openRedlockURL(ctx, f.url(longTTL)) },
+			Evict:  f.evict,
+			Freeze: func() { each(func(i int) { f.nodes[i].Freeze() }) },
+			Thaw:   func() { each(func(i int) { f.nodes[i].Thaw() }) },
+			Fill: func() (empty func()) {
+				undo := make([]func(), size)
+				each(func(i int) { undo[i] = fill(t, f.nodes[i].Addr) })
+				return func() { each(func(i int) { undo[i]() }) }
+			},
 			Restart: func() { each(func(i int) { f.nodes[i].Kill() }); each(func(i int) { f.nodes[i].Start() }) },
 			Cut:     func(backend.Backend) { each(func(i int) { cut(t, f.nodes[i].Addr) }) },
 			Many:    64,
