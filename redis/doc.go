@@ -65,9 +65,17 @@
 // channels would need a subscription on every node for every slot with waiters, and to follow slots that move. There is
 // one message (and one or two to deputies) per contended hand-off, and none for an uncontended release.
 //
-// An ACL user needs ~anylock:* &anylock:* +@scripting +@read +@write +@pubsub +@connection +time, and +wait for
-// MinReplicas; without +info opening cannot tell about eviction. A user without the channels can lock, and is refused when
-// it has to wait.
+// # Access control
+//
+// An ACL user needs exactly this:
+//
+//	~anylock:* &anylock:inbox:*
+//	+del +eval +evalsha +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
+//	+zadd +zcard +zpopmin +zrange +zrem
+//
+// It needs +select besides for a database other than 0, +cluster|slots in a Cluster, and +wait for MinReplicas. Another namespace
+// takes the place of anylock. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
+// lock, and is refused when it has to wait.
 //
 // # URLs
 //
