@@ -57,15 +57,25 @@
 //   - go-redis does not repeat these requests by itself, whatever MaxRetries says; the Backend does, and cleans up.
 //   - While a Cluster moves a slot, requests for its keys are repeated until the slot has arrived, or until the request
 //     timeout: then Acquire and renewals in batches fail, and a release goes on in the background.
+//   - Opening by a URL has the server try every command that the scripts run. It fails with ErrUnsupported, and their names, if the
+//     server lacks or forbids any. New makes no request: there the first use that needs such a command fails.
 //   - Client libraries talk: go-redis writes its reconnects to standard error unless redis.SetLogger says otherwise.
 //
 // In a Cluster the messages are ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH: sharded
 // channels would need a subscription on every node for every slot with waiters, and to follow slots that move. There is
 // one message (and one or two to deputies) per contended hand-off, and none for an uncontended release.
 //
-// An ACL user needs ~anylock:* &anylock:* +@scripting +@read +@write +@pubsub +@connection +time, and +wait for
-// MinReplicas; without +info opening cannot tell about eviction. A user without the channels can lock, and is refused when
-// it has to wait.
+// # Access control
+//
+// An ACL user needs exactly this:
+//
+//	~anylock:* &anylock:inbox:*
+//	+del +eval +evalsha +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
+//	+zadd +zcard +zpopmin +zrange +zrem
+//
+// It needs +select besides for a database other than 0, +cluster|slots in a Cluster, and +wait for MinReplicas. Another namespace
+// takes the place of anylock. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
+// lock, and is refused when it has to wait.
 //
 // # URLs
 //

@@ -40,6 +40,9 @@ func (b *Backend) ask(ctx context.Context) ([]string, error) {
 	c, ok := b.client.(*redis.ClusterClient)
 	if !ok {
 		loss, err := askServer(ctx, b.client, false)
+		if err == nil {
+			err = b.probe(ctx)
+		}
 		if err != nil || loss == "" {
 			return nil, err
 		}
@@ -61,13 +64,16 @@ func (b *Backend) ask(ctx context.Context) ([]string, error) {
 	if err == nil && masters == 0 {
 		err = errors.New("the cluster has no masters")
 	}
+	if err == nil {
+		err = b.probe(ctx) // of one master, for all
+	}
 	return slices.Sorted(maps.Keys(found)), err
 }
 
 func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
 	text, err := c.Info(ctx).Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", c.Ping(ctx).Err()
+		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", nil
 	}
 	if err != nil {
 		return "", err
@@ -92,6 +98,11 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
 	}
 	return strings.Join(losses, "; "), nil
+}
+
+// probe tries what the scripts need, on keys of nobody else.
+func (b *Backend) probe(ctx context.Context) error {
+	return probe(ctx, b.client, b.naming.names("probe:"+b.inbox.id), b.inbox.channel, scriptCommands)
 }
 
 // parseInfo reads the reply to INFO: lines of name:value.

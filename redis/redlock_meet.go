@@ -61,6 +61,13 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 	if met.outcast != nil {
 		return met, nil
 	}
+	lock := r.naming.lock("probe:" + newID())
+	if err := probe(ctx, n.client, names{lock: lock, queue: lock}, "", redlockCommands); errors.Is(err, backend.ErrUnsupported) {
+		met.outcast = err
+		return met, nil
+	} else if err != nil {
+		return acquaintance{}, err
+	}
 	durable := "0"
 	if keepsWrites(config.Val()) {
 		durable = "1"

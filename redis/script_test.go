@@ -16,7 +16,7 @@ func TestDigests(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]script{
 		"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
-		"redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
+		"probe": probeScript, "redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
 		"redlock renew": redlockRenew, "redlock repair": redlockRepair, "redlock release": redlockRelease,
 		"redlock inspect": redlockInspect,
 	} {

@@ -1,0 +1,183 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// documentedRights are what the package comment says that a user needs.
+func documentedRights(t *testing.T) []string {
+	t.Helper()
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "// # Access control\n")
+	section, _, _ = strings.Cut(section, "// # ")
+	var rights []string
+	for line := range strings.Lines(section) {
+		if list, ok := strings.CutPrefix(line, "//\t"); ok {
+			rights = append(rights, strings.Fields(list)...)
+		}
+	}
+	if len(rights) < len(scriptCommands) {
+		t.Fatalf("the package comment gives the rights %q", rights)
+	}
+	return rights
+}
+
+// user makes a user with these rights and no others, and returns the server's URL for it.
+func user(t *testing.T, c *redis.Client, name string, rights []string) string {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
+	for _, r := range rights {
+		args = append(args, r)
+	}
+	if err := c.Do(context.Background(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return "redis://" + name + ":secret@" + c.Options().Addr
+}
+
+// doAll does on a store all that a store is for, and tells what fails.
+func doAll(t *testing.T, url, key string) (err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
+	defer cancel()
+	b, err := openURL(ctx, url)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if loss := b.Guarantees().EarlyLoss; strings.Contains(loss, "not permitted") {
+		return errors.New("open: " + loss)
+	}
+	first, err := b.Acquire(ctx, req(key, time.Minute))
+	if err != nil {
+		return fmt.Errorf("acquire: %w", err)
+	}
+	_, held := b.Acquire(ctx, req(key, time.Minute))
+	if !errors.Is(held, backend.ErrHeld) {
+		return fmt.Errorf("acquire of a held key: %w", held)
+	}
+	if err := first.Renew(ctx, 2*time.Minute); err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	other, err := b.Acquire(ctx, req(key+" too", time.Minute))
+	if err != nil {
+		return fmt.Errorf("acquire: %w", err)
+	}
+	batch := b.RenewBatch(ctx, []backend.Renewal{{Lease: first, TTL: 3 * time.Minute}, {Lease: other, TTL: time.Minute}})
+	if err := errors.Join(batch...); err != nil {
+		return fmt.Errorf("renew a batch: %w", err)
+	}
+	next := startAcquire(ctx, b, waiting(key, time.Minute))
+	for {
+		h, err := b.Inspect(ctx, key)
+		if err != nil {
+			return fmt.Errorf("inspect: %w", err)
+		}
+		if h.Waiters == 1 && b.inbox.ready() {
+			break
+		}
+		select {
+		case o := <-next:
+			return fmt.Errorf("wait: %w", o.Err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	subscription := func() *redis.PubSub {
+		b.inbox.mu.Lock()
+		defer b.inbox.mu.Unlock()
+		if b.inbox.sign != nil {
+			return nil
+		}
+		return b.inbox.pubsub
+	}
+	before := subscription()
+	b.inbox.suspect() // asks the subscription for a sign of life
+	b.inbox.probes.Wait()
+	until(t, soon, "the subscription is sound, or made anew", func() bool { return subscription() != nil && b.inbox.ready() })
+	if subscription() != before {
+		return errors.New("probe of the subscription: it ended")
+	}
+	begun := time.Now()
+	if err := first.Release(ctx); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	o := <-next
+	if o.Err != nil {
+		return fmt.Errorf("hand-off: %w", o.Err)
+	}
+	if took := o.At.Sub(begun); took > reservation {
+		return fmt.Errorf("hand-off took %v", took)
+	}
+	return errors.Join(o.Lease.Release(ctx), other.Release(ctx))
+}
+
+// A user with the documented rights can do everything, and with one fewer it cannot.
+func TestDocumentedRights(t *testing.T) {
+	t.Parallel()
+	c := raw(t, servers.Redis(t).Addr)
+	rights := documentedRights(t)
+	if err := doAll(t, user(t, c, "all", rights), "all"); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range rights {
+		url := user(t, c, fmt.Sprint("less", i), slices.Delete(slices.Clone(rights), i, i+1))
+		err := doAll(t, url, fmt.Sprint("less", i))
+		if err == nil {
+			t.Errorf("%s is not needed", r)
+		}
+		t.Logf("without %s: %v", r, err)
+	}
+	if err := doAll(t, user(t, c, "all", rights)+"/1", "all"); err == nil {
+		t.Error("another database without +select")
+	}
+	if err := doAll(t, user(t, c, "select", append(rights, "+select"))+"/1", "all"); err != nil {
+		t.Errorf("another database: %v", err)
+	}
+}
+
+// The same in a cluster.
+func TestDocumentedRightsCluster(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t)
+	rights := append(documentedRights(t), "+cluster|slots")
+	for _, n := range nodes {
+		user(t, raw(t, n.Addr), "all", rights)
+		user(t, raw(t, n.Addr), "less", rights[:len(rights)-1])
+	}
+	if err := doAll(t, "redis+cluster://all:secret@"+nodes[0].Addr, "all"); err != nil {
+		t.Error(err)
+	}
+	if err := doAll(t, "redis+cluster://less:secret@"+nodes[0].Addr, "all"); err == nil {
+		t.Error("+cluster|slots is not needed")
+	}
+}
+
+func TestConformanceDocumentedRights(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "the suite once more")
+	s := servers.Redis(t)
+	url := user(t, raw(t, s.Addr), "app", documentedRights(t))
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		return conformance.Harness{
+			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
+			Evict: func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+		}
+	})
+}

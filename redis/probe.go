@@ -1,0 +1,72 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+//go:embed probe.lua
+var probeLua string
+
+var probeScript = script{probeLua, "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
+
+// scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;
+// DEL comes last, because it removes what SET has made.
+var scriptCommands = []string{
+	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZRANGE queue 0 0", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
+}
+
+// redlockCommands are those of Redlock's scripts.
+var redlockCommands = []string{
+	"SET lock 1 PX 1000", "GET lock", "PTTL lock", "PEXPIRE lock 1000", "TIME", "INFO server", "DEL lock",
+}
+
+// momentary is how errors of a server begin that could not serve just then, also within the text that scripts see.
+var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
+
+// probe has the server try every command that the scripts need, and fails with ErrUnsupported and the names of those that it
+// lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
+func probe(ctx context.Context, c redis.UniversalClient, n names, channel string, commands []string) error {
+	args := []any{channel}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	keys := []string{n.lock, n.queue}
+	pipe := c.Pipeline()
+	eval := probeScript.queue(ctx, pipe, true, keys, args)
+	evalsha := probeScript.queue(ctx, pipe, false, keys, nil)
+	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
+		return err
+	}
+	var lacking []string
+	note := func(command, reason string) {
+		// A user without the channels can lock, and is refused when it has to wait.
+		if !momentary.MatchString(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
+			lacking = append(lacking, fmt.Sprintf("%s (%s)", command, reason))
+		}
+	}
+	for _, sent := range []struct {
+		name string
+		err  error
+	}{{"EVAL", eval.Err()}, {"EVALSHA", evalsha.Err()}} {
+		if sent.err != nil && !isNoScript(sent.err) && !passing(sent.err) {
+			note(sent.name, sent.err.Error())
+		}
+	}
+	failed, _ := eval.Val().([]any)
+	for i := 0; i+1 < len(failed); i += 2 {
+		note(fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1]))
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported, strings.Join(lacking, ", "))
+	}
+	return nil
+}
