@@ -36,7 +36,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	// A second round for what has failed in a way that passes.
 	for range 2 {
-		b.sendPipelines(ctx, b.pipelines(ctx, b.shares(lives, granted, todo)), errs)
+		b.sendPipelines(ctx, b.pipelines(ctx, b.shares(lives, granted, todo, errs)), errs)
 		var failed []int
 		for _, i := range todo {
 			if errs[i] != nil && ctx.Err() == nil && (passing(errs[i]) || isCrossSlot(errs[i])) {
@@ -50,8 +50,9 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	return granted, errs
 }
 
-// shares cuts the leases of todo into scripts.
-func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []int) []*share {
+// shares cuts the leases of todo into scripts. What a slot that is moving has refused goes by itself: one key is always served, by
+// the server that has it.
+func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []int, errs []error) []*share {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()
 	var list []*share
@@ -60,6 +61,9 @@ func (b *Backend) shares(lives []*backend.Life, granted []time.Duration, todo []
 		r, s := renewalOf(lives[i], granted[i]), 0
 		if bySlot {
 			s = slot(lives[i].Key())
+		}
+		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
+			s = -1 - i // no slot
 		}
 		sh := open[s]
 		if sh == nil || len(sh.index) == scriptLeases {

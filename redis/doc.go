@@ -55,8 +55,9 @@
 //     behind. If none comes, the key may be held by nobody until a clean-up in the background, or at last the TTL,
 //     frees it.
 //   - go-redis does not repeat these requests by itself, whatever MaxRetries says; the Backend does, and cleans up.
-//   - While a Cluster moves a slot, requests for its keys are repeated until the slot has arrived, or until the request
-//     timeout: then Acquire and renewals in batches fail, and a release goes on in the background.
+//   - While a Cluster moves a slot, renewals go on; other requests for its keys are repeated until the slot has arrived, or until the
+//     request timeout: then Acquire fails with ErrUnavailable, and a release goes on in the background. With MinReplicas, what
+//     has moved cannot be renewed before the slot has arrived.
 //   - Opening by a URL has the server try every command that the scripts run. It fails with ErrUnsupported, and their names, if the
 //     server lacks or forbids any. New makes no request: there the first use that needs such a command fails.
 //   - Client libraries talk: go-redis writes its reconnects to standard error unless redis.SetLogger says otherwise.
