@@ -86,10 +86,10 @@ type suite struct {
 	alone   sync.Mutex     // held by a check that makes faults, when those are done
 }
 
-// defaultParallel is how many checks run at once: three times as many where the shortest TTL is a second or more, as they do little
+// defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
 // but wait for leases to end.
 func defaultParallel(g backend.Guarantees) int {
-	const usual, most = 8, 24
+	const usual, most = 8, 16
 	if g.MinTTL >= time.Second {
 		return most
 	}

@@ -52,7 +52,11 @@ func (b *Backend) waitForKey(ctx context.Context, r backend.Request, busy *error
 		pause := backend.Pause{Min: pollMin, Max: pollMax}
 		cctx, cancel := b.untilClosing(ctx)
 		defer cancel()
-		return backend.Poll(cctx, pause, outlive, try)
+		l, err := backend.Poll(cctx, pause, outlive, try)
+		if err != nil && b.isClosing() && !backend.Ended(ctx) {
+			return nil, backend.ErrClosed
+		}
+		return l, err
 	}
 	defer b.pool.endWait()
 	if b.guarantees.Round(r.TTL) <= b.options.Share {

@@ -18,8 +18,11 @@ const reservation = 500 * time.Millisecond
 type watches struct {
 	n      atomic.Int32 // of timers, so that those who have none need no lock
 	mu     sync.Mutex
-	timers map[string]*time.Timer // by key
+	timers map[string]*watch // by key
 }
+
+// A watch is the timer of one reservation. Its callback knows it by this, as it may run before the timer is there to be named.
+type watch struct{ *time.Timer }
 
 // lastDeputies is how many waiters a Backend that is closed tells to look after a reservation.
 const lastDeputies = 16
@@ -29,7 +32,7 @@ func (w *watches) begin(b *Backend, key, owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timers == nil {
-		w.timers = make(map[string]*time.Timer)
+		w.timers = make(map[string]*watch)
 	}
 	if b.isClosing() {
 		return
@@ -37,8 +40,8 @@ func (w *watches) begin(b *Backend, key, owner string) {
 	if t := w.timers[key]; t != nil {
 		t.Stop()
 	}
-	var t *time.Timer
-	t = time.AfterFunc(untilLook(reservation), func() {
+	t := new(watch)
+	t.Timer = time.AfterFunc(untilLook(reservation), func() {
 		if w.over(key, t) && !b.isClosing() && b.calls.Begin() {
 			defer b.calls.End()
 			b.passOn(key, owner)
@@ -49,7 +52,7 @@ func (w *watches) begin(b *Backend, key, owner string) {
 }
 
 // over takes a timer that has run off its key, and reports whether it was the last one.
-func (w *watches) over(key string, t *time.Timer) bool {
+func (w *watches) over(key string, t *watch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timers[key] != t {

@@ -42,7 +42,7 @@ func MemcachedURL(t testing.TB) string {
 func Memcached(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return memcachedKind.source(t, 1).start(t, memcachedLaunch(func(at place) []string {
-		return append([]string{"-p", at.port, "-l", at.bind}, args...)
+		return append([]string{"-p", at.port, "-l", at.bind, "-c", "4096"}, args...)
 	}))
 }
 

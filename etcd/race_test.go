@@ -1,0 +1,6 @@
+//go:build race
+
+package etcd
+
+// raced tells that the race detector is on, which makes clients several times slower.
+const raced = true
