@@ -3,7 +3,10 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -51,20 +54,31 @@ func (e *noQuorumError) wait() time.Duration {
 	return 0
 }
 
-// slow reports whether nodes were missed only because they did not answer in time.
+// slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that they were
+// asked on, which says nothing of the next one.
 func (e *noQuorumError) slow() bool {
-	timeouts := 0
+	missed := 0
 	for _, err := range e.errs {
 		var held *backend.HeldError
 		switch {
 		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
-		case isTimeout(err), errors.Is(err, errLane):
-			timeouts++
+		case isTimeout(err), errors.Is(err, errLane), isBroken(err):
+			missed++
 		default:
 			return false
 		}
 	}
-	return timeouts > 0
+	return missed > 0
+}
+
+// isBroken reports whether err is of a connection that was good and broke.
+func isBroken(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *noQuorumError) Error() string {
