@@ -122,7 +122,8 @@ func doAll(t *testing.T, url, key string) (err error) {
 	if o.Err != nil {
 		return fmt.Errorf("hand-off: %w", o.Err)
 	}
-	if took := o.At.Sub(begun); took > reservation {
+	// A waiter that nobody tells comes after 5 s.
+	if took := o.At.Sub(begun); took > 4*reservation {
 		return fmt.Errorf("hand-off took %v", took)
 	}
 	return errors.Join(o.Lease.Release(ctx), other.Release(ctx))
