@@ -26,7 +26,7 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer], and tell by [Readiness] that it cannot grant yet. A Lease may also be a [LossNotifier]; [Life] is one.
+// A Backend may also be a [BatchRenewer], tell by [Readiness] that it cannot grant yet, and by [Capacity] how much its server has room for. A Lease may also be a [LossNotifier]; [Life] is one.
 package backend
 
 import (
@@ -176,6 +176,13 @@ type Readiness interface {
 	// NotReady says which part of the store is barred, until when and why; nil when it can grant. It is told from what is known: it
 	// makes no request, and does not block.
 	NotReady() error
+}
+
+// Capacity is an optional interface of a Backend whose server has a limit for all clients together, as one on connections.
+type Capacity interface {
+	// Capacity asks the server for how many more leases and waiters it has room at present, whoever's they are; 0 means that
+	// there is no such limit.
+	Capacity(ctx context.Context) (leases int, err error)
 }
 
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.

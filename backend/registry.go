@@ -22,9 +22,6 @@ type Driver struct {
 	Guarantees Guarantees
 	// RoundTrips are the requests of one that nobody else contends with, as a test counts them on the wire.
 	RoundTrips RoundTrips
-	// Leases is how many leases or waiters one client can have at once, where each costs a connection and Params do not say
-	// otherwise; 0 means very many.
-	Leases int
 	// Open gets the raw URL, less the parameters that package lock has taken. It reaches the store once, so that a wrong
 	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password
 	// (see CleanError). The backend it returns owns its client and closes it.

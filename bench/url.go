@@ -43,7 +43,9 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 	if g.Reach == lock.ReachProcess {
 		s.Child = "" // no other process can reach it
 	}
-	s.MaxLeases = driver.Leases
+	if g.MaxLeases > 0 { // half of them may wait, and one may look on besides
+		s.MaxLeases = g.MaxLeases/2 - 2
+	}
 	s.Requests = requestCounter(ctx, u)
 	return s, l.Close()
 }

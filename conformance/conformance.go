@@ -91,8 +91,8 @@ type Harness struct {
 	// waiters. Default 200 ms.
 	Settle time.Duration
 
-	// Many is how many leases or waiters one client can have at once, for stores that spend a connection on each.
-	// Default 256.
+	// Many is how many leases or waiters one client can have at once. The default is 256, and less where Guarantees.MaxLeases
+	// or backend.Capacity say so.
 	Many int
 }
 
@@ -118,9 +118,6 @@ func (h Harness) withDefaults() Harness {
 	}
 	if h.Settle <= 0 {
 		h.Settle = 200 * time.Millisecond
-	}
-	if h.Many <= 0 {
-		h.Many = 256
 	}
 	return h
 }

@@ -13,10 +13,11 @@ import (
 // Options tune Execute. The zero Options are good.
 type Options struct {
 	Run      *regexp.Regexp // only checks whose name it matches; nil means all
-	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs
+	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
 	Observe  func(Result)   // called as each result comes in, one call at a time
+	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
 }
 
 // Status is how a check ended.
@@ -38,11 +39,11 @@ type Result struct {
 	Missing  string // what a skipped check lacks, as in Need.Missing; empty if it was skipped for another reason
 	Duration time.Duration
 
-	Interrupted bool // skipped because the suite's context had ended: nothing is known
+	Interrupted bool // skipped because the suite's context had ended, or the store grants nothing any more: nothing is known
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. The error
-// says that the store cannot be opened, or that ctx ended: then the results tell what was found until then.
+// says that the store cannot be opened or grants nothing, or that ctx ended: then the results tell what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
@@ -84,6 +85,9 @@ type suite struct {
 	started chan struct{}  // closed when the last check has been started
 	shared  sync.WaitGroup // checks that run side by side
 	alone   sync.Mutex     // held by a check that makes faults, when those are done
+
+	ending  sync.Mutex
+	nothing error // why the store grants nothing any more
 }
 
 // defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
@@ -105,18 +109,18 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
 	g := b.Guarantees()
-	if o.Parallel <= 0 {
-		o.Parallel = defaultParallel(g)
-	}
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began,
-		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
+		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began, started: make(chan struct{}),
 	}
 	if s.timeout <= 0 {
 		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
-	if err := b.Close(); err != nil {
-		return nil, fmt.Errorf("conformance: close: %w", err)
+	err = s.ask(b, o)
+	if e := b.Close(); err == nil && e != nil {
+		err = fmt.Errorf("conformance: close: %w", e)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if s.g.MaxSilence > 0 && len(s.h.Members) > 0 && s.h.Outage >= s.g.MaxSilence {
 		return nil, fmt.Errorf("%w: conformance: Harness.Outage %v must be less than Guarantees.MaxSilence %v, else no lease outlives it",
@@ -160,6 +164,10 @@ func (s *suite) execute(c Check) Result {
 		r.Status, r.Output, r.Interrupted = Skip, err.Error(), true
 		return r
 	}
+	if err := s.ended(); err != nil {
+		r.Status, r.Output, r.Interrupted = Skip, fmt.Sprintf("not run: the store grants nothing any more: %v", err), true
+		return r
+	}
 	if s.began != nil {
 		s.began(c)
 	}
@@ -168,6 +176,9 @@ func (s *suite) execute(c Check) Result {
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && r.Status == Fail {
 		r.Status, r.Interrupted = Skip, true // it proves nothing
+	}
+	if r.Status == Fail {
+		s.look()
 	}
 	return r
 }

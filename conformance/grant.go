@@ -40,7 +40,9 @@ func (t *trial) lastRefusal(answered time.Time, ttl time.Duration) time.Time {
 }
 
 // newKey returns a fresh key.
-func (t *trial) newKey() string {
+func (t *trial) newKey() string { return newKey() }
+
+func newKey() string {
 	var b [8]byte
 	rand.Read(b[:])
 	return "conformance-" + hex.EncodeToString(b[:])
@@ -63,9 +65,11 @@ func (t *trial) long() time.Duration {
 }
 
 // longest is the longest TTL that may be asked for.
-func (t *trial) longest() time.Duration {
-	if t.g.MaxTTL > 0 {
-		return t.g.MaxTTL
+func (t *trial) longest() time.Duration { return longest(t.g) }
+
+func longest(g backend.Guarantees) time.Duration {
+	if g.MaxTTL > 0 {
+		return g.MaxTTL
 	}
 	return backend.MaxTTL
 }

@@ -42,7 +42,6 @@ func init() {
 		Params:     params,
 		Guarantees: guarantees(Options{MaxLeases: defaultLeases}),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Leases:     defaultLeases/2 - 2, // the other half is for waiters
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})
 }

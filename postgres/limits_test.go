@@ -291,3 +291,24 @@ func TestTokensOutliveCrash(t *testing.T) {
 		}
 	}
 }
+
+// Capacity is what the server has room for: Debian's 100, less three for superusers, less who is there.
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	s := servers.Postgres(t, "max_connections=100")
+	b := opened(t, s.PostgresURL())
+	before, err := b.Capacity(t.Context())
+	if err != nil || before < 90 || before > 97 {
+		t.Fatalf("room for %d, error %v", before, err)
+	}
+	for i := range 5 {
+		acquire(t, b, req(fmt.Sprint(i), time.Minute))
+	}
+	if after, err := b.Capacity(t.Context()); err != nil || after > before-4 {
+		t.Errorf("room for %d, and for %d with 5 leases; error %v", before, after, err)
+	}
+	shared := opened(t, s.PostgresURL()+"&lock_share=5s")
+	if n, err := shared.Capacity(t.Context()); n != 0 || err != nil {
+		t.Errorf("leases that share: room for %d, error %v", n, err)
+	}
+}

@@ -111,9 +111,6 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	if err != nil {
 		return storeError(err)
 	}
-	if o.Parallel == 0 && driver.Leases == 0 { // else connections might run short
-		o.Parallel = conformParallel
-	}
 	c.sayVerbose("backend %s", backend.Redact(rawURL))
 	signals := make(chan os.Signal, 1)
 	notify(signals, signalsEnding)
@@ -124,6 +121,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	shown := newProgress(c.stdout, c.stderr, c.getenv("TERM"), len(selected(o.Run)))
 	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
 	o.Began = shown.began
+	o.NotReady = func(err error) { c.say("waiting: %v", err) }
 	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
 	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
 	shown.end()
@@ -146,9 +144,6 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	return nil
 }
 
-// conformParallel is how many checks run at once: they mostly wait, and here nothing else does but they.
-const conformParallel = 12
-
 // harness reaches the store that rawURL names.
 func (c *conformRun) harness(d backend.Driver, rawURL string) conformance.Harness {
 	h := conformance.Harness{
@@ -160,9 +155,6 @@ func (c *conformRun) harness(d backend.Driver, rawURL string) conformance.Harnes
 			return b, nil
 		},
 		Many: c.many,
-	}
-	if h.Many == 0 {
-		h.Many = d.Leases
 	}
 	if c.faults {
 		h.Linked, h.Process = link.URL(rawURL), otherprocess.Self(rawURL)

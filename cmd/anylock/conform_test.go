@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/internal/servers"
 )
@@ -43,6 +42,29 @@ func startRedlock(t *testing.T) string {
 	return url
 }
 
+// The whole suite passes, by the command, on every server as its package starts it: with its limits on connections, its time-outs,
+// and nodes of Redlock that are new.
+func TestConformStock(t *testing.T) {
+	t.Parallel()
+	for store, start := range servers.Stock() {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command("anylock", "conform", "--backend", start(t), "--format", "json")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			var got suiteRecord
+			if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Failed > 0 || got.Interrupted > 0 || got.Passed < 60 {
+				t.Fatalf("%v, %v\n%s%s", err, e, out, stderr.Bytes())
+			}
+			if waited := strings.Contains(stderr.String(), "waiting: "); waited != (store == "redlock") {
+				t.Errorf("stderr %q", stderr.Bytes())
+			}
+			t.Logf("%d checks passed, %d skipped", got.Passed, got.Skipped)
+		})
+	}
+}
+
 // --faults runs what needs a link and other processes.
 func TestConformFaults(t *testing.T) {
 	t.Parallel()
@@ -59,16 +81,6 @@ func TestConformFaults(t *testing.T) {
 	}
 	if got.Failed > 0 || got.Skipped > 0 || got.Passed < 2 {
 		t.Errorf("%s", out)
-	}
-}
-
-// A store that has a connection for each lease is not asked for more at once than it can have.
-func TestConformManyByDriver(t *testing.T) {
-	for _, test := range []struct{ asked, leases, want int }{{0, 0, 0}, {0, 14, 14}, {7, 14, 7}, {7, 0, 7}} {
-		h := (&conformRun{many: test.asked}).harness(backend.Driver{Leases: test.leases}, "memory:")
-		if h.Many != test.want {
-			t.Errorf("%+v: %d", test, h.Many)
-		}
 	}
 }
 

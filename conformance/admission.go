@@ -1,0 +1,119 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
+func (s *suite) ask(b backend.Backend, o Options) error {
+	if err := s.admitted(b, o.NotReady); err != nil {
+		return err
+	}
+	if s.h.Many <= 0 {
+		s.h.Many = mostMany
+		if s.g.MaxLeases > 0 { // half of them may wait, and a check may look on besides
+			s.h.Many = min(s.h.Many, max(leastMany, s.g.MaxLeases/2-2))
+		}
+	}
+	parallel := o.Parallel
+	if parallel <= 0 {
+		parallel = defaultParallel(s.g)
+	}
+	c, ok := b.(backend.Capacity)
+	if !ok {
+		s.slots = make(chan struct{}, parallel)
+		return nil
+	}
+	room, err := c.Capacity(s.ctx)
+	if err != nil {
+		return fmt.Errorf("conformance: capacity: %w", err)
+	}
+	const (
+		clients = 2  // of a check, with Many leases each
+		more    = 16 // that checks have besides
+	)
+	if room > 0 {
+		s.h.Many = min(s.h.Many, (room-more)/clients)
+		if s.h.Many < leastMany {
+			return fmt.Errorf("%w: conformance: the store has room for %d leases, of all clients together, and the suite needs %d",
+				backend.ErrUnavailable, room, clients*leastMany+more)
+		}
+		if o.Parallel <= 0 {
+			parallel = max(1, min(parallel, room/(clients*s.h.Many+more)))
+		}
+	}
+	s.slots = make(chan struct{}, parallel)
+	return nil
+}
+
+const (
+	mostMany  = 256
+	leastMany = 8
+
+	admission = 10 * time.Second // for a fresh key, by a store that says that it can grant
+	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not
+)
+
+// admitted returns when the store has granted a fresh key. It waits once for a store that says that it cannot grant yet.
+func (s *suite) admitted(b backend.Backend, told func(error)) error {
+	err := s.granted(b, admission, false)
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	limit := admission
+	if r, ok := b.(backend.Readiness); ok {
+		if why := r.NotReady(); why != nil {
+			if told != nil {
+				told(why)
+			}
+			limit = readiness
+		}
+	}
+	if err := s.granted(b, limit, true); err != nil {
+		return fmt.Errorf("conformance: the store grants nothing: Acquire of a fresh key: %w", err)
+	}
+	return nil
+}
+
+// granted has a fresh key granted, and gives it back.
+func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error {
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	ttl := min(s.g.Round(10*time.Second), longest(s.g))
+	l, err := b.Acquire(ctx, backend.Request{Key: newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
+	if err == nil {
+		_ = l.Release(ctx) // what is wrong with it is for the checks to tell
+	}
+	return err
+}
+
+// grantsNothing tells, behind a failed check, why nothing can be granted any more, so that the others would only fail alike.
+func (s *suite) grantsNothing() error {
+	b, err := s.h.Open(s.ctx)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	err = s.admitted(b, nil)
+	return errors.Join(err, b.Close())
+}
+
+// look finds out, behind a failed check, whether the store grants anything still.
+func (s *suite) look() {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if s.nothing == nil {
+		s.nothing = s.grantsNothing()
+	}
+}
+
+// ended tells why the store grants nothing any more.
+func (s *suite) ended() error {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	return s.nothing
+}
