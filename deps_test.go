@@ -28,9 +28,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{
 		"github.com/anishathalye/porcupine", "golang.org/x/sys/unix",
 	}},
-	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{
-		"github.com/Shopify/toxiproxy/v2", "github.com/anishathalye/porcupine", "github.com/rs/zerolog",
-	}},
+	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 

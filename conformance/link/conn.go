@@ -1,19 +1,18 @@
 package link
 
 import (
+	"net"
 	"time"
-
-	"github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/Shopify/toxiproxy/v2/toxics"
 
 	"github.com/anylock/lock/conformance"
 )
 
 // A conn is one connection through the link.
 type conn struct {
-	link   *Link
-	broken chan struct{} // closed to end it
-	over   chan struct{} // closed when it has ended at both sides
+	link           *Link
+	client, server net.Conn
+	broken         chan struct{} // closed to end it
+	over           chan struct{} // closed when it has ended at both sides
 
 	// guarded by link.mu
 	isBroken bool
@@ -21,12 +20,39 @@ type conn struct {
 	ways     int  // directions that have not ended
 }
 
+// serve passes on what comes, both ways, until the connection ends.
+func (l *Link) serve(client, server net.Conn) {
+	c := &conn{
+		link: l, client: client, server: server, ways: len(l.ways), broken: make(chan struct{}), over: make(chan struct{}),
+	}
+	l.mu.Lock()
+	l.conns[c] = struct{}{}
+	if l.refuse || l.closed {
+		c.breakLocked()
+	}
+	l.mu.Unlock()
+	for d := range l.ways {
+		w := &way{conn: c, direction: conformance.Direction(d), from: client, to: server, arrived: make(chan struct{}, 1)}
+		if w.direction == conformance.FromStore {
+			w.from, w.to = server, client
+		}
+		l.running.Go(w.read)
+		l.running.Go(w.run)
+	}
+}
+
 func (c *conn) breakLocked() {
 	if !c.isBroken {
 		c.isBroken = true
 		close(c.broken)
+		last := time.Now().Add(lastWrite)
+		_ = c.client.SetWriteDeadline(last)
+		_ = c.server.SetWriteDeadline(last)
 	}
 }
+
+// lastWrite is how long a receiver has to take what was on its way when the connection is broken.
+const lastWrite = 20 * time.Millisecond
 
 // endWay notes that one direction has ended.
 func (c *conn) endWay() {
@@ -34,6 +60,8 @@ func (c *conn) endWay() {
 	defer c.link.mu.Unlock()
 	if c.ways--; c.ways == 0 {
 		delete(c.link.conns, c)
+		_ = c.client.Close()
+		_ = c.server.Close()
 		close(c.over)
 	}
 }
@@ -45,14 +73,19 @@ func (c *conn) end() {
 	c.breakLocked()
 }
 
-// A way is one direction of a conn. It belongs to the goroutine that runs it.
+// A way is one direction of a conn.
 type way struct {
 	conn      *conn
 	direction conformance.Direction
-	queue     []arrival           // what has come and not yet gone
-	staged    *stream.StreamChunk // what goes next
-	cut       chan struct{}       // set when the cut comes after what is staged: its happened
-	eof       bool                // the end goes next
+	from, to  net.Conn
+	arrived   chan struct{} // full when something has come
+
+	queue []arrival // what has come and not yet gone; guarded by link.mu
+
+	// of the goroutine that runs it
+	staged []byte        // what goes next
+	cut    chan struct{} // set when the cut comes after what is staged: its happened
+	eof    bool          // the end goes next
 }
 
 // An arrival is what has come; no data stands for the end of the connection.
@@ -61,61 +94,52 @@ type arrival struct {
 	at   time.Time
 }
 
-// run passes on what comes, as the faults allow, until the connection ends. Then it takes what still comes from the proxy's
-// reader, which would hang for ever otherwise, until that has ended too: both sockets are closed when both ways have ended.
-func (w *way) run(stub *toxics.ToxicStub) {
+// read takes in what comes, until the connection has ended at both sides or its sender has ended it.
+func (w *way) read() {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := w.from.Read(buf)
+		if n > 0 {
+			w.come(append([]byte(nil), buf[:n]...))
+		}
+		if err != nil {
+			w.come(nil)
+			return
+		}
+	}
+}
+
+// run passes on what has come, as the faults allow, until the connection ends.
+func (w *way) run() {
 	defer w.conn.endWay()
-	in := stub.Input
 	for {
 		changed, wait := w.stage()
-		switch {
-		case w.eof:
-			w.conn.end()
-		case w.cut != nil && w.staged == nil:
-			w.reached()
-		}
-		var out chan<- *stream.StreamChunk
 		if w.staged != nil {
-			out = stub.Output
+			_, err := w.to.Write(w.staged)
+			w.staged = nil
+			if err != nil {
+				w.eof = true
+			}
+		}
+		if w.cut != nil {
+			w.reached()
+			continue
+		}
+		if w.eof {
+			w.conn.end()
+			return
 		}
 		var due <-chan time.Time // of its own: delays are rare
 		if wait > 0 {
 			due = time.After(wait)
 		}
 		select {
-		case out <- w.staged:
-			w.staged = nil
-			if w.cut != nil {
-				w.reached()
-			}
-		case chunk := <-in:
-			if chunk == nil {
-				in = nil
-			}
-			w.come(chunk)
 		case <-w.conn.broken:
-			w.last(stub)
-			stub.Close()
-			for in != nil && <-in != nil {
-			}
 			return
+		case <-w.arrived:
 		case <-changed:
 		case <-due:
 		}
-	}
-}
-
-// last passes on what has been counted as passed when the connection is broken, unless its receiver has gone or reads nothing.
-func (w *way) last(stub *toxics.ToxicStub) {
-	const enough = 20 * time.Millisecond
-	if w.staged != nil {
-		select {
-		case stub.Output <- w.staged:
-		case <-time.After(enough):
-		}
-	}
-	if w.cut != nil {
-		w.reached()
 	}
 }
 
@@ -126,21 +150,21 @@ func (w *way) reached() {
 }
 
 // come takes in what has come.
-func (w *way) come(chunk *stream.StreamChunk) {
+func (w *way) come(data []byte) {
 	l := w.conn.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &l.ways[w.direction]
-	a := arrival{at: time.Now()}
-	if chunk != nil {
-		a.data = chunk.Data
-	}
-	f.came += int64(len(a.data))
+	f.came += int64(len(data))
 	if f.drop {
 		w.conn.lossy = true
 		return
 	}
-	w.queue = append(w.queue, a)
+	w.queue = append(w.queue, arrival{data, time.Now()})
+	select {
+	case w.arrived <- struct{}{}:
+	default:
+	}
 }
 
 // stage takes what may go now out of the queue. changed is closed when that may have become more, and wait how long until
@@ -154,7 +178,7 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	if l.ways[conformance.ToStore].last || l.ways[conformance.FromStore].last || w.conn.isBroken {
 		return l.changed, 0
 	}
-	if w.staged != nil || w.eof || len(w.queue) == 0 || f.hold {
+	if len(w.queue) == 0 || f.hold {
 		return l.changed, 0
 	}
 	next := &w.queue[0]
@@ -178,7 +202,13 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 		}
 	}
 	f.passed += int64(n)
-	w.staged = &stream.StreamChunk{Data: next.data[:n], Timestamp: next.at}
+	w.staged = next.data[:n]
 	w.queue = w.queue[1:]
+	if len(w.queue) > 0 { // which may go next
+		select {
+		case w.arrived <- struct{}{}:
+		default:
+		}
+	}
 	return l.changed, 0
 }

@@ -5,25 +5,26 @@
 //		Linked: link.URL("redis://localhost:6379"),
 //	}
 //
-// The link is a proxy for TCP, of github.com/Shopify/toxiproxy, with faults of its own. Any store that is reached by host
+// The link is a proxy for TCP. Any store that is reached by host
 // and port can have one: by its URL ([URL]), or by whatever opens a client for the addresses that it is given ([Linked]).
 package link
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 
 	"github.com/anylock/lock/conformance"
 )
 
 // A Link is a [conformance.Link] of TCP connections, to one server or to several which are cut off together.
 type Link struct {
-	proxies []*toxiproxy.Proxy
+	listeners []net.Listener
+	open      context.Context // ends with Close
+	close     func()
+	running   sync.WaitGroup
 
 	mu      sync.Mutex
 	ways    [2]fault      // by conformance.Direction
@@ -46,36 +47,45 @@ type fault struct {
 	happened     chan struct{}
 }
 
-var lastPort atomic.Int64
-
 // New makes a link to the servers at upstreams, each host:port. It is free of faults.
 func New(upstreams ...string) (*Link, error) {
-	l := &Link{
-		changed: make(chan struct{}),
-		conns:   make(map[*conn]struct{}),
-	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l := &Link{changed: make(chan struct{}), conns: make(map[*conn]struct{})}
+	l.open, l.close = context.WithCancel(context.Background())
 	for _, upstream := range upstreams {
-		name := fmt.Sprintf("link-%d", lastPort.Add(1))
-		p := toxiproxy.NewProxy(server, name, "127.0.0.1:0", upstream)
-		l.proxies = append(l.proxies, p)
-		err := l.addFaults(p)
-		if err == nil {
-			err = p.Start()
-		}
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			l.Close()
 			return nil, fmt.Errorf("link to %s: %w", upstream, err)
 		}
+		l.listeners = append(l.listeners, listener)
+		l.running.Go(func() { l.accept(listener, upstream) })
 	}
 	return l, nil
 }
 
+// accept makes a connection to upstream for each that comes.
+func (l *Link) accept(listener net.Listener, upstream string) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		l.running.Go(func() {
+			server, err := new(net.Dialer).DialContext(l.open, "tcp", upstream)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			l.serve(client, server)
+		})
+	}
+}
+
 // Addrs are where clients find the link: one address for each server, in the order given to New.
 func (l *Link) Addrs() []string {
-	addrs := make([]string, len(l.proxies))
-	for i, p := range l.proxies {
-		addrs[i] = p.Listen
+	addrs := make([]string, len(l.listeners))
+	for i, listener := range l.listeners {
+		addrs[i] = listener.Addr().String()
 	}
 	return addrs
 }
@@ -201,11 +211,10 @@ func (l *Link) Came(d conformance.Direction) int64 {
 // Close implements conformance.Link.
 func (l *Link) Close() {
 	l.change(func() { l.closed = true })
-	for _, p := range l.proxies {
-		p.Stop()
+	l.close()
+	for _, listener := range l.listeners {
+		_ = listener.Close()
 	}
 	l.Cut()
-	for _, p := range l.proxies {
-		ports.Delete(p.Name)
-	}
+	l.running.Wait()
 }
