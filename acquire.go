@@ -116,6 +116,10 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	if err != nil {
 		return nil, err
 	}
+	if l.isStopping() {
+		l.passOn(g, handed)
+		return nil, ErrClosed
+	}
 	l.tellNotReady(waitCtx, full, handed, wait)
 	if handed != nil {
 		if lease := l.begin(ctx, g, handed, new(stay), terms); lease != nil {
@@ -126,7 +130,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		got, err := l.ask(waitCtx, full, terms, wait)
+		got, err := l.askFor(waitCtx, g, terms, wait)
 		if err == nil {
 			if lease := l.begin(ctx, g, &got.hold, &got.stay, terms); lease != nil {
 				return lease, nil
@@ -144,6 +148,17 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 		l.defaults.logger.Warn("grant arrived too late, asking again", "key", full, "backend", l.name,
 			"ttl", terms.leaseTTL())
 	}
+}
+
+// askFor gets a lease on g's key from the store, unless Shutdown comes first.
+func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool) (*grant, error) {
+	if !wait {
+		return l.ask(ctx, g.key, terms, false)
+	}
+	atStore, done := l.waitAt(ctx, g)
+	defer done()
+	got, err := l.ask(atStore, g.key, terms, true)
+	return got, l.closedOr(ctx, err)
 }
 
 // ask gets a lease from the store.

@@ -29,7 +29,7 @@ var dependencies = map[string]struct{ own, others []string }{
 		"github.com/anishathalye/porcupine", "golang.org/x/sys/unix",
 	}},
 	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
-	"/conformance": {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
+	"/conformance":      {own: []string{"/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},
 }
 
 // These are not for import by applications, and may depend on anything.

@@ -20,6 +20,7 @@ type gate struct {
 	busy    error                  // what the store has said last of the key being busy
 	told    time.Time              // when it did
 	looking bool                   // a waiter is asking the store whether it is
+	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
 }
 
 // A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
@@ -34,7 +35,7 @@ type waiter struct {
 // otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
 func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
 	l.mu.Lock()
-	if l.closed {
+	if l.stopped {
 		l.mu.Unlock()
 		return nil, nil, nil, ErrClosed
 	}
@@ -83,7 +84,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 			}
 			continue
 		case <-ctx.Done():
-		case <-l.done:
+		case <-l.stopping:
 			err = ErrClosed
 		}
 		over = true
@@ -186,6 +187,7 @@ func (l *Locker) callNextLocked(g *gate, t turn) {
 			delete(l.gates, l.idle.key)
 		}
 		l.idle = g
+		l.drainLocked()
 		return
 	}
 	g.waiters.Remove(g.waiters.Front())

@@ -193,7 +193,7 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := g.nextLocked()
-	if next == nil || l.closed {
+	if next == nil || l.stopped {
 		return false
 	}
 	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
@@ -210,7 +210,7 @@ func (l *Locker) nextTerms(g *gate) *settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := g.nextLocked()
-	if next == nil || l.closed {
+	if next == nil || l.stopped {
 		return nil
 	}
 	return next.terms

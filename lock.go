@@ -54,6 +54,10 @@ type Locker struct {
 	closed bool
 	done   chan struct{} // closed by Close
 
+	stopping chan struct{} // closed by Shutdown, or Close: nothing new is granted
+	stopped  bool          // it is closed
+	drained  chan struct{} // closed when, after that, nobody holds a key or asks for one
+
 	background sync.WaitGroup // hand-backs under way for callers who have gone
 }
 
@@ -115,6 +119,7 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	l := &Locker{
 		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
 		gates: make(map[string]*gate), done: make(chan struct{}),
+		stopping: make(chan struct{}), drained: make(chan struct{}),
 	}
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
@@ -155,6 +160,7 @@ func (l *Locker) Close() error {
 	}
 	l.closed = true
 	close(l.done)
+	l.stopLocked()
 	l.mu.Unlock()
 	l.renewals.close()
 	err := l.backend.Close()

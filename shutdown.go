@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Shutdown closes the Locker when its holders have released their leases: it grants nothing new, ends waiting Acquires with
+// ErrClosed, and waits until no lease is held or being released, or ctx ends. Then it closes the Locker in any case, as Close
+// does. Leases that are held meanwhile are renewed, and may be re-entered.
+//
+// nil means that every lease had been released or lost before. The context's error means that holders were left, whose
+// leases have ended for them as Close tells. A second call waits as the first does.
+func (l *Locker) Shutdown(ctx context.Context) error {
+	l.mu.Lock()
+	closed := l.closed
+	l.stopLocked()
+	l.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var left error
+	select {
+	case <-l.drained:
+	case <-l.done:
+	case <-ctx.Done():
+		l.mu.Lock()
+		n := l.busyLocked()
+		l.mu.Unlock()
+		left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", backend.ContextError(ctx, nil), n))
+	}
+	return errors.Join(left, l.Close())
+}
+
+// stopLocked lets nobody in any more, and ends what waits.
+func (l *Locker) stopLocked() {
+	if l.stopped {
+		return
+	}
+	l.stopped = true
+	close(l.stopping)
+	for _, g := range l.gates {
+		if g.endWait != nil {
+			g.endWait()
+		}
+	}
+	l.drainLocked()
+}
+
+// drainLocked tells when the last one has left.
+func (l *Locker) drainLocked() {
+	if l.stopped && l.busyLocked() == 0 {
+		select {
+		case <-l.drained:
+		default:
+			close(l.drained)
+		}
+	}
+}
+
+// busyLocked counts the keys that somebody holds or asks for.
+func (l *Locker) busyLocked() int {
+	if l.idle != nil {
+		return len(l.gates) - 1
+	}
+	return len(l.gates)
+}
+
+func (l *Locker) isStopping() bool {
+	select {
+	case <-l.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitAt is the context of a wait at the store for g's key, which Shutdown ends too. Within one process waits are for holders
+// of the same store, that Close ends with it: they are spared the cost.
+func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done func()) {
+	if l.guarantees.Reach == ReachProcess {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g.endWait = cancel
+	if l.stopped {
+		cancel()
+	}
+	return ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		g.endWait = nil
+		cancel()
+	}
+}
+
+// closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
+func (l *Locker) closedOr(ctx context.Context, err error) error {
+	if backend.IsContextError(err) && !backend.Ended(ctx) && l.isStopping() {
+		return ErrClosed
+	}
+	return err
+}
+
+// Ping makes one cheap request to the store, a read, for readiness probes: nil means that the store answers, and says nothing
+// of being barred from granting (see NotReady). It takes no lease, and does not tell whether one could be written.
+func (l *Locker) Ping(ctx context.Context) error {
+	if err := l.NotReady(); err != nil {
+		return err
+	}
+	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
+	return l.error("ping", "", err)
+}
+
+// pingKey is a key that Ping looks at, and nobody takes.
+const pingKey = "anylock-ping"
