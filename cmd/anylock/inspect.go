@@ -94,11 +94,15 @@ func writeHolderJSON(w io.Writer, key string, h lock.Holder) error {
 	return writeJSON(w, r)
 }
 
-// writeJSON writes nothing that moves a cursor or turns a line around: what cannot be printed is escaped.
-func writeJSON(w io.Writer, v any) error {
+// writeJSON is encodeJSON for people, too.
+func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
+
+// encodeJSON writes nothing that moves a cursor or turns a line around: what cannot be printed is escaped. Without indent it
+// is one line.
+func encodeJSON(w io.Writer, v any, indent string) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
@@ -92,16 +93,21 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // what follows KEY is the command's
+	r.termFlags(flags)
+	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, also when the command ends sooner")
+	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
+	return cmd
+}
+
+// termFlags are the flags about how the lock is taken and held.
+func (r *runner) termFlags(flags *pflag.FlagSet) {
 	flags.Var(&r.ttl, "ttl", "how long the key stays taken after its holder has died")
 	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "fail at once if the key is held")
 	flags.VarP(&r.wait, "wait", "w", "wait for at most this long, seconds as in 2.5 or a text like 1m30s")
 	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit `CODE` when the key is held by another")
-	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit `CODE` when the lock is lost while the command runs")
-	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, also when the command ends sooner")
-	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
+	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit `CODE` when the lock is lost")
 	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`s, separated by commas; may be given several times (and $ANYLOCK_REQUIRE)")
-	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
-	return cmd
 }
 
 // check finds everything that can be wrong before anything is done.
@@ -109,11 +115,23 @@ func (r *runner) check(args []string) (err error) {
 	if r.key, r.argv, err = splitCommand(args); err != nil {
 		return err
 	}
-	if err := backend.ValidateKey(r.key); err != nil {
-		return fmt.Errorf("KEY: %w", err)
-	}
 	if strings.ContainsRune(r.key, 0) {
 		return errors.New("KEY has a NUL byte, which the command's environment cannot hold")
+	}
+	if err := r.checkTerms(); err != nil {
+		return err
+	}
+	if r.maxHold.isSet && r.maxHold.d < r.ttl.d {
+		r.ttl.d = r.maxHold.d
+		return r.checkGrace("--max-hold")
+	}
+	return r.checkGrace("--ttl")
+}
+
+// checkTerms checks the key and termFlags.
+func (r *runner) checkTerms() error {
+	if err := backend.ValidateKey(r.key); err != nil {
+		return fmt.Errorf("KEY: %w", err)
 	}
 	if r.nonblock && r.wait.isSet {
 		return errors.New("-n and -w exclude each other")
@@ -124,11 +142,7 @@ func (r *runner) check(args []string) (err error) {
 	if err := backend.ValidateTTL(r.ttl.d); err != nil {
 		return fmt.Errorf("--ttl: %w", err)
 	}
-	if r.maxHold.isSet && r.maxHold.d < r.ttl.d {
-		r.ttl.d = r.maxHold.d
-		return r.checkGrace("--max-hold")
-	}
-	return r.checkGrace("--ttl")
+	return nil
 }
 
 // options are those of the Locker.

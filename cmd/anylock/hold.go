@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/anylock/lock"
+)
+
+func (a *app) holdCommand() *cobra.Command {
+	r := &runner{app: a}
+	r.ttl.d = defaultTTL
+	cmd := &cobra.Command{
+		Use:   "hold [flags] KEY",
+		Short: "Hold a lock for a script or a program in another language",
+		Long: `hold takes the lock KEY, prints one line of JSON when it has it, and holds it until its standard input is closed or a
+signal comes. Then it releases the lock. It renews the lease meanwhile.
+
+Whoever starts it keeps a pipe open to its standard input: when that program dies, the pipe closes and the lock is free.
+A standard input that is closed already, such as /dev/null, ends it at once.
+
+When the lock is lost it exits, and says so on standard error. Nobody stops the program that started it: stop working when
+hold ends.
+
+Exit codes: 0 released; 128 + N released because signal N came;
+   1  the key is held by another (-n, -w; another code with -E)
+  64  wrong usage
+  69  the store cannot be reached
+ 113  the lock was lost (another code with --lost-exit-code)`,
+		Example: `  anylock hold deploy < pipe
+  coproc anylock hold -w 10 deploy && read -r lease <&"${COPROC[0]}" && ./deploy.sh; exec {COPROC[1]}>&-`,
+		Args: exactArgs("KEY"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.key = args[0]
+			if err := r.checkTerms(); err != nil {
+				return usagef("%w", err)
+			}
+			return r.holdAlone(cmd.Context())
+		},
+	}
+	r.termFlags(cmd.Flags())
+	return cmd
+}
+
+// A leaseRecord is what hold prints of its lease.
+type leaseRecord struct {
+	Key   string  `json:"key"`
+	Owner string  `json:"owner"`
+	Token *uint64 `json:"token,string"` // a text, as in a holderRecord; null where the store has none
+}
+
+// holdAlone holds the lock until standard input ends, a signal comes, or the lock is lost.
+func (r *runner) holdAlone(ctx context.Context) error {
+	began := time.Now()
+	signals := make(chan os.Signal, 1)
+	notify(signals, signalsEnding)
+	defer signal.Stop(signals)
+	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
+	defer r.notices.close()
+	r.reasons = newReasons(r.notices, r.app.verbose)
+
+	opts, err := r.options()
+	if err != nil {
+		return err
+	}
+	ctx, stopWatch := untilSignal(ctx, signals)
+	lease, closeStore, err := r.takeAlone(ctx, opts, began)
+	if err != nil {
+		if s := stopWatch(); s != nil {
+			return s.exit()
+		}
+		return err
+	}
+	defer closeStore()
+	record := leaseRecord{Key: r.key, Owner: lease.Owner()}
+	if token := lease.Token(); token != 0 {
+		record.Token = &token
+	}
+	err = encodeJSON(r.app.stdout, record, "")
+	ended := make(chan struct{})
+	go func() { // until the program ends
+		_, _ = io.Copy(io.Discard, r.app.stdin)
+		close(ended)
+	}()
+	if err == nil {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-lease.Lost():
+		}
+	}
+	s := stopWatch()
+	released := lease.Release(context.Background())
+	switch {
+	case errors.Is(released, lock.ErrLost):
+		r.say("the lock was lost")
+		return exitWith(int(r.lostExitCode))
+	case released != nil:
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(released), shortDuration(r.ttl.d))
+	}
+	if err == nil && s != nil {
+		return s.exit()
+	}
+	return err
+}
+
+// takeAlone opens the store and takes the key.
+func (r *runner) takeAlone(ctx context.Context, opts []lock.Option, began time.Time) (*lock.Lease, func() error, error) {
+	locks, err := r.app.open(ctx, opts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, err := r.acquire(ctx, locks, began)
+	if err != nil {
+		return nil, nil, errors.Join(err, locks.Close())
+	}
+	return lease, locks.Close, nil
+}
