@@ -34,7 +34,9 @@ Exit codes: 0 released; 128 + N released because signal N came;
   69  the store cannot be reached
  113  the lock was lost (another code with --lost-exit-code)`,
 		Example: `  anylock hold deploy < pipe
-  coproc anylock hold -w 10 deploy && read -r lease <&"${COPROC[0]}" && ./deploy.sh; exec {COPROC[1]}>&-`,
+  coproc anylock hold -w 10 deploy
+  read -r lease <&"${COPROC[0]}" && ./deploy.sh
+  exec {COPROC[1]}>&-`,
 		Args: exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.key = args[0]
