@@ -111,6 +111,10 @@ docs: ## Write the generated parts of README.md and docs/
 	$(GO) run ./internal/killtable
 	$(GO) run ./internal/readme
 
+.PHONY: size
+size: ## Count the lines of code of each part, and write the table into docs/ARCHITECTURE.md
+	scripts/size
+
 .PHONY: evidence
 evidence: ## Record what the suite says of specimens and mutants, which "make docs" shows
 	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run 'MutantsRecord|Specimens' \
