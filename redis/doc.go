@@ -121,7 +121,8 @@
 //   - Clients with different lists of nodes do not exclude each other. Nobody can tell them.
 //   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers; later ones outlive an
 //     outage of max(TTL, 10 s).
-//   - While fewer than a quorum answer, an operation fails after a second.
+//   - While fewer than a quorum answer, an operation fails after the request timeout (read_timeout of the URL or
+//     RedlockOptions.Timeout, 2 s by default), and opening after 5 s.
 //   - After a client's machine has slept, all nodes seem to have been set forward: it gets no lease for MaxTTL.
 //
 // Its URLs:

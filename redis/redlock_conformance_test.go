@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// redlockOutage is more than the second for which a round waits for nodes that it needs.
-const redlockOutage = 2 * time.Second
+// redlockOutage is more than that for which a round waits for nodes that it needs.
+const redlockOutage = defaultTimeout + time.Second
 
 // longTTL lets the suite ask for TTLs that outlast its longest check on a busy machine.
 const longTTL = paramMaxTTL + "=10m"
