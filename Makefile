@@ -44,6 +44,7 @@ test-time: ## Measure make test, with and without a build cache, and write it in
 .PHONY: test-all
 test-all: ## Run every test with the race detector: clusters, failovers, mutants, specimens and the modules beside the library too
 	@scripts/install-servers
+	-@scripts/redis-versions >/dev/null
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(PKG)
 	$(if $(filter ./...,$(PKG)),ANYLOCK_TEST_REQUIRE=1 $(GO) test -count=1 -run '^TestNewLeaderEndsNoneOfMany$$' ./etcd)
 	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -count=1 -timeout $(TIMEOUT) $(ARGS) ./...))

@@ -17,7 +17,40 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+	conform(t, servers.Redis(t, durable...))
+}
+
+// Releases older and newer than this machine's.
+func TestConformanceVersions(t *testing.T) {
+	storetest.Long(t, "other releases of Redis")
+	for _, name := range servers.RedisVersions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conform(t, version(t, name, durable...))
+		})
+	}
+}
+
+// version starts a server of a release, and makes sure that it is of that release.
+func version(t testing.TB, name string, args ...string) *servers.Server {
+	t.Helper()
+	s := servers.RedisVersion(t, name, args...)
+	text, err := raw(t, s.Addr).Info(context.Background(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := parseInfo(text)
+	product, want, _ := strings.Cut(name, "-")
+	got := info[product+"_version"]
+	if !strings.HasPrefix(got, want+".") || (product == "redis") != (info["server_name"] != "valkey") {
+		t.Fatalf("INFO of %s says: %v", name, info)
+	}
+	t.Logf("%s %s", product, got)
+	return s
+}
+
+// conform puts one server that keeps its data through the suite.
+func conform(t *testing.T, s *servers.Server) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) {

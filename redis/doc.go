@@ -1,6 +1,8 @@
 // Package redis keeps locks in Redis 5 or newer, or Valkey: one server, a master with Sentinels, or a Cluster; and, as
-// [Redlock], on a majority of independent servers. It is tested with Redis 7.0. What follows is about [Backend]; the last section
-// is about Redlock.
+// [Redlock], on a majority of independent servers. What follows is about [Backend]; the last section is about Redlock.
+//
+// The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1, and on a Redlock of a Redis 6.0, a Redis 8.0 and a Valkey 8.1. Redis 5 and
+// 6.2 should work, but no Debian that is still served has a package of them to test with.
 //
 // Import it for its URL schemes, or use [New] with a go-redis client that the application owns. Applications use package
 // lock on top.
@@ -75,7 +77,7 @@
 //	+zadd +zcard +zpopmin +zrange +zrem
 //
 // It needs +select besides for a database other than 0, +cluster|slots in a Cluster, and +wait for MinReplicas. Another namespace
-// takes the place of anylock. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
+// takes the place of anylock. Redis 6.0 knows no rights of channels: leave &anylock:inbox:* out. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
 // lock, and is refused when it has to wait.
 //
 // # URLs
@@ -119,7 +121,8 @@
 //   - Clients with different lists of nodes do not exclude each other. Nobody can tell them.
 //   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers; later ones outlive an
 //     outage of max(TTL, 10 s).
-//   - While fewer than a quorum answer, an operation fails after a second.
+//   - While fewer than a quorum answer, an operation fails after the request timeout (read_timeout of the URL or
+//     RedlockOptions.Timeout, 2 s by default), and opening after 5 s.
 //   - After a client's machine has slept, all nodes seem to have been set forward: it gets no lease for MaxTTL.
 //
 // Its URLs:

@@ -48,7 +48,7 @@ func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 	}
 	r.crew = newCrew(r.closing)
 	for _, c := range clients {
-		r.nodes = append(r.nodes, newNode(c, &r.calls))
+		r.nodes = append(r.nodes, newNode(c, o.Timeout, &r.calls))
 	}
 	r.leases = backend.NewLeases(redlockRequests{r}, o.Timeout)
 	r.waits, r.endWaits = context.WithCancel(context.Background())

@@ -188,7 +188,7 @@ func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (r
 	return absent, nil
 }
 
-// keep is until when a node may have a key that was asked for before now.
-func (c *claim) keep(now time.Time) time.Time {
-	return now.Add(c.ttl + keepPad + requestLimit)
+// keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.
+func (c *claim) keep(limit time.Duration) time.Time {
+	return time.Now().Add(c.ttl + keepPad + limit)
 }

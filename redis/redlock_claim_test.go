@@ -222,6 +222,67 @@ func TestRedlockReleaseWithoutANode(t *testing.T) {
 		t.Errorf("one node removed the lease, one had lost it, one hangs: %v", err)
 	}
 	f.free("k")
+
+	f.nodes[1].Kill()
+	l = acquire(t, r, req("two", claimTTL))
+	f.nodes[1].Start()
+	f.bless(f.nodes[1])
+	f.nodes[2].Freeze()
+	defer f.nodes[2].Thaw()
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("one node removed the lease, one has never had it, one hangs: %v", err)
+	}
+	other := f.open() // and so it is free
+	release(t, acquire(t, other, waiting("two", claimTTL)))
+}
+
+// A release waits for what is under way for its lease, as long as for an answer.
+func TestRedlockReleaseWaitsItsTurn(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
+	for i := range f.nodes {
+		if err := c.enter(i, claimTTL); err != nil {
+			t.Fatal(err)
+		}
+		done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.leave(i) })
+		defer done.Stop()
+	}
+	release(t, l)
+	f.free("k")
+}
+
+// Nodes that all take longer than a second, as to a client on a busy machine, are waited for.
+func TestRedlockSlowNodes(t *testing.T) {
+	t.Parallel()
+	const delay = 1200 * time.Millisecond
+	f := startFleet(t, 3)
+	f.bootstrap()
+	var proxies []*storetest.Proxy
+	var addrs []string
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(t, n.Addr)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	r := openedRedlock(t, through(addrs))
+	cycle := func() {
+		t.Helper()
+		l := acquire(t, r, req("k", claimTTL))
+		if err := l.Renew(context.Background(), claimTTL); err != nil {
+			t.Fatalf("renew: %v", err)
+		}
+		release(t, l)
+		f.free("k")
+	}
+	cycle() // all have connections, and know the scripts
+	for _, p := range proxies {
+		p.Set(func(p *storetest.Proxy) { p.Delay = delay })
+	}
+	cycle()
 }
 
 // An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
@@ -250,7 +311,7 @@ func TestRedlockSlowStart(t *testing.T) {
 		n.Freeze()
 	}
 	done := startAcquire(context.Background(), r, waiting("k", claimTTL))
-	thaw := time.AfterFunc(requestLimit*3/2, func() {
+	thaw := time.AfterFunc(defaultTimeout*3/2, func() {
 		for _, n := range f.nodes[:2] {
 			n.Thaw()
 		}

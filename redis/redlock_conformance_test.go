@@ -11,26 +11,41 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// redlockOutage is more than the second for which a round waits for nodes that it needs.
-const redlockOutage = 2 * time.Second
+// redlockOutage is more than that for which a round waits for nodes that it needs.
+const redlockOutage = defaultTimeout + time.Second
 
 // longTTL lets the suite ask for TTLs that outlast its longest check on a busy machine.
 const longTTL = paramMaxTTL + "=10m"
 
-func TestRedlockConformance3(t *testing.T) { redlockConformance(t, 3) }
+func TestRedlockConformance3(t *testing.T) {
+	redlockConformance(t, 3, func(t *testing.T) *fleet { return startFleet(t, 3, durable...) })
+}
 
 func TestRedlockConformance5(t *testing.T) {
 	storetest.Long(t, "five servers")
-	redlockConformance(t, 5)
+	redlockConformance(t, 5, func(t *testing.T) *fleet { return startFleet(t, 5, durable...) })
 }
 
-func redlockConformance(t *testing.T, size int) {
+// A fleet of which each node is of another release.
+func TestRedlockConformanceVersions(t *testing.T) {
+	storetest.Long(t, "other releases of Redis")
+	redlockConformance(t, len(servers.RedisVersions), func(t *testing.T) *fleet {
+		f := &fleet{t: t}
+		for _, name := range servers.RedisVersions {
+			f.nodes = append(f.nodes, version(t, name, durable...))
+		}
+		return f
+	})
+}
+
+func redlockConformance(t *testing.T, size int, start func(t *testing.T) *fleet) {
 	t.Parallel()
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		f := startFleet(t, size, durable...)
+		f := start(t)
 		f.bootstrap()
 		each := func(do func(i int)) {
 			for i := range f.nodes {

@@ -152,7 +152,7 @@ func TestRedlockFailureLeavesNothing(t *testing.T) {
 	if _, err := r.Acquire(cctx, req("silent", 30*time.Second)); err == nil {
 		t.Fatal("granted")
 	}
-	time.Sleep(2 * requestLimit) // requests have been given up; the server has them in its buffers
+	time.Sleep(2 * defaultTimeout) // requests have been given up; the server has them in its buffers
 	f.nodes[2].Thaw()
 	until(t, soon, "nothing is owed", func() bool { return !r.owes() })
 	nothing("silent", f.nodes[2])

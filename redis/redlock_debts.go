@@ -35,12 +35,12 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	switch {
 	case d != nil:
 		d.number = max(d.number, number)
-		d.until = c.keep(time.Now())
+		d.until = c.keep(n.limit)
 		d.absent = time.Time{}
 	case len(n.debts) >= debtsMost:
 		return
 	default:
-		n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(time.Now())}
+		n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
 	}
 	if !n.paying && r.calls.Begin() {
 		n.paying = true

@@ -46,15 +46,19 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 			return nil, fmt.Errorf("%w: url: parameter %q is not a positive duration, as in 1m", backend.ErrInvalid, paramMaxTTL)
 		}
 	}
-	valid, err := o.validate()
-	if err != nil {
+	if _, err := o.validate(); err != nil {
 		return nil, err
 	}
 	list, err := redlockNodes(rest, nodes)
 	if err != nil {
 		return nil, backend.CleanError(rawURL, err)
 	}
-	clients, err := newNodeClients(list)
+	clients, timeout, err := newNodeClients(list)
+	if err != nil {
+		return nil, err
+	}
+	o.Timeout = timeout
+	valid, err := o.validate()
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +74,8 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 	return r, nil
 }
 
-// newNodeClients makes the clients of nodes. Their timeouts end requests that nobody waits for any more.
-func newNodeClients(list []*redis.Options) (clients []*redis.Client, err error) {
+// newNodeClients makes the clients of nodes. Their timeouts end requests that nobody waits for any more; the longest is that of all.
+func newNodeClients(list []*redis.Options) (clients []*redis.Client, timeout time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
@@ -82,10 +86,11 @@ func newNodeClients(list []*redis.Options) (clients []*redis.Client, err error) 
 		o.ContextTimeoutEnabled, o.DialerRetries, o.MaxRetries = true, 1, never
 		for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
 			if *d <= 0 {
-				*d = requestLimit
+				*d = defaultTimeout
 			}
 		}
+		timeout = max(timeout, o.ReadTimeout)
 		clients = append(clients, redis.NewClient(o))
 	}
-	return clients, nil
+	return clients, timeout, nil
 }

@@ -22,11 +22,11 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer r.calls.End()
-	w := windowFor(time.Minute)
+	w := r.windowFor(time.Minute)
 	h, decided, err := r.lookUp(ctx, key, w)
 	if err == nil && !decided {
 		// It hangs on nodes that may only be slow.
-		h, _, err = r.lookUp(ctx, key, window{node: requestLimit, outage: requestLimit})
+		h, _, err = r.lookUp(ctx, key, window{node: w.outage, outage: w.outage})
 	}
 	return h, err
 }

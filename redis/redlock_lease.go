@@ -34,12 +34,12 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	lost := func() bool { return t.n-said[never]-said[absent] < t.quorum }
 	free := func() bool { return said[removed]+said[never] >= t.quorum }
 	t.certain = func() bool { return lost() || free() }
-	w := windowFor(c.ttl)
+	w := r.windowFor(c.ttl)
 	w.linger = true
 	errs := make([]error, len(r.nodes))
 	begun := time.Now()
 	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(bool)) {
-		what, err := c.remove(r, i, lastNumber, w.node)
+		what, err := c.remove(r, i, lastNumber, w.outage)
 		answer := yes
 		if err != nil {
 			answer = none

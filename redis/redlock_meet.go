@@ -20,7 +20,12 @@ const birthNew = "new"
 // acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
 // that began after since will do; several that want one share it.
 func (r *Redlock) acquaint(n *node, since time.Time) error {
-	n.meet <- struct{}{} // bounded: two requests of another meeting
+	return r.acquaintWithin(n.limit, n, since)
+}
+
+// acquaintWithin is acquaint with a limit of its own for a meeting, which takes several round trips and mostly a new connection.
+func (r *Redlock) acquaintWithin(limit time.Duration, n *node, since time.Time) error {
+	n.meet <- struct{}{} // bounded by the limit of another meeting
 	defer func() { <-n.meet }()
 	n.mu.Lock()
 	met, err := n.metAt.After(since), n.outcast
@@ -29,7 +34,7 @@ func (r *Redlock) acquaint(n *node, since time.Time) error {
 		return err
 	}
 	begun := time.Now()
-	v, err := n.do(func(ctx context.Context) (any, error) { return r.interview(ctx, n) })
+	v, err := n.within(limit, func(ctx context.Context) (any, error) { return r.interview(ctx, n) })
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unmet = err; err != nil {
@@ -155,9 +160,9 @@ func (r *Redlock) look(ctx context.Context) error {
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
 	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
-		err := r.acquaint(r.nodes[i], begun)
-		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < openTimeout-requestLimit {
-			err = r.acquaint(r.nodes[i], begun)
+		err := r.acquaintWithin(openTimeout, r.nodes[i], begun)
+		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < openTimeout-r.options.Timeout {
+			err = r.acquaintWithin(openTimeout-time.Since(begun), r.nodes[i], begun)
 		}
 		v := yes
 		if err != nil && !isReply(err) && !isOutcast(r.nodes[i]) {
@@ -228,7 +233,7 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 			return n.client.Set(ctx, r.naming.birth(), birthNew, 0).Result()
 		})
 		if err == nil {
-			err = r.acquaint(n, time.Now())
+			err = r.acquaintWithin(openTimeout, n, time.Now())
 		}
 		return yes, func(late bool) {
 			if !late {

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// requestLimit ends a request to a node in the background. It is longer than any operation waits, so that the answer
-	// of a node that was slow still tells what there is to clean up, and a connection that is being made can be used by
-	// the next operation.
-	requestLimit = time.Second
 	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
 	hungTime = 100 * time.Millisecond
 	// A node that hangs with so many requests under way is asked for no vote that is not needed, and for nothing at all once
@@ -35,6 +31,7 @@ type node struct {
 	client *redis.Client
 	lanes  *lanes        // carry the requests of single leases
 	single bool          // the client makes no attempts of its own
+	limit  time.Duration // of a request, RedlockOptions.Timeout
 	meet   chan struct{} // full while the node is being met
 
 	mu       sync.Mutex
@@ -53,10 +50,10 @@ type node struct {
 	paying   bool // a goroutine sees to debts
 }
 
-func newNode(c *redis.Client, inUse *calls.Calls) *node {
+func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
 	o := c.Options()
 	return &node{
-		name: o.Addr, client: c, lanes: newLanes(c, inUse), single: o.MaxRetries == 0,
+		name: o.Addr, client: c, lanes: newLanes(c, inUse), single: o.MaxRetries == 0, limit: limit,
 		meet: make(chan struct{}, 1), debts: make(map[string]*debt),
 	}
 }
@@ -112,13 +109,18 @@ func (n *node) finish(answered bool, took time.Duration) {
 	}
 }
 
-// do makes a request of the client. It ends at requestLimit, if the client keeps to deadlines.
-func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) {
+// do makes a request of the client. It ends at the node's limit, if the client keeps to deadlines. No operation waits so long for one
+// node while others suffice; the answer of a slow one still tells what there is to clean up, and a connection that is being made
+// can be used by the next operation.
+func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) { return n.within(n.limit, f) }
+
+// within is do with another limit.
+func (n *node) within(limit time.Duration, f func(ctx context.Context) (any, error)) (any, error) {
 	if !n.begin() {
 		return nil, errStuck
 	}
 	begun := time.Now()
-	ctx := deadlineContext{context.Background(), begun.Add(requestLimit)}
+	ctx := deadlineContext{context.Background(), begun.Add(limit)}
 	v, err := f(ctx)
 	n.finish(err == nil || isReply(err), time.Since(begun))
 	if err != nil && isContextError(err) {

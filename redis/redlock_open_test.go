@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // What cannot be a fleet is refused before any request.
@@ -206,4 +207,23 @@ func TestRedlockOpenWithHungNode(t *testing.T) {
 		}
 		n.Thaw()
 	}
+}
+
+// Meeting a node takes several round trips: where each is slow, opening lasts longer than a request may.
+func TestRedlockOpenOnSlowLink(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	var proxies []*storetest.Proxy
+	var addrs []string
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(t, n.Addr)
+		p.Set(func(p *storetest.Proxy) { p.Delay = defaultTimeout / 5 })
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	r := openedRedlock(t, through(addrs))
+	for _, p := range proxies {
+		p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+	}
+	release(t, acquire(t, r, req("k", time.Minute)))
 }

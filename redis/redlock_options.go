@@ -26,8 +26,8 @@ type RedlockOptions struct {
 	// in a restart, does not vote for so long. The nodes remember it and refuse clients with another one.
 	MaxTTL time.Duration
 
-	// Timeout bounds each request to a node in the background, and each release; 2 s if zero. No operation waits for it
-	// while a quorum of the nodes answers.
+	// Timeout bounds each request to a node, and an operation while fewer than a quorum of the nodes answer; 2 s if zero. No
+	// operation waits so long for one node while a quorum of the others answers.
 	Timeout time.Duration
 }
 
@@ -56,7 +56,7 @@ func (o *RedlockOptions) validate() (RedlockOptions, error) {
 // (a replica, one that evicts keys) has no vote. Nil opts are the defaults.
 //
 // A client must be of one server, not a failover or cluster client. Operations keep to their time limits whatever the
-// clients' options are, but clients should set ContextTimeoutEnabled, timeouts of about a second, and MaxRetries -1:
+// clients' options are, but clients should set ContextTimeoutEnabled, timeouts of about Timeout, and MaxRetries -1:
 // a request that a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node
 // until its TTL runs out; and a release that removed the key, and whose reply was lost, may find nothing when it is repeated
 // and be ErrLost.

@@ -68,7 +68,7 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		return granted, errs
 	}
 	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
-	call.window = windowFor(shortest).needing(shortest)
+	call.window = r.windowFor(shortest).needing(shortest)
 	call.patience = nodeTimeout(shortest)
 	call.t.certain = call.certain
 	r.ask(ctx, call.t, call.window, call.ask)

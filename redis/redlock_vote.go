@@ -29,7 +29,7 @@ type election struct {
 func (r *Redlock) newElection(c *claim) *election {
 	n := len(r.nodes)
 	e := &election{
-		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: windowFor(c.ttl),
+		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl),
 		votes: make([]vote, n), count: make([]bool, n), errs: make([]error, n), sent: time.Now(),
 	}
 	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
@@ -41,13 +41,15 @@ func (r *Redlock) newElection(c *claim) *election {
 }
 
 // windowFor is the window of a request about a lease of ttl.
-func windowFor(ttl time.Duration) window { return window{node: nodeTimeout(ttl), outage: requestLimit} }
+func (r *Redlock) windowFor(ttl time.Duration) window {
+	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
+}
 
 // needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not,
 // because others have lost a lease of ttl: to give up would be to fail.
 func (w window) needing(ttl time.Duration) window {
 	const share = 4
-	w.node = max(w.node, min(ttl/share, requestLimit))
+	w.node = max(w.node, min(ttl/share, w.outage))
 	return w
 }
 
@@ -101,7 +103,7 @@ func (e *election) needs(i int) bool {
 func (e *election) vote(i int) (v vote, err error) {
 	n, r := e.r.nodes[i], e.r
 	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
-	err = e.c.write(n, i, e.number, requestLimit, func() (trace, error) {
+	err = e.c.write(n, i, e.number, n.limit, func() (trace, error) {
 		begun := time.Now()
 		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
 			return untold, err

@@ -17,7 +17,7 @@ const (
 )
 
 // slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
-const slowStart = 3 * time.Second
+const slowStart = openTimeout
 
 // A vigil is one Acquire that waits.
 type vigil struct {
@@ -94,8 +94,8 @@ func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
 }
 
 // peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has it or a
-// quorum is free of it: that costs a node one command, where an attempt costs every node a script. It is a hint: where it is
-// wrong, because a node has missed a release, the next one begins elsewhere.
+// quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that is slow to answer is
+// passed over. It is a hint: where it is wrong, because a node has missed a release, the next one begins elsewhere.
 func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 	w.peeks++
 	free := 0
@@ -113,8 +113,10 @@ func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 			return true
 		case ok:
 			free++
+		case ctx.Err() != nil:
+			return false
 		}
-		if !ok || free > len(r.nodes)/2 {
+		if free > len(r.nodes)/2 {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A waiter whose context ends tells what it has learned: that the key is busy, or why no quorum could say so.
@@ -19,6 +20,7 @@ func TestRedlockWaitEnds(t *testing.T) {
 	f.bootstrap()
 	r := f.open()
 	l := acquire(t, r, req("k", 30*time.Second))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 }) // one without the key is free of it, hung or not
 	wait := func() error {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -88,6 +90,34 @@ func TestRedlockNotReady(t *testing.T) {
 	if err := other.NotReady(); err != nil {
 		t.Errorf("two of three nodes vote, to a client just opened: %v", err)
 	}
+}
+
+// A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them for their votes.
+func TestRedlockWaiterPassesSlowNode(t *testing.T) {
+	t.Parallel()
+	const ttl, idle = 30 * time.Second, 2 * time.Second
+	f := startFleet(t, 3)
+	f.bootstrap()
+	p := storetest.NewProxy(t, f.nodes[1].Addr)
+	holder := f.open()
+	waiter := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
+	l := acquire(t, holder, req("k", ttl))
+	done := startAcquire(context.Background(), waiter, waiting("k", ttl))
+	time.Sleep(500 * time.Millisecond) // it has been refused
+	p.Set(func(p *storetest.Proxy) { p.Delay = nodeTimeout(ttl) * 3 / 2 })
+	var before []map[string]int
+	for _, n := range f.nodes {
+		before = append(before, commands(t, raw(t, n.Addr)))
+	}
+	time.Sleep(idle)
+	for i, n := range f.nodes {
+		diff, _ := since(before[i], commands(t, raw(t, n.Addr)))
+		if diff["evalsha"] > 1 {
+			t.Errorf("node %d was asked for its vote %d times in %v: %v", i, diff["evalsha"], idle, diff)
+		}
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).Lease)
 }
 
 // Whoever waits for a key that stays held costs the nodes little, and has it soon when it is released.
