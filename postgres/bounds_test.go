@@ -88,7 +88,7 @@ func TestUnansweredToken(t *testing.T) {
 	_, p, b := proxied(t, "&lock_timeout=1s&lock_mode=transaction")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	_ = unanswered(t, p, func() error {
-		_, err := b.takeToken(context.Background())
+		_, err := b.takeToken(context.Background(), "")
 		return err
 	})
 }

@@ -9,8 +9,9 @@
 // each. A waiter stands in the server's own queue.
 //
 // In transaction mode the lock is an open transaction's, and idle_in_transaction_session_timeout the TTL, so that it works
-// through a pooler in transaction pooling. The token costs a second request, by another connection, and waiters poll. A
-// session and a transaction exclude each other.
+// through a pooler in transaction pooling. The token costs a second request, by another connection: a server that was started since
+// the lock was given, or that took the other's place, grants nothing by it. Waiters poll. A session and a transaction exclude each
+// other.
 //
 // # Guarantees
 //

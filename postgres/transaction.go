@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -37,7 +36,7 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 	}
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if token, err = s.b.takeToken(tctx); err != nil {
+	if token, err = s.b.takeToken(tctx, row[0]); err != nil {
 		s.close()
 		if backend.Ended(tctx) && !backend.Ended(ctx) {
 			err = fmt.Errorf("%w: no token within %v: it is taken by a connection of its own, and all of a pooler may be in use",
@@ -47,17 +46,25 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 	return token, err
 }
 
-// takeToken gets a transaction id, which is greater than all before.
-func (b *Backend) takeToken(ctx context.Context) (token uint64, err error) {
+// takeToken gets a transaction id, which is greater than all before, of the server that has run since the time given: that which gave
+// the lock. Another one in its place does not know the lock.
+func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, err error) {
 	sql := tokenSQL
 	if b.options.Durable {
 		sql = tokenDurableSQL
 	}
 	err = b.aside(ctx, func(other *session) error {
 		row, err := other.simple(ctx, sql)
-		if err == nil {
-			token, err = parseToken(strings.Join(row, ""))
+		const columns = 2
+		switch {
+		case err != nil:
+			return err
+		case len(row) != columns:
+			return fmt.Errorf("unexpected answer of %d columns", len(row))
+		case row[0] != since:
+			return fmt.Errorf("%w: the server was started or replaced between the lock and its token", backend.ErrUnavailable)
 		}
+		token, err = parseToken(row[1])
 		return err
 	})
 	return token, err
