@@ -214,8 +214,9 @@ func (s *server) drop() {
 // requests are what the leases of a client ask of its server.
 type requests struct{ c *client }
 
+func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
+
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	ttl = max(ttl, 10*time.Millisecond)
 	var ok bool
 	var refused error
 	err := q.c.do(ctx, func() {
