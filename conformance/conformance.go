@@ -93,7 +93,7 @@ type Harness struct {
 	Settle time.Duration
 
 	// Many is how many leases or waiters one client can have at once, for stores that spend a connection on each.
-	// Default 256.
+	// Default 256, half of Guarantees.MaxLeases at most.
 	Many int
 }
 

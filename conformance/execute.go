@@ -112,6 +112,9 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began,
 		slots: make(chan struct{}, o.Parallel), started: make(chan struct{}),
 	}
+	if g.MaxLeases > 0 { // attempts beside them need room, too
+		s.h.Many = min(s.h.Many, max(2, g.MaxLeases/2))
+	}
 	if s.timeout <= 0 {
 		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}

@@ -19,7 +19,7 @@ var inFlightChecks = []Check{
 }
 
 // inFlight is how many requests two clients can have under way at once, up to a number that is past what stores queue or pool.
-func (t *trial) inFlight() int { return min(128, 2*t.many()) }
+func (t *trial) inFlight() int { return min(128, 2*t.h.Many) }
 
 // atOnce runs f with 0 to n-1 at the same moment.
 func (t *trial) atOnce(n int, f func(i int)) {

@@ -17,7 +17,7 @@ var largeBatchChecks = []Check{
 
 func largeBatchRenewsEach(t *trial) {
 	batcher := t.batcher()
-	n := t.many()
+	n := t.h.Many
 	brief := t.passing() // a lease that the batch leaves out is over after that
 	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }
 	grants, batch := make([]*grant, n), make([]backend.Renewal, n)

@@ -112,7 +112,7 @@ func (t *trial) eachPair(f func(p likePair)) {
 	for _, p := range ownersAlike() {
 		pairs = append(pairs, likePair{p.two, p.one})
 	}
-	for pairs := range slices.Chunk(pairs, max(1, t.many()/2)) {
+	for pairs := range slices.Chunk(pairs, max(1, t.h.Many/2)) {
 		t.together(len(pairs), func(i int) { f(pairs[i]) })
 	}
 }
@@ -193,37 +193,55 @@ func (t *trial) endedFor(p likePair, what string, request func(forgotten *grant)
 
 // keysAlike are keys that have no prefix, so that a store may take them for something else than a key; each is new.
 func keysAlike() (keys []string) {
-	n, huge, word := digits(9), digits(17), letters()
-	number, _ := strconv.ParseUint(n, 10, 64)
-	plus := func(s string, power uint) string {
-		x, _ := new(big.Int).SetString(s, 10)
+	word := letters()
+	keys = append(numbersAlike(), word)
+	for _, end := range []string{ // digits, accents, and letters of other scripts and forms
+		"7", "07", "007", "7.0", "\u0667", "\uff17", "\u2077", "\u2166", "VII",
+		"e", "é", "e\u0301", "E", "É", "è", "ê", "u", "ü", "ue", "o", "ø", "ö", "oe", "œ", "l", "ł", "d", "đ", "n", "ñ", "n\u0303",
+		"c", "ç", "\u0441", "a", "\u0430", "\uff41", "ª", "å", "æ", "ae", "が", "か\u3099", "カ", "か", "\u00ad", "\u200d", "\ufe0f",
+		"\u3000", "\u0085", ".", "..", "/.", "/..",
+	} {
+		keys = append(keys, word+end)
+	}
+	for _, begin := range []string{ // marks, blanks, dots and signs that are dropped, or mean something
+		"\ufeff", "\ufffe", "\xef\xbb", "\xff\xfe", "\u200b", "\u2060", "\u3000", "\u00a0", "\u0301", "\x00", "\b", "\v", "\x1b",
+		"e", "é", "e\u0301", ".", "..", "./", "../", "/", "//", "~", "~/", "$", "@", "#", "-", "--", "+", "!", "*", "%", "=", ":", ";",
+		",", "|", `\`, "_", "^", `"`, "file:", "key:", "lock:", "lock/",
+	} {
+		keys = append(keys, begin+word)
+	}
+	for _, around := range []string{`""`, "''", "``", "()", "[]", "<>", "//"} {
+		keys = append(keys, around[:1]+word+around[1:])
+	}
+	return unique(append(keys, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:]))
+}
+
+// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits cannot tell
+// apart.
+func numbersAlike() (keys []string) {
+	n, huge := digits(9), digits(17)
+	x, _ := strconv.ParseUint(n, 10, 64)
+	plus := func(power uint) string {
+		x := new(big.Int).SetUint64(x)
 		return x.Add(x, new(big.Int).Lsh(big.NewInt(1), power)).String()
 	}
-	keys = append(keys,
-		// numbers: zeros, signs, other ways to write them; what floats, and integers of 32 and 64 bits, cannot tell apart
-		n, "0"+n, "00"+n, "+"+n, "-"+n, n+".", n+".0", n+".00", n+"e0", n+"E0", n+"0", "0x"+strconv.FormatUint(number, 16),
-		"0X"+strconv.FormatUint(number, 16), strconv.FormatUint(number, 16), "0b"+strconv.FormatUint(number, 2), "0"+strconv.FormatUint(number, 8),
-		"0o"+strconv.FormatUint(number, 8), n[:3]+","+n[3:], n[:3]+"_"+n[3:], n[:3]+" "+n[3:], n+"n", n+"L", n+"f", " "+n, n+" ",
-		huge+"0", huge+"1", huge+"0.5", plus(n, 31), plus(n, 32), plus(n, 63), plus(n, 64), plus(n, 128), "1"+digits(30), "1"+digits(30),
-		word+"7", word+"07", word+"007", word+"7.0", word+"\u0667", word+"\uff17", word+"\u2077", word+"\u2166", word+"VII",
-		// letters: accents, composed or not, case, scripts and forms that look the same
-		word, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:], word+"e", word+"é", word+"e\u0301", word+"E", word+"É", word+"è", word+"ê",
-		"e"+word, "é"+word, "e\u0301"+word, "\u0301"+word, word+"u", word+"ü", word+"ue", word+"o", word+"ø", word+"ö", word+"oe", word+"œ",
-		word+"l", word+"ł", word+"d", word+"đ", word+"n", word+"ñ", word+"n\u0303", word+"c", word+"ç", word+"\u0441", word+"a", word+"\u0430",
-		word+"\uff41", word+"ª", word+"å", word+"\u00e6", word+"ae", word+"\u00ad", word+"\u200d", word+"\ufe0f", word+"が", word+"か\u3099", word+"カ", word+"か",
-		// what is dropped from the front or the end: marks, quotes, blanks, dots, signs
-		"\ufeff"+word, "\ufffe"+word, "\xef\xbb"+word, "\xff\xfe"+word, "\u200b"+word, "\u2060"+word, "\u3000"+word, "\u00a0"+word, word+"\u3000", word+"\u0085",
-		"\x00"+word, "\b"+word, "\x1b"+word, "\v"+word, `"`+word+`"`, "'"+word+"'", "`"+word+"`", `"`+word, "("+word+")", "["+word+"]", "<"+word+">",
-		word+".", word+"..", "."+word, ".."+word, word+"/.", word+"/..", "/"+word, "//"+word, "./"+word, "../"+word, "~"+word, "~/"+word, "$"+word, "@"+word, "#"+word,
-		"-"+word, "--"+word, "+"+word, "!"+word, "*"+word, "%"+word, "="+word, ":"+word, ";"+word, ","+word, "|"+word, `\`+word, "_"+word, "^"+word,
-		"file:"+word, "key:"+word, "lock:"+word, "lock/"+word,
-	)
-	return unique(keys)
+	for _, format := range []string{
+		"%s", "0%s", "00%s", "+%s", "-%s", "%s.", "%s.0", "%s.00", "%se0", "%sE0", "%s0", "%sn", "%sL", "%sf", " %s", "%s ",
+	} {
+		keys = append(keys, fmt.Sprintf(format, n))
+	}
+	for _, format := range []string{"%x", "0x%x", "0X%X", "0%o", "0o%o", "0b%b"} {
+		keys = append(keys, fmt.Sprintf(format, x))
+	}
+	for _, between := range []string{",", "_", " ", ".", "'"} {
+		keys = append(keys, n[:3]+between+n[3:])
+	}
+	return append(keys, huge+"0", huge+"1", huge+"0.5", plus(31), plus(32), plus(63), plus(64), plus(128), digits(31), digits(31))
 }
 
 func keysThatLookAlike(t *trial) {
 	keys := keysAlike()
-	for keys := range slices.Chunk(keys, t.many()) {
+	for keys := range slices.Chunk(keys, t.h.Many) {
 		t.heldAtOnce(keys)
 	}
 	t.fixedKeys()
@@ -263,8 +281,11 @@ func (t *trial) heldAtOnce(keys []string) {
 // fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen of this check's
 // own owners, and are held for a moment.
 func (t *trial) fixedKeys() {
-	keys := []string{".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff", "\ufeff\ufeff", "~", "*", "?", "%", "_"}
-	for keys := range slices.Chunk(keys, t.many()) {
+	keys := []string{
+		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff", "\ufeff\ufeff", "~", "*", "?",
+		"%", "_",
+	}
+	for keys := range slices.Chunk(keys, t.h.Many) {
 		owners, keyOf := make([]string, len(keys)), make(map[string]string)
 		for i, key := range keys {
 			owners[i] = backend.NewOwner()

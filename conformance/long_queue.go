@@ -11,7 +11,7 @@ import (
 var longQueueChecks = []Check{
 	{
 		Name: "LongQueueIsServed",
-		Rule: "rules 3, 5 and 9: with two dozen waiters of mixed TTLs the holder's renewals count; each waiter gets its own TTL, by FIFO in its turn",
+		Rule: "rules 3, 5 and 9: in a long queue of mixed TTLs the holder's renewals count, and each waiter gets its own TTL, in its turn",
 		run:  longQueueIsServed,
 	},
 	{
@@ -22,7 +22,7 @@ var longQueueChecks = []Check{
 }
 
 // waiters is how many waits for a key two clients can have besides a lease of one of them.
-func (t *trial) waiters(most int) int { return min(most, 2*(t.many()-1)) }
+func (t *trial) waiters(most int) int { return min(most, 2*(t.h.Many-1)) }
 
 // A crowd is the holder of a key and those who wait for it.
 type crowd struct {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,14 +28,6 @@ var numberChecks = []Check{
 	},
 }
 
-// many is how many leases one client can have at once.
-func (t *trial) many() int {
-	if t.g.MaxLeases > 0 {
-		return min(t.h.Many, t.g.MaxLeases)
-	}
-	return t.h.Many
-}
-
 // passing is a TTL in which a few requests can be made before its end is waited for.
 func (t *trial) passing() time.Duration {
 	const some = 500 * time.Millisecond
@@ -42,8 +35,8 @@ func (t *trial) passing() time.Duration {
 }
 
 // numbers are TTLs that do not come out even, and those that are a little longer than what fits into a number of some size:
-// where they wrap around, little is left, which is over soon.
-func (t *trial) numbers() []time.Duration {
+// where they wrap around, little is left, which is over soon. They are no more than can be looked at soon, so many at once.
+func (t *trial) numbers(atOnce int) []time.Duration {
 	const ns, us, ms, s = time.Nanosecond, time.Microsecond, time.Millisecond, time.Second
 	const day = 24 * time.Hour
 	all := []time.Duration{
@@ -59,12 +52,19 @@ func (t *trial) numbers() []time.Duration {
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
-	return slices.DeleteFunc(all, func(ttl time.Duration) bool { return ttl > t.longest() || ttl <= 0 })
+	all = slices.DeleteFunc(all, func(ttl time.Duration) bool { return ttl > t.longest() || ttl <= 0 })
+	if most := 6 * atOnce; len(all) > most { // of a store that holds few leases, others each time
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:most]
+	}
+	return all
 }
 
 func oddTTLsAreKept(t *trial) {
-	ttls := t.numbers()
-	for ttls := range slices.Chunk(ttls, t.many()) {
+	if !t.tellsTTL() {
+		t.keptToTheEnd()
+	}
+	for ttls := range slices.Chunk(t.numbers(t.h.Many), t.h.Many) {
 		grants := make([]*grant, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
 			grants[i] = t.acquire(t.a, t.newKey(), ttls[i])
@@ -72,6 +72,47 @@ func oddTTLsAreKept(t *trial) {
 		})
 		t.stayKept(grants, ttls)
 	}
+}
+
+// tellsTTL reports whether Inspect tells the TTL that is left.
+func (t *trial) tellsTTL() bool {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	defer t.release(g)
+	return t.inspect(g.key).TTL > 0
+}
+
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted and renewed, where nobody tells of them. What was cut to seconds is
+// free before.
+func (t *trial) keptToTheEnd() {
+	var odd []time.Duration
+	const all = 100
+	for _, ttl := range t.numbers(all) {
+		if ttl > 2*time.Second && ttl < 11*time.Second && ttl%time.Second >= time.Second/2 {
+			odd = append(odd, ttl)
+		}
+	}
+	t.together(min(2*len(odd), t.h.Many), func(i int) {
+		ttl := odd[len(odd)-1-i/2]
+		g := t.acquire(t.a, t.newKey(), ttl)
+		if i%2 == 1 {
+			t.renew(g, t.long())
+			t.renew(g, ttl)
+		}
+		for g.ttl = ttl; ; {
+			left := time.Until(g.Deadline())
+			switch {
+			case left <= 0 && ttl > 5*time.Second:
+				t.tooLate("a lease of %v ended before it was asked for, shortly before its end", ttl)
+			case left <= 0:
+				return // there is little time for it
+			}
+			if left < ttl/20 {
+				break
+			}
+			time.Sleep(left - ttl/25) // the deadline may move on meanwhile
+		}
+		t.refused(t.b, g)
+	})
 }
 
 func renewalsAreKept(t *trial) {
@@ -105,7 +146,8 @@ func renewalsAreKept(t *trial) {
 
 // renewalsKept has leases renewed to TTLs of all sorts, and back to a usual one.
 func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []time.Duration)) {
-	for ttls := range slices.Chunk(t.numbers(), max(1, t.many()/2)) {
+	each := max(1, t.h.Many/2)
+	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants, told := make([]*grant, len(ttls)), make([]bool, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
 			first := t.acquire(t.b, t.newKey(), ttls[i])
@@ -191,6 +233,13 @@ func (t *trial) inTurns(n int, f func(i int)) {
 	})
 }
 
+// inChunks runs f with 0 to n-1, as many at once as one client can have leases.
+func (t *trial) inChunks(n int, f func(i int)) {
+	for from := 0; from < n; from += t.h.Many {
+		t.together(min(t.h.Many, n-from), func(i int) { f(from + i) })
+	}
+}
+
 func tinyRenewalsAreRoundedUp(t *trial) {
 	var ttls []time.Duration
 	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond, t.g.MinTTL / 2, t.g.MinTTL - 1} {
@@ -215,7 +264,7 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 		}
 	}
 	for what, f := range renew {
-		t.inTurns(min(len(ttls), t.many()), func(i int) {
+		t.inTurns(min(len(ttls), t.h.Many), func(i int) {
 			const attempts = 20
 			for n := 0; !t.renewsTiny(ttls[i], what, f); n++ {
 				if n == attempts {
@@ -229,12 +278,12 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 // renewsTiny renews a lease for less than MinTTL, and reports false if it was over before that was known.
 func (t *trial) renewsTiny(ttl time.Duration, what string, renew func(ctx context.Context, g *grant, ttl time.Duration) error) bool {
 	g, granted := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl)
-	before := time.Now()
+	last, before := g.Deadline(), time.Now()
 	err := renew(t.ctx, g, ttl)
 	after, deadline := time.Now(), g.Deadline()
 	t.answered(err, before)
 	switch {
-	case errors.Is(err, backend.ErrLost) && !after.Before(backend.Deadline(before, granted)):
+	case errors.Is(err, backend.ErrLost) && (!after.Before(last) || !after.Before(backend.Deadline(before, granted))):
 		return false
 	case err != nil:
 		t.fatalf("%s to %v, which is rounded up to %v: %v, want nil", what, ttl, granted, err)
@@ -252,8 +301,10 @@ func (t *trial) renewsTiny(ttl time.Duration, what string, renew func(ctx contex
 		t.fatalf("%s to %v, which is rounded up to %v: a second owner was granted the key %v before the holder's deadline",
 			what, ttl, granted, deadline.Sub(other.after))
 	case err == nil:
+		t.release(other)
 		return false
 	}
-	t.succeeds(t.b, &grant{Lease: g.Lease, key: g.key, owner: g.owner, ttl: ttl, before: before, after: after}, tick/2)
+	t.outlast(t.lastRefusal(after, ttl).Add(time.Millisecond))
+	t.free(t.b, g.key, "after a renewal for less than Guarantees.MinTTL, when that has passed")
 	return true
 }

@@ -19,6 +19,7 @@ var numberMutants = []mutant{
 	{"TTL over 10 s is cut to seconds", "OddTTLsAreKept"},
 	{"TTL between one minute and two is cut to one", "OddTTLsAreKept"},
 	{"TTL over 10 s is cut to multiples of 5 s", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
 	{"renewal over 10 s is cut to seconds", "RenewalsAreKept"},
 
 	{"renewal below MinTTL ends the lease", "TinyRenewalsAreRoundedUp"},
@@ -55,7 +56,7 @@ func (s *server) keepRenewed(ttl time.Duration) time.Duration {
 // keepOdd is what the store keeps of a TTL that is no round one.
 func (s *server) keepOdd(ttl time.Duration) time.Duration {
 	switch {
-	case s.is("TTL over 10 s is cut to seconds") && ttl > 10*time.Second:
+	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect tells none") && ttl > 10*time.Second:
 		return ttl.Truncate(time.Second)
 	case s.is("TTL over 10 s is cut to multiples of 5 s") && ttl > 10*time.Second:
 		return ttl.Truncate(5 * time.Second)

@@ -90,7 +90,9 @@ func straight(renewals []backend.Renewal) []backend.Renewal {
 }
 
 // renewBatch is one request for all of a batch.
-func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Duration) (time.Duration, error)) (granted []time.Duration, errs []error) {
+func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Duration) (time.Duration, error)) (
+	granted []time.Duration, errs []error,
+) {
 	n := len(ttls)
 	for i, ttl := range ttls {
 		switch {

@@ -392,6 +392,14 @@ func (s *server) oneIn(n int) bool {
 }
 
 func (s *server) inspect(key string) backend.Holder {
+	h := s.look(key)
+	if s.is("TTL over 10 s is cut, and Inspect tells none") {
+		h.TTL = 0
+	}
+	return h
+}
+
+func (s *server) look(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key = s.name(key)
