@@ -133,7 +133,8 @@ type Lease interface {
 	// renewed. It is never later than the store's own expiry.
 	Deadline() time.Time
 
-	// Renew prolongs the lease to ttl from now, which may be shorter than what is left. It makes one request, bounded
+	// Renew prolongs the lease to ttl from now, rounded up as Acquire's is, which may be shorter than what is left: a TTL
+	// below Guarantees.MinTTL acts as MinTTL, and never ends the lease by itself. It makes one request, bounded
 	// by ctx and by the current deadline. ErrLost means that the lease is over, also when the key is free now; any
 	// error but ErrLost, ErrInvalid and ErrClosed means unknown: the old deadline stands (or the new one, if that is
 	// earlier) and another attempt is safe.

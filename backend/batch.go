@@ -11,7 +11,7 @@ import (
 var errUnanswered = errors.New("no answer to this renewal")
 
 // RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the rest,
-// and enters the answers. send returns a granted TTL and an error for each lease, in order, with the meaning of
+// and enters the answers. send gets each TTL as Guarantees.Round tells it, and returns a granted TTL and an error for each lease, in order, with the meaning of
 // Requests.RenewLease; ctx ends when the last of their deadlines has passed.
 func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
@@ -20,6 +20,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	errs := make([]error, n)
 	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
 	var last time.Time
+	guarantees := s.requests.Guarantees()
 	sent, ended := time.Now(), ContextError(ctx, nil)
 	s.inParts(n, func(i int, _ time.Time) (call func()) {
 		l, ok := renewals[i].Lease.(*Life)
@@ -31,6 +32,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		if errs[i] = ValidateTTL(ttl); errs[i] != nil {
 			return nil
 		}
+		ttl = guarantees.Round(ttl)
 		if l.renewing && l.state == live {
 			errs[i] = errRenewing
 			return nil

@@ -131,6 +131,8 @@ func TestAbandonAsksForItsOwner(t *testing.T) {
 // requestFunc answers releases.
 type requestFunc func(ctx context.Context, l *Life) error
 
+func (f requestFunc) Guarantees() Guarantees { return Guarantees{} }
+
 func (f requestFunc) RenewLease(context.Context, *Life, time.Duration) (time.Duration, error) {
 	return 0, errNet
 }

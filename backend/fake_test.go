@@ -16,9 +16,12 @@ type fakeStore struct {
 	renew   func(ctx context.Context) error
 	granted func(ttl time.Duration) time.Duration // nil: as asked
 	release func(ctx context.Context) error
+	rounds  Guarantees
 
 	renewals, releases atomic.Int64
 }
+
+func (f *fakeStore) Guarantees() Guarantees { return f.rounds }
 
 func (f *fakeStore) RenewLease(ctx context.Context, _ *Life, ttl time.Duration) (time.Duration, error) {
 	f.renewals.Add(1)

@@ -11,9 +11,12 @@ import (
 // own Acquire. Both may be called by many goroutines at once, must honour ctx, and must be bounded by a timeout of
 // their own where the client library does not honour ctx.
 type Requests interface {
+	// Guarantees are the store's, as in Backend: what a lease is renewed for is rounded up by them. It makes no request.
+	Guarantees() Guarantees
+
 	// RenewLease prolongs the lease of l.Key and l.Owner to ttl from the moment the store sees the request, once, and
-	// returns the TTL granted, which is at least ttl. ErrLost means that the store answered and the owner does not hold
-	// the key; it never creates a lease anew. Any other error means unknown.
+	// returns the TTL granted, which is at least ttl. ttl is rounded already, as Guarantees.Round tells. ErrLost means that the
+	// store answered and the owner does not hold the key; it never creates a lease anew. Any other error means unknown.
 	RenewLease(ctx context.Context, l *Life, ttl time.Duration) (granted time.Duration, err error)
 
 	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means

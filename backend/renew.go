@@ -12,6 +12,7 @@ func (l *Life) Renew(ctx context.Context, ttl time.Duration) error {
 	if err := ValidateTTL(ttl); err != nil {
 		return err
 	}
+	ttl = l.leases.requests.Guarantees().Round(ttl)
 	u, bound, err := l.beginRenew(ctx, ttl)
 	if err != nil {
 		return err

@@ -222,3 +222,22 @@ func TestRenewAfterReleaseAndClose(t *testing.T) {
 		wantErr(t, "renew after close", open.Renew(t.Context(), time.Minute), ErrClosed)
 	})
 }
+
+// A renewal for less than the store grants is one for what it grants: neither an error, nor the end of the lease.
+func TestRenewRoundsUp(t *testing.T) {
+	f := &fakeStore{rounds: Guarantees{MinTTL: 10 * time.Second, Granularity: time.Second}}
+	bubble(t, f, func(t *testing.T, s *Leases) {
+		for asked, granted := range map[time.Duration]time.Duration{
+			1: 10 * time.Second, 10*time.Second - 1: 10 * time.Second, 10*time.Second + 1: 11 * time.Second,
+		} {
+			l := grant(t, s, time.Minute)
+			wantErr(t, "renew for "+asked.String(), l.Renew(t.Context(), asked), nil)
+			wantLeft(t, l, life(granted))
+			l = grant(t, s, time.Minute)
+			for _, err := range s.RenewBatch(t.Context(), []Renewal{{l, asked}}, answers(0, nil)) {
+				wantErr(t, "renew in a batch", err, nil)
+			}
+			wantLeft(t, l, life(granted))
+		}
+	})
+}

@@ -16,9 +16,9 @@ func (s *suite) ask(b backend.Backend, o Options) error {
 	}
 	if s.h.Many <= 0 {
 		s.h.Many = mostMany
-		if s.g.MaxLeases > 0 { // half of them may wait, and a check may look on besides
-			s.h.Many = min(s.h.Many, max(leastMany, s.g.MaxLeases/2-2))
-		}
+	}
+	if s.g.MaxLeases > 0 { // half of them may wait, and attempts beside them need room, too
+		s.h.Many = min(s.h.Many, max(2, s.g.MaxLeases/2-2))
 	}
 	parallel := o.Parallel
 	if parallel <= 0 {

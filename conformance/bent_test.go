@@ -41,7 +41,8 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		"Release after expiry is nil", "Renew takes TTL 0", "Release ends every lease of the client",
 		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
-		"unanswered shorter renewal is not counted":
+		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
+		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing":
 	default:
 		return life
 	}
@@ -71,6 +72,11 @@ func (b *bent) OnLost(f func()) (stop func() bool) {
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
+	if ttl > 0 && ttl < b.c.Guarantees().MinTTL {
+		if err, done := b.renewTiny(ctx, ttl); done {
+			return err
+		}
+	}
 	switch {
 	case over && b.is("stale Renew is sent without owner"):
 		s.mu.Lock()

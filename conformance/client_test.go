@@ -74,7 +74,9 @@ func (c *client) do(ctx context.Context, serve func()) error {
 		return backend.ContextError(ctx, nil)
 	}
 	answered := make(chan struct{})
+	c.server.inFlight.Add(1)
 	go func() {
+		defer c.server.inFlight.Add(-1)
 		time.Sleep(rand.N(50 * time.Microsecond))
 		c.server.gate.RLock()
 		defer c.server.gate.RUnlock()
@@ -147,18 +149,15 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 }
 
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	renewals = straight(renewals)
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
-		for i, l := range lives {
-			ttl, err := requests{c}.RenewLease(ctx, l, ttls[i])
-			if c.is("batch renews all for the first TTL") {
-				ttl, err = requests{c}.RenewLease(ctx, l, ttls[0])
-			}
-			granted, errs = append(granted, ttl), append(errs, err)
-		}
-		return granted, errs
+		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
+			return requests{c}.RenewLease(ctx, lives[i], ttl)
+		})
 	})
+	errs = c.answersOfBatch(errs)
 	if c.is("batch tells errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {
 			if errs[i] != nil && errs[0] == nil {
@@ -214,8 +213,9 @@ func (s *server) drop() {
 // requests are what the leases of a client ask of its server.
 type requests struct{ c *client }
 
+func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
+
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	ttl = max(ttl, 10*time.Millisecond)
 	var ok bool
 	var refused error
 	err := q.c.do(ctx, func() {

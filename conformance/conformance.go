@@ -12,7 +12,8 @@
 //
 // Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of the
 // [Harness]. A check whose need is not met is skipped with the reason. Each one works on fresh random keys with two
-// independent clients, so that checks run side by side, also on a store that others use.
+// independent clients, so that checks run side by side, also on a store that others use. KeysThatLookAlike alone also holds a few
+// keys that cannot be new, such as ".", "7" and "*", for a moment.
 //
 // # What a failure means
 //
@@ -139,8 +140,9 @@ func Checks() []Check {
 	for _, topic := range [][]Check{
 		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks, busyChecks,
 		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
-		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks, maxLeasesChecks, faultChecks, fullChecks, emptyChecks,
-		memberChecks,
+		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks,
+		numberChecks, largeBatchChecks, longQueueChecks, inFlightChecks, likenessChecks,
+		maxLeasesChecks, faultChecks, fullChecks, emptyChecks, memberChecks,
 	} {
 		all = append(all, topic...)
 	}

@@ -159,10 +159,13 @@ func fifoAfterCancel(t *trial) {
 }
 
 // left waits until at most n waiters are in the store's queue, or for the settling time where it does not count them.
-func (t *trial) left(n int) {
+func (t *trial) left(n int) { t.leftOf(t.key, n) }
+
+// leftOf is left for any key.
+func (t *trial) leftOf(key string, n int) {
 	var h backend.Holder
 	ok := t.poll(t.handOff(), func() bool {
-		h = t.inspect(t.key)
+		h = t.inspect(key)
 		return h.Waiters <= n
 	})
 	if !ok {

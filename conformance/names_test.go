@@ -76,5 +76,5 @@ func (s *server) name(key string) string {
 	case "keys share their last byte's lock":
 		return key[:len(key)-1] + string([]byte{key[len(key)-1] &^ 0x80})
 	}
-	return key
+	return s.likeName(key)
 }

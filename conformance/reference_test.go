@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -18,6 +19,8 @@ type server struct {
 	gate sync.RWMutex  // held for writing while frozen
 	stop chan struct{} // closed at the end: what leaks ends
 
+	inFlight atomic.Int64 // requests that are under way
+
 	mu      sync.Mutex
 	keys    map[string]*entry
 	tokens  map[string]uint64 // outlives a restart
@@ -26,6 +29,7 @@ type server struct {
 	emptied int           // how often it has lost its data
 	nth     int           // counts what a bug spares mostly
 	full    bool          // there is no room for more leases
+	lastTTL time.Duration // of any grant
 	apart   bool          // a member has come back and not caught up; only for hooks
 }
 
@@ -37,8 +41,12 @@ type entry struct {
 	released time.Time
 	queue    []*place
 	renewed  time.Time
-	late     bool        // granted when there was no room for it
-	timer    *time.Timer // while there is a queue
+	ttl      time.Duration  // of the last grant
+	parked   bool           // a waiter has been
+	told     time.Time      // when a refused attempt was told of
+	toldOf   backend.Holder // this holder
+	late     bool           // granted when there was no room for it
+	timer    *time.Timer    // while there is a queue
 }
 
 // A place is one in a queue.
@@ -108,7 +116,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	}
 	s.expireLocked(key, e, now)
 	free := e.owner == ""
-	if free && s.is("acquire checks, then sets") {
+	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above 48 in flight")) {
 		s.mu.Unlock()
 		time.Sleep(50 * time.Microsecond)
 		s.mu.Lock()
@@ -116,14 +124,14 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
 		return granted{}, nil, e.holder(now)
 	}
-	again := e.owner == r.Owner ||
+	again := s.isOf(e.owner, r.Owner, "attempt") ||
 		e.owner != "" && (s.is("no exclusion") || e.client == c && s.is("re-entrant per client"))
 	if free || again {
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
 	s.refuseLocked(key, e, r, c, now)
 	if !r.Wait {
-		return granted{}, nil, e.holder(now)
+		return granted{}, nil, s.heldBy(e, now)
 	}
 	p := &place{Request: r, client: c, turn: make(chan granted, 1), since: now}
 	s.enqueueLocked(key, e, p)
@@ -132,6 +140,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	switch {
+	case s.enqueueInCrowd(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -165,7 +174,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
-	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(r.TTL))
+	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(s.grantInCrowd(e, r.TTL)))
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
@@ -209,7 +218,7 @@ func (s *server) keep(ttl time.Duration) time.Duration {
 	case s.is("TTL in milliseconds is an int32"):
 		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond
 	}
-	return ttl
+	return s.keepOdd(ttl)
 }
 
 func (s *server) entryLocked(key string) *entry {
@@ -288,15 +297,16 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	e := s.entryLocked(key)
 	now := time.Now()
 	s.expireLocked(key, e, now)
+	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
 	case e.owner != "" && s.is("renew ignores the owner"):
-	case e.owner != owner && s.is("stale renew drops who waits first"):
+	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false
-	case e.owner != owner:
-		return false
+	case !owns, s.renewInCrowd(e):
+		return owns
 	}
 	switch {
 	case s.is("renew never reaches the store"):
@@ -308,7 +318,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case s.is("renew adds to what is left"):
 		now = e.expires
 	}
-	e.expires = now.Add(s.keep(ttl))
+	e.expires = now.Add(s.keepRenewed(ttl))
 	e.renewed = now
 	s.armLocked(key, e)
 	return true
@@ -332,12 +342,15 @@ func (s *server) release(key, owner string) bool {
 		s.endLocked(key, e)
 		return true
 	}
-	if e.owner == owner || e.owner != "" && s.is("release ignores the owner") {
+	if s.busy("release above 48 in flight is missed") {
+		return true
+	}
+	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
 		e.released = time.Now()
 		s.endLocked(key, e)
 		return true
 	}
-	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner })
+	i := slices.IndexFunc(e.queue, func(p *place) bool { return s.isOf(p.Owner, owner, "place") })
 	switch {
 	case i < 0:
 		return false
@@ -347,6 +360,8 @@ func (s *server) release(key, owner string) bool {
 		last := len(e.queue) - 1
 		e.queue[i] = e.queue[last]
 		e.queue = e.queue[:last]
+	case s.is("who leaves a long queue takes the next along") && len(e.queue) > 10:
+		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
 		e.queue = slices.Delete(e.queue, i, i+1)
 	}
@@ -377,6 +392,14 @@ func (s *server) oneIn(n int) bool {
 }
 
 func (s *server) inspect(key string) backend.Holder {
+	h := s.look(key)
+	if s.is("TTL over 10 s is cut, and Inspect tells none") {
+		h.TTL = 0
+	}
+	return h
+}
+
+func (s *server) look(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key = s.name(key)
@@ -392,5 +415,9 @@ func (s *server) inspect(key string) backend.Holder {
 }
 
 func (e *entry) holder(now time.Time) backend.Holder {
-	return backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: len(e.queue)}
+	h := backend.Holder{Owner: e.owner, Token: e.token, TTL: e.expires.Sub(now), Waiters: len(e.queue)}
+	if h.TTL > noExpiry/2 {
+		h.TTL = 0
+	}
+	return h
 }

@@ -102,7 +102,17 @@ func (t *trial) wait(b backend.Backend, key string, ttl time.Duration) *waiting 
 func (t *trial) waitWith(ctx context.Context, cancel context.CancelFunc, b backend.Backend, key string,
 	ttl time.Duration,
 ) *waiting {
-	w := &waiting{key: key, owner: backend.NewOwner(), cancel: cancel, done: make(chan struct{})}
+	return t.waitFor(ctx, cancel, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true})
+}
+
+// waitAs is wait by an owner of that name.
+func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
+	ctx, cancel := context.WithCancel(t.ctx)
+	return t.waitFor(ctx, cancel, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Wait: true})
+}
+
+func (t *trial) waitFor(ctx context.Context, cancel context.CancelFunc, b backend.Backend, r backend.Request) *waiting {
+	w := &waiting{key: r.Key, owner: r.Owner, cancel: cancel, done: make(chan struct{})}
 	t.mu.Lock()
 	t.waits = append(t.waits, w)
 	t.mu.Unlock()
@@ -110,7 +120,7 @@ func (t *trial) waitWith(ctx context.Context, cancel context.CancelFunc, b backe
 		defer close(w.done)
 		defer cancel()
 		w.err = errors.New("ended without an answer")
-		w.grant, w.err = t.request(ctx, b, backend.Request{Key: key, Owner: w.owner, TTL: ttl, Wait: true})
+		w.grant, w.err = t.request(ctx, b, r)
 	})
 	return w
 }

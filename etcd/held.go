@@ -35,6 +35,9 @@ type requests struct{ b *Backend }
 
 var _ backend.Requests = requests{}
 
+// Guarantees implements [backend.Requests].
+func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
+
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	granted := q.b.guarantees.Round(ttl)

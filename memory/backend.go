@@ -129,6 +129,9 @@ func (b *Backend) Close() error {
 // requests are what backend.Leases asks of a Store.
 type requests struct{ store *Store }
 
+// Guarantees implements backend.Requests.
+func (requests) Guarantees() backend.Guarantees { return guarantees }
+
 // RenewLease implements backend.Requests.
 func (q requests) RenewLease(_ context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)

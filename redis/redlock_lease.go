@@ -13,6 +13,9 @@ type redlockRequests struct{ r *Redlock }
 
 var _ backend.Requests = redlockRequests{}
 
+// Guarantees implements [backend.Requests].
+func (q redlockRequests) Guarantees() backend.Guarantees { return q.r.guarantees }
+
 // RenewLease implements [backend.Requests].
 func (q redlockRequests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	granted, errs := q.r.sendBatch(ctx, []*backend.Life{l}, []time.Duration{ttl})

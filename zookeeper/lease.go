@@ -63,6 +63,9 @@ type requests struct{ b *Backend }
 
 var _ backend.Requests = requests{}
 
+// Guarantees implements [backend.Requests].
+func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
+
 // RenewLease implements [backend.Requests]. Where the TTL wants a session of another class, the node is moved.
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	n, begun := l.Data.(*node), time.Now()

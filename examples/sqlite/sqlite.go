@@ -163,7 +163,6 @@ func (s *Store) Close() error {
 
 // RenewLease implements backend.Requests.
 func (s *Store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	ttl = guarantees.Round(ttl)
 	found, err := s.renew(ctx, l.Key(), l.Owner(), ttl)
 	if err == nil && !found {
 		err = backend.ErrLost

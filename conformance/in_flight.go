@@ -1,0 +1,95 @@
+package conformance
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var inFlightChecks = []Check{
+	{
+		Name: "ManyInFlight",
+		Rule: "rules 1 and 5: with a hundred requests in flight at once one attempt wins a key, and each grant, renewal and release counts",
+		run:  manyInFlight,
+	},
+}
+
+// inFlight is how many requests two clients can have under way at once, up to a number that is past what stores queue or pool.
+func (t *trial) inFlight() int { return min(128, 2*t.h.Many) }
+
+// atOnce runs f with 0 to n-1 at the same moment.
+func (t *trial) atOnce(n int, f func(i int)) {
+	var ready sync.WaitGroup
+	ready.Add(n)
+	t.together(n, func(i int) {
+		ready.Done()
+		ready.Wait()
+		f(i)
+	})
+}
+
+func manyInFlight(t *trial) {
+	n := t.inFlight()
+	clients := []backend.Backend{t.a, t.b}
+	var holders, grants atomic.Int64
+	end := time.Now().Add(time.Second)
+	t.atOnce(n, func(i int) {
+		const most = 20
+		for range most {
+			if t.ended() || time.Now().After(end) {
+				return
+			}
+			begun := time.Now()
+			g, err := t.ask(t.ctx, clients[i%2], t.key, t.long(), false)
+			t.answered(err, begun)
+			switch {
+			case errors.Is(err, backend.ErrHeld):
+			case err != nil:
+				t.fatalf("Acquire of a contended key: %v, want ErrHeld", err)
+			case holders.Add(1) > 1:
+				t.fatalf("a double grant: %d of %d attempts under way hold the key at once", holders.Load(), n)
+			default:
+				grants.Add(1)
+				runtime.Gosched() // another one is told so meanwhile
+				holders.Add(-1)
+				t.release(g)
+			}
+		}
+	})
+	t.notef("%d grants to %d at once", grants.Load(), n)
+	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after the races")
+
+	// Each has a key of its own, for a time that is over soon unless its renewal counts.
+	brief := t.passing()
+	held, ttls := make([]*grant, n), make([]time.Duration, n)
+	t.atOnce(n, func(i int) {
+		ttls[i] = []time.Duration{t.long(), brief, 2 * t.long()}[i%3]
+		held[i] = t.acquire(clients[i%2], t.newKey(), ttls[i])
+	})
+	t.inTurns(n, func(i int) { t.keeps(held[i], ttls[i], held[i].before, held[i].after, "Acquire") })
+	var last time.Time
+	for _, g := range held {
+		last = later(last, g.after)
+	}
+	t.atOnce(n, func(i int) {
+		ttl := t.long() + time.Duration(i)*time.Second
+		if t.longest() < ttl {
+			ttl = t.long()
+		}
+		before := time.Now()
+		t.renew(held[i], ttl)
+		ttls[i] = ttl
+		t.keepsDeadline(held[i], ttl, before, time.Now(), "Renew")
+	})
+	t.outlast(t.lastRefusal(last, brief))
+	t.inTurns(n, func(i int) {
+		t.remains(held[i], ttls[i], "Renew")
+		t.refused(clients[(i+1)%2], held[i])
+	})
+	t.atOnce(n, func(i int) { t.release(held[i]) })
+	t.inTurns(n, func(i int) { t.free(clients[(i+1)%2], held[i].key, "after release") })
+}

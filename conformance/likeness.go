@@ -1,0 +1,315 @@
+package conformance
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var likenessChecks = []Check{
+	{
+		Name: "OwnersThatLookAlike",
+		Rule: "rules 1, 4 and 5: an owner is known by all of its name: one like it (a part, another case, blanks, zeros) is another",
+		run:  ownersThatLookAlike,
+	},
+	{
+		Name:  "EvictedOwnersThatLookAlike",
+		Rule:  "rule 5: the store itself refuses renewals and releases by an owner whose name is like the holder's",
+		Needs: []Need{needsEvict},
+		run:   evictedOwnersThatLookAlike,
+	},
+	{
+		Name: "KeysThatLookAlike",
+		Rule: "rule 8: keys that are all number, all accents or all dots, or that differ in how they begin, share nothing",
+		run:  keysThatLookAlike,
+	},
+}
+
+// digits is a random number of so many decimal digits, which no other run of the suite has.
+func digits(n int) string {
+	var b [16]byte
+	rand.Read(b[:])
+	s := fmt.Sprintf("%020d%020d", binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]))
+	return "4" + s[len(s)-n+1:]
+}
+
+// letters is a random word.
+func letters() string {
+	var b [10]byte
+	rand.Read(b[:])
+	for i := range b {
+		b[i] = 'a' + b[i]%26
+	}
+	return string(b[:])
+}
+
+// likePair is an owner and one that looks like it.
+type likePair struct{ one, two string }
+
+// ownersAlike are pairs of owners, each new.
+func ownersAlike() []likePair {
+	word := func() string { return letters() + "-" + hex.EncodeToString([]byte(letters())) }
+	var all []likePair
+	for _, like := range []func(o string) string{
+		func(o string) string { return o + "2" },
+		func(o string) string { return "x" + o },
+		func(o string) string { return "x" + o + "2" },
+		strings.ToUpper,
+		func(o string) string { return strings.ToUpper(o[:1]) + o[1:] },
+		func(o string) string { return o + " " },
+		func(o string) string { return " " + o },
+		func(o string) string { return o + "\t" },
+		func(o string) string { return o + ":1" },
+		func(o string) string { return o + "@" + o },
+		func(o string) string { return strings.Replace(o, "-", "_", 1) }, // what a pattern of SQL stands for
+		func(o string) string { return strings.Replace(o, "-", "", 1) },
+		func(o string) string { return o[:5] + "*" },
+		func(o string) string { return o[:5] + "%" },
+		func(o string) string { return o[:5] + "?" + o[6:] },
+		func(o string) string { return "*" + o[5:] },
+		func(o string) string { return ".*" + o[5:] },
+		func(o string) string { return `"` + o + `"` },
+	} {
+		o := word()
+		all = append(all, likePair{o, like(o)})
+	}
+	for _, long := range []int{16, 32, 36, 40, 64, 100, 127, 128, 200, backend.MaxOwnerLen - 1} {
+		o := word()
+		o += strings.Repeat("y", max(0, long-len(o)))
+		o = o[:long]
+		all = append(all, likePair{o + "1", o + "2"})
+	}
+	for _, number := range []string{"0%s", "00%s", "+%s", "%s.0", "%se0", "%s "} {
+		n := digits(12)
+		all = append(all, likePair{n, fmt.Sprintf(number, n)})
+	}
+	huge := digits(17)
+	all = append(all, likePair{huge + "0", huge + "1"}, likePair{"é" + huge, "e" + huge})
+	return all
+}
+
+func ownersThatLookAlike(t *trial) {
+	t.eachPair(t.notTakenFor)
+}
+
+func evictedOwnersThatLookAlike(t *trial) {
+	t.eachPair(t.notRenewedFor)
+	t.eachPair(t.notReleasedFor)
+}
+
+// eachPair calls f with pairs of owners, many at once, each pair both ways round.
+func (t *trial) eachPair(f func(p likePair)) {
+	pairs := ownersAlike()
+	for _, p := range ownersAlike() {
+		pairs = append(pairs, likePair{p.two, p.one})
+	}
+	for pairs := range slices.Chunk(pairs, max(1, t.h.Many/2)) {
+		t.together(len(pairs), func(i int) { f(pairs[i]) })
+	}
+}
+
+// acquireAs is acquire by an owner of that name.
+func (t *trial) acquireAs(b backend.Backend, key, owner string) *grant {
+	begun := time.Now()
+	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long()})
+	t.answered(err, begun)
+	if err != nil {
+		t.fatalf("owner %s: Acquire of a free key: %v", show(owner), err)
+	}
+	return g
+}
+
+// belongsTo fails unless g holds its key.
+func (t *trial) belongsTo(g *grant, when string) {
+	if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
+		t.fatalf("%s: Inspect says that %s holds the key, want %s", when, show(h.Owner), show(g.owner))
+	}
+}
+
+// notTakenFor fails if the owner p.two is taken for p.one, which holds the key, or for another that waits for it.
+func (t *trial) notTakenFor(p likePair) {
+	held := t.acquireAs(t.a, t.newKey(), p.one)
+	begun := time.Now()
+	_, err := t.request(t.ctx, t.b, backend.Request{Key: held.key, Owner: p.two, TTL: t.long()})
+	t.answered(err, begun)
+	switch {
+	case err == nil:
+		t.fatalf("a double grant: owner %s was granted the key that %s holds", show(p.two), show(p.one))
+	case !errors.Is(err, backend.ErrHeld):
+		t.fatalf("owner %s: Acquire of a key that %s holds: %v, want ErrHeld", show(p.two), show(p.one), err)
+	}
+	t.belongsTo(held, "after an attempt by "+show(p.two))
+
+	// One that leaves the queue takes itself away: not the holder, nor another in the queue.
+	like := p.two + "w"
+	if len(like) > backend.MaxOwnerLen {
+		like = p.two[1:]
+	}
+	stays := t.waitAs(t.b, held.key, like)
+	t.arrived(held.key, 1)
+	leaves := t.waitAs(t.b, held.key, p.two)
+	t.arrived(held.key, 2)
+	leaves.cancelAndFail(t)
+	t.leftOf(held.key, 1)
+	when := "after a waiter, " + show(p.two) + ", has left"
+	t.belongsTo(held, when)
+	t.refused(t.b, held)
+	t.renew(held, t.long())
+	t.release(held)
+	t.release(stays.granted(t, t.handOff(), when+", and the holder has released"))
+}
+
+// notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, counts for p.two, which holds the key by now.
+func (t *trial) notRenewedFor(p likePair) {
+	t.endedFor(p, "Renew", func(g *grant) error { return g.Renew(t.ctx, t.long()/2) })
+}
+
+// notReleasedFor is notRenewedFor of a release.
+func (t *trial) notReleasedFor(p likePair) {
+	t.endedFor(p, "Release", func(g *grant) error { return g.Release(t.ctx) })
+}
+
+func (t *trial) endedFor(p likePair, what string, request func(forgotten *grant) error) {
+	forgotten := t.acquireAs(t.a, t.newKey(), p.one)
+	if err := t.h.Evict(t.ctx, forgotten.key); err != nil {
+		t.fatalf("Evict: %v", err)
+	}
+	held := t.acquireAs(t.b, forgotten.key, p.two)
+	what = fmt.Sprintf("%s by %s of a key that %s holds", what, show(p.one), show(p.two))
+	t.tellsLoss(what, func() error { return request(forgotten) })
+	t.belongsTo(held, what)
+	t.remains(held, t.long(), what)
+	t.release(held)
+}
+
+// keysAlike are keys that have no prefix, so that a store may take them for something else than a key; each is new.
+func keysAlike() (keys []string) {
+	word := letters()
+	keys = append(numbersAlike(), word)
+	for _, end := range []string{ // digits, accents, and letters of other scripts and forms
+		"7", "07", "007", "7.0", "\u0667", "\uff17", "\u2077", "\u2166", "VII",
+		"e", "é", "e\u0301", "E", "É", "è", "ê", "u", "ü", "ue", "o", "ø", "ö", "oe", "œ", "l", "ł", "d", "đ", "n", "ñ", "n\u0303",
+		"c", "ç", "\u0441", "a", "\u0430", "\uff41", "ª", "å", "æ", "ae", "が", "か\u3099", "カ", "か", "\u00ad", "\u200d", "\ufe0f",
+		"\u3000", "\u0085", ".", "..", "/.", "/..",
+	} {
+		keys = append(keys, word+end)
+	}
+	for _, begin := range []string{ // marks, blanks, dots and signs that are dropped, or mean something
+		"\ufeff", "\ufffe", "\xef\xbb", "\xff\xfe", "\u200b", "\u2060", "\u3000", "\u00a0", "\u0301", "\x00", "\b", "\v", "\x1b",
+		"e", "é", "e\u0301", ".", "..", "./", "../", "/", "//", "~", "~/", "$", "@", "#", "-", "--", "+", "!", "*", "%", "=", ":", ";",
+		",", "|", `\`, "_", "^", `"`, "file:", "key:", "lock:", "lock/",
+	} {
+		keys = append(keys, begin+word)
+	}
+	for _, around := range []string{`""`, "''", "``", "()", "[]", "<>", "//"} {
+		keys = append(keys, around[:1]+word+around[1:])
+	}
+	return unique(append(keys, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:]))
+}
+
+// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits cannot tell
+// apart.
+func numbersAlike() (keys []string) {
+	n, huge := digits(9), digits(17)
+	x, _ := strconv.ParseUint(n, 10, 64)
+	plus := func(power uint) string {
+		x := new(big.Int).SetUint64(x)
+		return x.Add(x, new(big.Int).Lsh(big.NewInt(1), power)).String()
+	}
+	for _, format := range []string{
+		"%s", "0%s", "00%s", "+%s", "-%s", "%s.", "%s.0", "%s.00", "%se0", "%sE0", "%s0", "%sn", "%sL", "%sf", " %s", "%s ",
+	} {
+		keys = append(keys, fmt.Sprintf(format, n))
+	}
+	for _, format := range []string{"%x", "0x%x", "0X%X", "0%o", "0o%o", "0b%b"} {
+		keys = append(keys, fmt.Sprintf(format, x))
+	}
+	for _, between := range []string{",", "_", " ", ".", "'"} {
+		keys = append(keys, n[:3]+between+n[3:])
+	}
+	return append(keys, huge+"0", huge+"1", huge+"0.5", plus(31), plus(32), plus(63), plus(64), plus(128), digits(31), digits(31))
+}
+
+func keysThatLookAlike(t *trial) {
+	keys := keysAlike()
+	for keys := range slices.Chunk(keys, t.h.Many) {
+		t.heldAtOnce(keys)
+	}
+	t.fixedKeys()
+}
+
+// heldAtOnce fails unless all keys can be held at once, and each is known by its own owner.
+func (t *trial) heldAtOnce(keys []string) {
+	grants := make([]*grant, len(keys))
+	keyOf := make(map[string]string) // by owner
+	owners := make([]string, len(keys))
+	for i, key := range keys {
+		owners[i] = backend.NewOwner()
+		keyOf[owners[i]] = key
+	}
+	t.inTurns(len(keys), func(i int) {
+		begun := time.Now()
+		g, err := t.request(t.ctx, []backend.Backend{t.a, t.b}[i%2], backend.Request{Key: keys[i], Owner: owners[i], TTL: t.long()})
+		t.answered(err, begun)
+		if errors.Is(err, backend.ErrHeld) {
+			if other := keyOf[t.inspect(keys[i]).Owner]; other != "" {
+				t.fatalf("key %s is busy while key %s is held: they are taken for one", show(keys[i]), show(other))
+			}
+		}
+		if err != nil {
+			t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
+		}
+		grants[i] = g
+	})
+	t.inTurns(len(keys), func(i int) {
+		if h := t.inspect(keys[i]); h.Owner != owners[i] {
+			t.fatalf("key %s: Inspect says that %q holds it, want %q", show(keys[i]), h.Owner, owners[i])
+		}
+		t.release(grants[i])
+	})
+}
+
+// fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen of this check's
+// own owners, and are held for a moment.
+func (t *trial) fixedKeys() {
+	keys := []string{
+		".", "..", "...", "/", "//", "/.", "./", " ", "  ", "\t", "\x00", "0", "00", "-0", "7", "007", "\ufeff", "\ufeff\ufeff", "~", "*", "?",
+		"%", "_",
+	}
+	for keys := range slices.Chunk(keys, t.h.Many) {
+		owners, keyOf := make([]string, len(keys)), make(map[string]string)
+		for i, key := range keys {
+			owners[i] = backend.NewOwner()
+			keyOf[owners[i]] = key
+		}
+		grants := make([]*grant, len(keys))
+		t.inTurns(len(keys), func(i int) {
+			begun := time.Now()
+			g, err := t.request(t.ctx, []backend.Backend{t.a, t.b}[i%2], backend.Request{Key: keys[i], Owner: owners[i], TTL: 4 * t.short()})
+			t.answered(err, begun)
+			if err != nil && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrLost) {
+				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
+			}
+			grants[i] = g
+		})
+		t.inTurns(len(keys), func(i int) {
+			if other, ours := keyOf[t.inspect(keys[i]).Owner]; ours && other != keys[i] {
+				t.fatalf("key %s is held when key %s was granted: they are taken for one", show(keys[i]), show(other))
+			}
+		})
+		for _, g := range grants {
+			if g != nil {
+				_ = g.Release(t.ctx) // or its TTL ends it
+			}
+		}
+	}
+}

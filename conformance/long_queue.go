@@ -1,0 +1,176 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var longQueueChecks = []Check{
+	{
+		Name: "LongQueueIsServed",
+		Rule: "rules 3, 5 and 9: in a long queue of mixed TTLs the holder's renewals count, and each waiter gets its own TTL, in its turn",
+		run:  longQueueIsServed,
+	},
+	{
+		Name: "HeldErrorInQueue",
+		Rule: "a busy key's error carries the Holder where the store knows it, and not who waits for the key, nor who held it before",
+		run:  heldErrorInQueue,
+	},
+}
+
+// waiters is how many waits for a key two clients can have besides a lease of one of them.
+func (t *trial) waiters(most int) int { return min(most, 2*(t.h.Many-1)) }
+
+// A crowd is the holder of a key and those who wait for it.
+type crowd struct {
+	*trial
+	g     *grant
+	waits []*waiting
+	ttls  []time.Duration
+}
+
+// longQueueIsServed renews a lease while waiters come, and leave; lets it end by itself; and has each waiter renew its own.
+func longQueueIsServed(t *trial) {
+	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
+	c.come(t.waiters(24))
+	// A renewal for less reaches the store: so does the next, or the key would be free.
+	brief := t.passing()
+	c.renews(brief)
+	c.renews(t.long())
+	t.outlast(t.lastRefusal(time.Now(), brief))
+	c.renews(t.long())
+	t.heldBy(c.g)
+	for _, w := range c.waits {
+		if w.ended() {
+			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
+		}
+	}
+	c.leave()
+	// The last renewal is not the longest: the key is free by its TTL, and a waiter gets it.
+	c.renews(t.short())
+	for n := len(c.waits); n > 0; n-- {
+		c.next()
+	}
+	t.becomesFree(t.b, t.key, t.handOff(), "after the last waiter's release")
+}
+
+// come has n waiters come, one after the other where the store keeps their order.
+func (c *crowd) come(n int) {
+	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3, c.long() * 3 / 2}
+	for i := range n {
+		ttl := ttls[i%len(ttls)]
+		c.ttls = append(c.ttls, ttl)
+		c.waits = append(c.waits, c.wait([]backend.Backend{c.b, c.a}[i%3/2], c.key, ttl))
+		if c.trial.g.FIFO {
+			c.arrived(c.key, i+1)
+		}
+		if i%5 == 4 {
+			c.renews(ttls[i/5%len(ttls)])
+			c.refused(c.b, c.g)
+		}
+	}
+	c.arrived(c.key, n)
+}
+
+// renews renews the holder's lease, and fails unless the store has done it.
+func (c *crowd) renews(ttl time.Duration) {
+	before := time.Now()
+	c.renew(c.g, ttl)
+	c.keeps(c.g, ttl, before, time.Now(), "Renew with a queue")
+	c.g.ttl, c.g.before, c.g.after = ttl, before, time.Now()
+}
+
+// leave has some of the waiters leave.
+func (c *crowd) leave() {
+	for i := len(c.waits) - 3; i > 0; i -= 7 {
+		c.waits[i].cancelAndFail(c.trial)
+		c.waits, c.ttls = slices.Delete(c.waits, i, i+1), slices.Delete(c.ttls, i, i+1)
+		c.left(len(c.waits))
+	}
+}
+
+// next waits for the next waiter's turn, which has the lease of its own TTL, renews it, and gives it up.
+func (c *crowd) next() {
+	last := c.g.Deadline()
+	turn := -1
+	ok := c.poll(time.Until(last)+c.handOff(), func() bool {
+		turn = slices.IndexFunc(c.waits, (*waiting).ended)
+		return turn >= 0
+	})
+	if !ok {
+		c.fatalf("%d waiters are parked on a free key", len(c.waits))
+	}
+	w, ttl := c.waits[turn], c.ttls[turn]
+	if w.err != nil {
+		c.fatalf("a waiting Acquire: %v", w.err)
+	}
+	if turn > 0 && c.trial.g.FIFO {
+		c.fatalf("waiter %d had its turn before %d that had come before it", turn+1, turn)
+	}
+	if early := last.Sub(w.grant.after); early > 0 && c.g.live(w.grant.after) && c.g.ttl == c.short() {
+		c.fatalf("a waiter was granted the key %v before the holder's deadline", early)
+	}
+	if d := w.grant.Deadline(); d.After(backend.Deadline(w.grant.after, c.trial.g.Round(ttl))) && c.kept(ttl) == ttl {
+		c.fatalf("a waiter that asked for %v has a deadline %v away", ttl, time.Until(d))
+	}
+	c.remains(w.grant, ttl, "Acquire that waits")
+	c.g = w.grant
+	c.waits, c.ttls = slices.Delete(c.waits, turn, turn+1), slices.Delete(c.ttls, turn, turn+1)
+	c.renews(c.long())
+	c.release(c.g)
+	c.g.ttl = 0
+}
+
+// heldErrorInQueue has the key change hands, and asks for it each time.
+func heldErrorInQueue(t *trial) {
+	g := t.acquire(t.a, t.key, t.long())
+	var waits []*waiting
+	for i := range t.waiters(12) {
+		waits = append(waits, t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, []time.Duration{t.long() / 2, 2 * t.long()}[i%2]))
+	}
+	t.arrived(t.key, len(waits))
+	for range 3 {
+		for _, client := range []backend.Backend{t.a, t.b, t.a} {
+			t.refusedBy(client, g)
+		}
+		t.release(g)
+		next := -1
+		if !t.poll(t.handOff(), func() bool {
+			next = slices.IndexFunc(waits, (*waiting).ended)
+			return next >= 0
+		}) {
+			t.fatalf("after release: a waiter has not been granted the free key within %v", t.handOff())
+		}
+		g = waits[next].granted(t, tick, "after release")
+		waits = slices.Delete(waits, next, next+1)
+		if len(waits) == 0 {
+			break
+		}
+	}
+	t.refusedBy(t.b, g)
+}
+
+// refusedBy fails unless a refusal to b names g as the holder, if it names any.
+func (t *trial) refusedBy(b backend.Backend, g *grant) {
+	deadline, begun := g.Deadline(), time.Now()
+	_, err := t.ask(t.ctx, b, g.key, t.long(), false)
+	t.answered(err, begun)
+	if !errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+	}
+	var held *backend.HeldError
+	if !errors.As(err, &held) || !held.Holder.Held() {
+		return // the store does not know
+	}
+	switch h := held.Holder; {
+	case h.Owner != g.owner:
+		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
+	case h.Token != 0 && h.Token != g.Token():
+		t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
+	case h.TTL != 0 && h.TTL < deadline.Sub(time.Now()), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
+		t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
+	}
+}

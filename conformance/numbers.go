@@ -1,0 +1,310 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var numberChecks = []Check{
+	{
+		Name: "OddTTLsAreKept",
+		Rule: "rule 3: a TTL is a floor: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
+		run:  oddTTLsAreKept,
+	},
+	{
+		Name: "RenewalsAreKept",
+		Rule: "rule 3: a renewal's TTL is a floor too, alone and in a batch: odd ones, and any up to Guarantees.MaxTTL",
+		run:  renewalsAreKept,
+	},
+	{
+		Name: "TinyRenewalsAreRoundedUp",
+		Rule: "rule 3: a renewal for less than Guarantees.MinTTL is one for MinTTL: neither an error, nor the end of the lease",
+		run:  tinyRenewalsAreRoundedUp,
+	},
+}
+
+// passing is a TTL in which a few requests can be made before its end is waited for.
+func (t *trial) passing() time.Duration {
+	const some = 500 * time.Millisecond
+	return t.g.Round(t.short() + some*time.Duration(t.stretch))
+}
+
+// numbers are TTLs that do not come out even, and those that are a little longer than what fits into a number of some size:
+// where they wrap around, little is left, which is over soon. They are no more than can be looked at soon, so many at once.
+func (t *trial) numbers(atOnce int) []time.Duration {
+	const ns, us, ms, s = time.Nanosecond, time.Microsecond, time.Millisecond, time.Second
+	const day = 24 * time.Hour
+	all := []time.Duration{
+		2999 * ms, 3700 * ms, 5500*ms + 1, 9999 * ms, 10*s + 1, 10999 * ms, 11500*ms + 1, 14900 * ms, 19999 * ms, 29900 * ms, 31700 * ms,
+		59999 * ms, 61700 * ms, 89900 * ms, 119900 * ms, time.Hour - ms, time.Hour + 59*s, day - ms, day + time.Hour - 1,
+		30*day - s, 30*day + s, 31 * day, 365*day + 1, t.longest() - s, t.longest(),
+	}
+	for _, wrapped := range []time.Duration{
+		1 << 31 * ns, 1 << 32 * ns, 1 << 31 * us, 1 << 32 * us, 1 << 15 * ms, 1 << 16 * ms, 1 << 31 * ms, 1 << 32 * ms, 1 << 15 * s, 1 << 16 * s,
+		1 << 24 * s,
+	} {
+		all = append(all, wrapped+t.short()/2, wrapped+day/2)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	all = slices.DeleteFunc(all, func(ttl time.Duration) bool { return ttl > t.longest() || ttl <= 0 })
+	if most := 6 * atOnce; len(all) > most { // of a store that holds few leases, others each time
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:most]
+	}
+	return all
+}
+
+func oddTTLsAreKept(t *trial) {
+	if !t.tellsTTL() {
+		t.keptToTheEnd()
+	}
+	for ttls := range slices.Chunk(t.numbers(t.h.Many), t.h.Many) {
+		grants := make([]*grant, len(ttls))
+		t.inTurns(len(ttls), func(i int) {
+			grants[i] = t.acquire(t.a, t.newKey(), ttls[i])
+			t.keeps(grants[i], ttls[i], grants[i].before, grants[i].after, "Acquire")
+		})
+		t.stayKept(grants, ttls)
+	}
+}
+
+// tellsTTL reports whether Inspect tells the TTL that is left.
+func (t *trial) tellsTTL() bool {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	defer t.release(g)
+	return t.inspect(g.key).TTL > 0
+}
+
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted and renewed, where nobody tells of them. What was cut to seconds is
+// free before.
+func (t *trial) keptToTheEnd() {
+	var odd []time.Duration
+	const all = 100
+	for _, ttl := range t.numbers(all) {
+		if ttl > 2*time.Second && ttl < 11*time.Second && ttl%time.Second >= time.Second/2 {
+			odd = append(odd, ttl)
+		}
+	}
+	t.together(min(2*len(odd), t.h.Many), func(i int) {
+		ttl := odd[len(odd)-1-i/2]
+		g := t.acquire(t.a, t.newKey(), ttl)
+		if i%2 == 1 {
+			t.renew(g, t.long())
+			t.renew(g, ttl)
+		}
+		for g.ttl = ttl; ; {
+			left := time.Until(g.Deadline())
+			switch {
+			case left <= 0 && ttl > 5*time.Second:
+				t.tooLate("a lease of %v ended before it was asked for, shortly before its end", ttl)
+			case left <= 0:
+				return // there is little time for it
+			}
+			if left < ttl/20 {
+				break
+			}
+			time.Sleep(left - ttl/25) // the deadline may move on meanwhile
+		}
+		t.refused(t.b, g)
+	})
+}
+
+func renewalsAreKept(t *trial) {
+	t.together(2, func(way int) {
+		if way == 0 {
+			t.renewalsKept("Renew", func(grants []*grant, ttls []time.Duration) {
+				t.inTurns(len(ttls), func(i int) { t.renew(grants[i], ttls[i]) })
+			})
+			return
+		}
+		batcher, ok := t.a.(backend.BatchRenewer)
+		if !ok {
+			return
+		}
+		t.renewalsKept("RenewBatch", func(grants []*grant, ttls []time.Duration) {
+			var batch []backend.Renewal
+			for i, g := range grants {
+				batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: ttls[i]})
+			}
+			begun := time.Now()
+			errs := batcher.RenewBatch(t.ctx, batch)
+			t.answeredAll(errs, begun)
+			for i, err := range errs {
+				if err != nil {
+					t.fatalf("RenewBatch to %v: %v", ttls[i], err)
+				}
+			}
+		})
+	})
+}
+
+// renewalsKept has leases renewed to TTLs of all sorts, and back to a usual one.
+func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []time.Duration)) {
+	each := max(1, t.h.Many/2)
+	for ttls := range slices.Chunk(t.numbers(each), each) {
+		grants, told := make([]*grant, len(ttls)), make([]bool, len(ttls))
+		t.inTurns(len(ttls), func(i int) {
+			first := t.acquire(t.b, t.newKey(), ttls[i])
+			told[i] = t.inspect(first.key).TTL > 0
+			t.release(first)
+			grants[i] = t.acquire(t.a, first.key, t.long())
+		})
+		before := time.Now()
+		renew(grants, ttls)
+		after := time.Now()
+		t.inTurns(len(ttls), func(i int) {
+			t.keeps(grants[i], ttls[i], before, after, what)
+			if h := t.inspect(grants[i].key); told[i] && h.TTL <= 0 && grants[i].live(time.Now()) {
+				t.fatalf("%s to %v: Inspect tells no TTL, as if the lease never ended; it does of one acquired for as long", what, ttls[i])
+			}
+		})
+		t.stayKept(grants, ttls)
+	}
+}
+
+// keeps fails unless g, granted or renewed for ttl by a request between before and after, lives for as long, as its holder and the
+// other client see it.
+func (t *trial) keeps(g *grant, ttl time.Duration, before, after time.Time, what string) {
+	t.keepsDeadline(g, ttl, before, after, what)
+	t.remains(g, ttl, what)
+}
+
+// keepsDeadline is keeps as its holder sees it.
+func (t *trial) keepsDeadline(g *grant, ttl time.Duration, before, after time.Time, what string) {
+	if t.kept(ttl) < ttl { // the deadline may have moved on since
+		after = time.Now()
+	}
+	deadline := g.Deadline()
+	if least := backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
+		t.fatalf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
+	}
+	if most := backend.Deadline(after, t.kept(t.g.Round(ttl))); deadline.After(most) {
+		t.fatalf("%s for %v: the deadline is %v later than its margin allows", what, ttl, deadline.Sub(most))
+	}
+}
+
+// remains fails unless the store keeps g, which may have been granted or renewed for ttl a while ago.
+func (t *trial) remains(g *grant, ttl time.Duration, what string) {
+	begun, deadline := time.Now(), g.Deadline()
+	h := t.inspect(g.key)
+	if now := time.Now(); h.Owner != g.owner && now.Before(deadline) {
+		t.fatalf("%s for %v: %q holds the key %v before the holder's deadline, want %q", what, ttl, h.Owner, deadline.Sub(now), g.owner)
+	}
+	if h.Owner != g.owner {
+		t.tooLate("a lease of %v ended before it could be looked at, %v after its deadline", ttl, begun.Sub(deadline))
+	}
+	if least := deadline.Sub(time.Now()); h.TTL != 0 && h.TTL < least {
+		t.fatalf("%s for %v: Inspect tells a TTL of %v, when the holder counts on %v", what, ttl, h.TTL, least)
+	}
+	if most := t.g.Round(ttl) + t.g.MaxLate + backend.Margin(ttl); h.TTL > most {
+		t.fatalf("%s for %v: Inspect tells a TTL of %v", what, ttl, h.TTL)
+	}
+}
+
+// stayKept waits for what has wrapped around to be over, and gives the leases back.
+func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
+	time.Sleep(t.short())
+	t.inTurns(len(grants), func(i int) {
+		g, again := grants[i], 4*t.short()
+		if ttls[i] < again {
+			return // it may be over, by rights
+		}
+		t.refused(t.b, g)
+		t.remains(g, ttls[i], "a lease")
+		t.renew(g, t.long())
+		t.remains(g, t.long(), "Renew back")
+		t.release(g)
+	})
+}
+
+// inTurns runs f with 0 to n-1, some at once.
+func (t *trial) inTurns(n int, f func(i int)) {
+	workers := min(16, n)
+	t.together(workers, func(w int) {
+		for i := w; i < n && !t.ended(); i += workers {
+			f(i)
+		}
+	})
+}
+
+// inChunks runs f with 0 to n-1, as many at once as one client can have leases.
+func (t *trial) inChunks(n int, f func(i int)) {
+	for from := 0; from < n; from += t.h.Many {
+		t.together(min(t.h.Many, n-from), func(i int) { f(from + i) })
+	}
+}
+
+func tinyRenewalsAreRoundedUp(t *trial) {
+	var ttls []time.Duration
+	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond, t.g.MinTTL / 2, t.g.MinTTL - 1} {
+		const least = 8 * time.Millisecond // what is shorter is over before it can be looked at
+		if ttl > 0 && t.g.Round(ttl) >= least {
+			ttls = append(ttls, ttl)
+		}
+	}
+	if len(ttls) == 0 {
+		t.skipf("the store grants TTLs that are over at once (Guarantees.MinTTL)")
+	}
+	renew := map[string]func(ctx context.Context, g *grant, ttl time.Duration) error{
+		"Renew": func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) },
+	}
+	if batcher, ok := t.a.(backend.BatchRenewer); ok {
+		renew["RenewBatch"] = func(ctx context.Context, g *grant, ttl time.Duration) error {
+			errs := batcher.RenewBatch(ctx, renewals(ttl, g))
+			if len(errs) != 1 {
+				t.fatalf("a batch of 1 lease has %d errors", len(errs))
+			}
+			return errs[0]
+		}
+	}
+	for what, f := range renew {
+		t.inTurns(min(len(ttls), t.h.Many), func(i int) {
+			const attempts = 20
+			for n := 0; !t.renewsTiny(ttls[i], what, f); n++ {
+				if n == attempts {
+					t.tooLate("%s to %v: no answer came in time", what, ttls[i])
+				}
+			}
+		})
+	}
+}
+
+// renewsTiny renews a lease for less than MinTTL, and reports false if it was over before that was known.
+func (t *trial) renewsTiny(ttl time.Duration, what string, renew func(ctx context.Context, g *grant, ttl time.Duration) error) bool {
+	g, granted := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl)
+	last, before := g.Deadline(), time.Now()
+	err := renew(t.ctx, g, ttl)
+	after, deadline := time.Now(), g.Deadline()
+	t.answered(err, before)
+	switch {
+	case errors.Is(err, backend.ErrLost) && (!after.Before(last) || !after.Before(backend.Deadline(before, granted))):
+		return false
+	case err != nil:
+		t.fatalf("%s to %v, which is rounded up to %v: %v, want nil", what, ttl, granted, err)
+	case deadline.Before(backend.Deadline(before, t.kept(granted))):
+		t.fatalf("%s to %v, which is rounded up to %v: the deadline is %v away", what, ttl, granted, deadline.Sub(before))
+	case deadline.After(backend.Deadline(after, granted)):
+		t.fatalf("%s to %v, which is rounded up to %v: the deadline is %v away", what, ttl, granted, deadline.Sub(after))
+	}
+	other, err := t.ask(t.ctx, t.b, g.key, t.long(), false)
+	t.answered(err, after)
+	switch {
+	case err != nil && !errors.Is(err, backend.ErrHeld):
+		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+	case err == nil && other.after.Before(deadline):
+		t.fatalf("%s to %v, which is rounded up to %v: a second owner was granted the key %v before the holder's deadline",
+			what, ttl, granted, deadline.Sub(other.after))
+	case err == nil:
+		t.release(other)
+		return false
+	}
+	t.outlast(t.lastRefusal(after, ttl).Add(time.Millisecond))
+	t.free(t.b, g.key, "after a renewal for less than Guarantees.MinTTL, when that has passed")
+	return true
+}

@@ -1,0 +1,86 @@
+package conformance_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// numbers: TTLs that do not fit where a store puts them, that are cut to a coarser unit, or that are too small
+var numberMutants = []mutant{
+	{"renewal's TTL in milliseconds is an int32", "RenewalsAreKept"},
+	{"renewal's TTL in milliseconds is a uint32", "RenewalsAreKept"},
+	{"renewal's TTL in microseconds is an int32", "RenewalsAreKept"},
+	{"renewal's TTL in seconds is a uint16", "RenewalsAreKept"},
+	{"renewal over a day has no expiry", "RenewalsAreKept"},
+	{"renewal over an hour is for an hour", "RenewalsAreKept"},
+	{"batch's TTLs in milliseconds are int32", "RenewalsAreKept"},
+	{"TTL over 10 s is cut to seconds", "OddTTLsAreKept"},
+	{"TTL between one minute and two is cut to one", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut to multiples of 5 s", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
+	{"renewal over 10 s is cut to seconds", "RenewalsAreKept"},
+
+	{"renewal below MinTTL ends the lease", "TinyRenewalsAreRoundedUp"},
+	{"renewal below MinTTL is refused", "TinyRenewalsAreRoundedUp"},
+	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
+	{"renewal below MinTTL does nothing", "TinyRenewalsAreRoundedUp"},
+}
+
+// noExpiry is how long a store keeps what has no expiry.
+const noExpiry = 200 * 365 * 24 * time.Hour
+
+// keepRenewed is keep for a renewal.
+func (s *server) keepRenewed(ttl time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	switch {
+	case s.is("renewal's TTL in milliseconds is an int32"):
+		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond
+	case s.is("renewal's TTL in milliseconds is a uint32"):
+		return time.Duration(uint32(ttl/time.Millisecond)) * time.Millisecond
+	case s.is("renewal's TTL in microseconds is an int32"):
+		return time.Duration(int32(ttl/time.Microsecond)) * time.Microsecond
+	case s.is("renewal's TTL in seconds is a uint16") && ttl > time.Hour:
+		return time.Duration(uint16(ttl/time.Second)) * time.Second
+	case s.is("renewal over a day has no expiry") && ttl > day:
+		return noExpiry
+	case s.is("renewal over an hour is for an hour"):
+		return min(ttl, time.Hour)
+	case s.is("renewal over 10 s is cut to seconds") && ttl > 10*time.Second:
+		return ttl.Truncate(time.Second)
+	}
+	return s.keep(ttl)
+}
+
+// keepOdd is what the store keeps of a TTL that is no round one.
+func (s *server) keepOdd(ttl time.Duration) time.Duration {
+	switch {
+	case s.is("TTL over 10 s is cut to seconds", "TTL over 10 s is cut, and Inspect tells none") && ttl > 10*time.Second:
+		return ttl.Truncate(time.Second)
+	case s.is("TTL over 10 s is cut to multiples of 5 s") && ttl > 10*time.Second:
+		return ttl.Truncate(5 * time.Second)
+	case s.is("TTL between one minute and two is cut to one") && ttl > time.Minute && ttl < 2*time.Minute:
+		return time.Minute
+	}
+	return ttl
+}
+
+// renewTiny is Renew for less than the store grants.
+func (b *bent) renewTiny(ctx context.Context, ttl time.Duration) (err error, done bool) {
+	switch {
+	case b.is("renewal below MinTTL ends the lease"):
+		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)
+		b.Lose()
+		return backend.ErrLost, true
+	case b.is("renewal below MinTTL is refused"):
+		return backend.ErrInvalid, true
+	case b.is("renewal below MinTTL is kept as asked"):
+		err = b.Life.Renew(ctx, ttl)
+		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)
+		return err, true
+	case b.is("renewal below MinTTL does nothing"):
+		return nil, true
+	}
+	return nil, false
+}

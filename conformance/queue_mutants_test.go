@@ -1,0 +1,131 @@
+package conformance_test
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// many at once: long queues, large batches, many requests in flight
+var queueMutants = []mutant{
+	{"batch skips lease 100", "LargeBatchRenewsEach"},
+	{"batch ends at 200", "LargeBatchRenewsEach"},
+	{"batch loses the last of each 64", "LargeBatchRenewsEach"},
+	{"batch of more than 100 is for the last TTL", "LargeBatchRenewsEach"},
+	{"batch of more than 100 swaps two answers", "LargeBatchRenewsEach"},
+
+	{"renewal does nothing once 10 wait", "LongQueueIsServed"},
+	{"renewal turns a queue of more than 8 by one", "LongQueueIsServed"},
+	{"renewal drops who came last of more than 12", "LongQueueIsServed"},
+	{"queue of more than 8 is in no order", "LongQueueIsServed"},
+	{"queue is by TTL", "LongQueueIsServed"},
+	{"waiter number 18 is parked", "LongQueueIsServed"},
+	{"turn lasts for the TTL of the holder before", "LongQueueIsServed"},
+	{"who leaves a long queue takes the next along", "LongQueueIsServed"},
+
+	{"acquire checks, then sets, above 48 in flight", "ManyInFlight"},
+	{"release above 48 in flight is missed", "ManyInFlight"},
+	{"renewal above 48 in flight does nothing", "ManyInFlight"},
+	{"grant above 48 in flight is of the TTL of the one before", "ManyInFlight"},
+}
+
+// busy reports whether the server has so many requests to serve that the bug shows.
+func (s *server) busy(bug string) bool { return s.is(bug) && s.inFlight.Load() > 48 }
+
+// renewInCrowd does what a renewal must not do of the queue, and reports whether that is all.
+func (s *server) renewInCrowd(e *entry) (done bool) {
+	n := len(e.queue)
+	switch {
+	case s.is("renewal turns a queue of more than 8 by one") && n > 8:
+		e.queue = append(e.queue[1:], e.queue[0])
+	case s.is("renewal drops who came last of more than 12") && n > 12:
+		e.queue = e.queue[:n-1]
+	}
+	return s.is("renewal does nothing once 10 wait") && n >= 10 || s.busy("renewal above 48 in flight does nothing")
+}
+
+// enqueueInCrowd puts p where it must not be, and reports whether it did.
+func (s *server) enqueueInCrowd(e *entry, p *place) (done bool) {
+	n := len(e.queue)
+	switch {
+	case s.is("queue of more than 8 is in no order") && n >= 8:
+		e.queue = slices.Insert(e.queue, rand.N(n), p)
+	case s.is("queue is by TTL"):
+		e.queue = append(e.queue, p)
+		slices.SortStableFunc(e.queue, func(x, y *place) int { return cmp.Compare(x.TTL, y.TTL) })
+	case s.is("waiter number 18 is parked") && n == 17 && !e.parked:
+		e.parked = true
+	default:
+		return false
+	}
+	return true
+}
+
+// grantInCrowd is the TTL that a grant is for.
+func (s *server) grantInCrowd(e *entry, ttl time.Duration) time.Duration {
+	before := e.ttl
+	e.ttl = ttl
+	if before > 0 && s.is("turn lasts for the TTL of the holder before") {
+		return before
+	}
+	if s.busy("grant above 48 in flight is of the TTL of the one before") {
+		ttl = max(s.lastTTL, 10*time.Millisecond)
+	}
+	s.lastTTL = e.ttl
+	return ttl
+}
+
+// straight is a batch of the leases that bent ones are made of.
+func straight(renewals []backend.Renewal) []backend.Renewal {
+	renewals = slices.Clone(renewals)
+	for i, r := range renewals {
+		if b, ok := r.Lease.(*bent); ok {
+			renewals[i].Lease = b.Life
+		}
+	}
+	return renewals
+}
+
+// renewBatch is one request for all of a batch.
+func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Duration) (time.Duration, error)) (
+	granted []time.Duration, errs []error,
+) {
+	n := len(ttls)
+	for i, ttl := range ttls {
+		switch {
+		case c.is("batch skips lease 100") && i == 100, c.is("batch ends at 200") && i >= 200,
+			c.is("batch loses the last of each 64") && i%64 == 63:
+			granted, errs = append(granted, ttl), append(errs, nil)
+			continue
+		case c.is("batch renews all for the first TTL"):
+			ttl = ttls[0]
+		case c.is("batch of more than 100 is for the last TTL") && n > 100:
+			ttl = ttls[n-1]
+		case c.is("batch's TTLs in milliseconds are int32"):
+			_, err := renew(i, time.Duration(int32(ttl/time.Millisecond))*time.Millisecond)
+			granted, errs = append(granted, ttl), append(errs, err)
+			continue
+		}
+		g, err := renew(i, ttl)
+		granted, errs = append(granted, g), append(errs, err)
+	}
+	return granted, errs
+}
+
+// answersOfBatch mixes up what a batch brought.
+func (c *client) answersOfBatch(errs []error) []error {
+	if n := len(errs); c.is("batch of more than 100 swaps two answers") && n > 100 {
+		for i := 100; i+1 < n; i += 2 {
+			if (errs[i] == nil) != (errs[i+1] == nil) {
+				errs[i], errs[i+1] = errs[i+1], errs[i]
+				break
+			}
+		}
+	}
+	return errs
+}
+
+var _ backend.BatchRenewer = (*client)(nil)
