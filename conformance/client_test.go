@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,6 +130,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return h, err
 	}
+	ctx = c.only(ctx, "Inspect under way ignores cancellation")
 	var found backend.Holder // not h, which a late answer would write to
 	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
 		return h, err
@@ -147,6 +149,13 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 }
 
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	ctx = c.only(ctx, "batch under way ignores cancellation")
+	renewals = slices.Clone(renewals)
+	for i, r := range renewals {
+		if b, ok := r.Lease.(*bent); ok {
+			renewals[i].Lease = b.Life
+		}
+	}
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
@@ -191,6 +200,7 @@ func (c *client) Close() error {
 		if !c.is("Close leaves leases live") {
 			c.leases.Close()
 		}
+		c.hangUp()
 	}
 	return nil
 }

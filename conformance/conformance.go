@@ -143,7 +143,7 @@ func Checks() []Check {
 		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks, busyChecks,
 		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
 		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks, maxLeasesChecks, faultChecks, fullChecks, emptyChecks,
-		memberChecks,
+		memberChecks, waitLateChecks, underWayChecks, connectionChecks, toldChecks,
 	} {
 		all = append(all, topic...)
 	}

@@ -34,7 +34,8 @@ type Result struct {
 	Name     string
 	Rule     string
 	Status   Status
-	Output   string // what it found, or why it was skipped; lines without a final newline
+	Broken   string // the rule that a failed check found broken: mostly Rule
+	Output   string // what it found, where in the suite, or why it was skipped; lines without a final newline
 	Missing  string // what a skipped check lacks, as in Need.Missing; empty if it was skipped for another reason
 	Duration time.Duration
 
@@ -164,10 +165,11 @@ func (s *suite) execute(c Check) Result {
 		s.began(c)
 	}
 	begun := time.Now()
-	r.Status, r.Output = s.attempt(c)
+	end := s.attempt(c)
+	r.Status, r.Broken, r.Output = end.status, end.broken, end.output
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && r.Status == Fail {
-		r.Status, r.Interrupted = Skip, true // it proves nothing
+		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
 	}
 	return r
 }
@@ -176,15 +178,15 @@ func (s *suite) execute(c Check) Result {
 const mostStretch = 16
 
 // attempt runs c, again with longer TTLs while the machine was too slow for it to prove anything.
-func (s *suite) attempt(c Check) (Status, string) {
+func (s *suite) attempt(c Check) outcome {
 	for stretch := 1; ; stretch *= 2 {
 		t := newTrial(s, c, stretch)
 		end := t.perform()
 		switch {
 		case end.status != late:
-			return end.status, end.output
+			return end
 		case stretch >= mostStretch:
-			return Fail, end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)
+			return outcome{Fail, c.Rule, end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -14,9 +15,10 @@ import (
 // A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
 // a bug, it is a mutant: see mutants.
 type server struct {
-	bug  string
-	gate sync.RWMutex  // held for writing while frozen
-	stop chan struct{} // closed at the end: what leaks ends
+	bug    string
+	gate   sync.RWMutex // held for writing while frozen
+	frozen atomic.Bool
+	stop   chan struct{} // closed at the end: what leaks ends
 
 	mu      sync.Mutex
 	keys    map[string]*entry
@@ -38,6 +40,7 @@ type entry struct {
 	queue    []*place
 	renewed  time.Time
 	late     bool        // granted when there was no room for it
+	waited   bool        // granted to one who had waited
 	timer    *time.Timer // while there is a queue
 }
 
@@ -47,6 +50,7 @@ type place struct {
 	client *client
 	turn   chan granted
 	since  time.Time
+	behind bool // others waited before it
 }
 
 type granted struct {
@@ -83,8 +87,8 @@ func (s *server) harness() conformance.Harness {
 			}
 			return nil
 		},
-		Freeze:       s.gate.Lock,
-		Thaw:         s.gate.Unlock,
+		Freeze:       func() { s.gate.Lock(); s.frozen.Store(true) },
+		Thaw:         func() { s.frozen.Store(false); s.gate.Unlock() },
 		Fill:         s.fill,
 		Restart:      s.restart,
 		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
@@ -131,6 +135,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 }
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
+	p.behind = len(e.queue) > 0
 	switch {
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
@@ -165,7 +170,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
-	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(r.TTL))
+	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keep(r.TTL)), time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
@@ -271,7 +276,7 @@ func (s *server) armLocked(key string, e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(time.Until(e.expires), func() {
+	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e), func() {
 		s.gate.RLock()
 		defer s.gate.RUnlock()
 		s.mu.Lock()
