@@ -66,6 +66,17 @@ func (t *trial) fail(rule, format string, args ...any) {
 	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
 }
 
+// sharedWith names the key among those that are held whose owner holds key in the store: the two are one there.
+func (t *trial) sharedWith(key string, grants []*grant) string {
+	h, err := t.b.Inspect(t.ctx, key)
+	for _, g := range grants {
+		if err == nil && g.owner == h.Owner && g.key != key {
+			return fmt.Sprintf("; it shares a lock with the key %s, whose holder has it", show(g.key))
+		}
+	}
+	return ""
+}
+
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
 var framework = []string{"trial.go", "execute.go", "run.go", "broken.go", "grant.go", "wait.go"}
 

@@ -91,6 +91,10 @@ type Harness struct {
 	// waiters. Default 200 ms.
 	Settle time.Duration
 
+	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
+	// tells of them. A name that no check has is ErrInvalid.
+	Skip map[string]string
+
 	// Many is how many leases or waiters one client can have at once, for stores that spend a connection on each.
 	// Default 256.
 	Many int

@@ -55,7 +55,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 		rounds     = 25
 		atMost     = 4 * time.Second // slow stores make fewer rounds
 	)
-	h := t.newHistory()
+	h, holder := t.newHistory(), &soleHolder{t: t}
 	end := time.Now().Add(atMost)
 	t.together(goroutines, func(i int) {
 		client := clients[i%len(clients)]
@@ -68,17 +68,46 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 			if err != nil {
 				t.fatalf("Acquire: %v", err)
 			}
+			holder.granted(g)
 			l := h.granted(i, g)
 			time.Sleep(rand.N(500 * time.Microsecond))
 			if g.gone() {
 				t.fatalf("a lease of %v is lost after %v", g.ttl, time.Since(g.before))
 			}
+			holder.releases(g)
 			called := h.now()
 			t.release(g)
 			h.released(l, called)
 		}
 	})
 	h.judge()
+}
+
+// A soleHolder notices that a key is granted while another lease of it is certainly live.
+type soleHolder struct {
+	t  *trial
+	mu sync.Mutex
+	g  *grant
+}
+
+func (h *soleHolder) granted(g *grant) {
+	h.mu.Lock()
+	other := h.g
+	h.g = g
+	h.mu.Unlock()
+	if other != nil && other.live(g.after) {
+		h.t.doubleGrant("%s was granted the key %v before the end of the lease of %s, which has not released it", g.owner,
+			time.Until(other.Deadline()), other.owner)
+	}
+}
+
+// releases is called before Release.
+func (h *soleHolder) releases(g *grant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.g == g {
+		h.g = nil
+	}
 }
 
 func clientsShareStore(t *trial) {

@@ -118,6 +118,7 @@ func frozenStoreHonoursContext(t *trial) {
 	w := t.wait(t.b, t.key, t.long())
 	t.told(t.key, 1)
 	free := t.newKey()
+	all, keys := t.methods(t.a, held)
 	thaw := t.freeze()
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.ctx, 200*time.Millisecond)
@@ -133,7 +134,6 @@ func frozenStoreHonoursContext(t *trial) {
 		t.notBusy(err, "while the store is frozen")
 	}
 	w.cancelAndFail(t)
-	all, keys := t.methods(t.a, held)
 	t.cancelsUnderWay(all, held)
 	thaw()
 	for _, key := range append(keys, free) {

@@ -26,6 +26,7 @@ type trial struct {
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
 	rule    string // that the check proves
+	hasty   bool   // as in Options.Short
 
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
@@ -43,7 +44,7 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, status: Pass}
+	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, status: Pass}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
 	t.label = t.key
