@@ -78,7 +78,7 @@ func (t *trial) sharedWith(key string, grants []*grant) string {
 }
 
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
-var framework = []string{"trial.go", "execute.go", "run.go", "broken.go", "grant.go", "wait.go"}
+var framework = []string{"trial.go", "execute.go", "run.go", "grant.go", "wait.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
 // as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.
@@ -90,9 +90,11 @@ func checkLine() string {
 		f, more := frames.Next()
 		if file := path.Base(f.File); strings.HasPrefix(f.Function, packagePath+".") {
 			line := fmt.Sprintf("%s:%d", file, f.Line)
-			if slices.Contains(framework, file) {
+			switch {
+			case file == "broken.go":
+			case slices.Contains(framework, file):
 				helpers = append(helpers, line)
-			} else {
+			default:
 				lines = append(lines, line)
 			}
 		}

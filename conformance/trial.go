@@ -136,7 +136,9 @@ func (t *trial) cleanup(f func()) {
 
 // open returns a new client, closed at the end.
 func (t *trial) open() backend.Backend {
+	begun := time.Now()
 	b, err := t.h.Open(t.ctx)
+	t.answered(err, begun)
 	if err != nil {
 		t.breaksText(openRule, "open: %v", err)
 	}
