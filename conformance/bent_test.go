@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -12,6 +13,7 @@ type bent struct {
 	*backend.Life
 	c    *client
 	lost chan struct{}
+	told atomic.Bool // somebody has asked to be told of the loss
 }
 
 // bend returns life, or a lease with the bug that is looked for.
@@ -42,7 +44,11 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		"hung Renew keeps Lost open", "Release waits for the store for ever", "OnLost calls twice", "Renew ignores the context",
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
-		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing":
+		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
+		"OnLost is silent on Close",
+		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
+		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
+		"renewal under way ignores cancellation":
 	default:
 		return life
 	}
@@ -66,10 +72,11 @@ func (b *bent) OnLost(f func()) (stop func() bool) {
 	case b.is("OnLost calls after a release"):
 		time.AfterFunc(time.Until(b.Deadline()), f)
 	}
-	return b.Life.OnLost(f)
+	return b.onLost(f)
 }
 
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {
+	ctx = b.c.only(ctx, "renewal under way ignores cancellation")
 	s := b.c.server
 	over := !time.Now().Before(b.Deadline())
 	if ttl > 0 && ttl < b.c.Guarantees().MinTTL {

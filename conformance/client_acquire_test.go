@@ -35,6 +35,11 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if c.is("wait ignores the context", "ended context is not looked at") {
 		ctx = context.WithoutCancel(ctx)
 	}
+	if r.Wait {
+		ctx = c.only(ctx, "wait under way ignores cancellation")
+	} else {
+		ctx = c.only(ctx, "attempt under way ignores cancellation")
+	}
 	r.TTL = max(r.TTL, 10*time.Millisecond)
 	done, err := c.turn(ctx, r.Wait)
 	if err != nil {
@@ -63,6 +68,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 			r.Owner = backend.NewOwner()
 			continue
 		case err != nil:
+			c.keeps("attempt that is given up keeps a connection until Close", "Close keeps connections that were given up")
 			c.unanswered(ctx, r)
 			return nil, c.told(ctx, c.cutAttempt(r, err))
 		case a.refused != nil:
@@ -72,6 +78,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		case a.place == nil && c.is("HeldError names the one who asks"):
 			return nil, &backend.HeldError{Holder: backend.Holder{Owner: r.Owner}}
 		case a.place == nil:
+			c.keeps("refused attempt keeps a connection until Close")
 			return nil, &backend.HeldError{Holder: a.holder}
 		}
 		told = true
@@ -132,6 +139,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	if a.conn != nil {
 		over := make(chan struct{})
 		defer close(over)
+		c.asks(p, over)
 		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
 	}
 	switch {
@@ -163,9 +171,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	}
 	select {
 	case g := <-turn:
-		if c.is("waiter looks once a second") {
-			time.Sleep(time.Second - time.Since(p.since)%time.Second)
-		}
+		c.looks(p)
 		return g, nil
 	case <-kicked:
 	case <-cut:
@@ -179,6 +185,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if c.is("waiter that leaves at its turn takes the turn along") {
 			c.server.leave(r.Key, r.Owner)
 		}
+		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
 		c.abandon(r)
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
@@ -248,6 +255,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		c.mu.Lock()
 		c.lives = append(c.lives, life)
 		c.mu.Unlock()
+		c.asksAfter(life)
 	}
 	return life, err
 }

@@ -98,6 +98,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
+		Reach: backend.ReachNetwork,
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -131,6 +132,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return h, err
 	}
+	ctx = c.only(ctx, "Inspect under way ignores cancellation")
 	var found backend.Holder // not h, which a late answer would write to
 	if err := c.do(ctx, func() { found = c.server.inspect(key) }); err != nil {
 		return h, err
@@ -149,6 +151,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 }
 
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	ctx = c.only(ctx, "batch under way ignores cancellation")
 	renewals = straight(renewals)
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
@@ -190,6 +193,7 @@ func (c *client) Close() error {
 		if !c.is("Close leaves leases live") {
 			c.leases.Close()
 		}
+		c.hangUp()
 	}
 	return nil
 }

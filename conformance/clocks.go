@@ -92,7 +92,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 		}
 		switch err := refused.answer.Err; {
 		case err == nil && tried.live(refused.after):
-			t.fatalf("a process with a wrong clock was granted the key %v before the holder's deadline", time.Until(tried.Deadline()))
+			t.doubleGrant("a process with a wrong clock was granted the key %v before the holder's deadline", time.Until(tried.Deadline()))
 		case err == nil || errors.Is(err, backend.ErrLost):
 			t.tooLate("the holder's lease ended before a second owner was refused")
 		case !errors.Is(err, backend.ErrHeld):
@@ -101,7 +101,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 		}
 		waits.granted(t.g.Round(waited.ttl)+t.handOff(), "after the holder's expiry, in a process with a wrong clock")
 		if early := waited.Deadline().Sub(waits.after); early > 0 {
-			t.fatalf("a waiter with a wrong clock was granted the key %v before the holder's deadline", early)
+			t.doubleGrant("a waiter with a wrong clock was granted the key %v before the holder's deadline", early)
 		}
 		t.outlast(t.lastRefusal(tried.after, tried.ttl))
 		t.remoteHold(p, tried.key, t.short())

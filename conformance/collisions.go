@@ -199,7 +199,7 @@ func (t *trial) separate(keys []string) {
 		each(func(i int) {
 			g := grants[i]
 			if h := t.inspect(g.key); h.Owner != g.owner {
-				t.fatalf("key %s: Inspect says that %q holds it, want %q", show(g.key), h.Owner, g.owner)
+				t.fatalf("key %s: Inspect says that %q holds it, want %q%s", show(g.key), h.Owner, g.owner, t.sharedWith(g.key, grants))
 			}
 			t.release(g)
 		})

@@ -92,6 +92,10 @@ type Harness struct {
 	// waiters. Default 200 ms.
 	Settle time.Duration
 
+	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
+	// tells of them. A name that no check has is ErrInvalid.
+	Skip map[string]string
+
 	// Many is how many leases or waiters one client can have at once. The default is 256, and less where Guarantees.MaxLeases
 	// or backend.Capacity say so.
 	Many int
@@ -143,6 +147,7 @@ func Checks() []Check {
 		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks,
 		numberChecks, largeBatchChecks, longQueueChecks, inFlightChecks, likenessChecks,
 		maxLeasesChecks, faultChecks, fullChecks, emptyChecks, memberChecks,
+		waitLateChecks, underWayChecks, connectionChecks, toldChecks,
 	} {
 		all = append(all, topic...)
 	}

@@ -1,10 +1,13 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -16,8 +19,11 @@ type Options struct {
 	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
-	Observe  func(Result)   // called as each result comes in, one call at a time
+	Observe  func(Result)   // called as each check's result comes in, one call at a time
 	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
+
+	// Short leaves out what takes longest: of Members only the first fails, and random histories are half as long.
+	Short bool
 }
 
 // Status is how a check ended.
@@ -28,6 +34,9 @@ const (
 	Pass Status = "pass"
 	Fail Status = "fail"
 	Skip Status = "skip"
+
+	// NotProven is the status of a [Claim] that no check could test, not of a check.
+	NotProven Status = "not proven"
 )
 
 // A Result is how one check ended.
@@ -35,14 +44,16 @@ type Result struct {
 	Name     string
 	Rule     string
 	Status   Status
-	Output   string // what it found, or why it was skipped; lines without a final newline
-	Missing  string // what a skipped check lacks, as in Need.Missing; empty if it was skipped for another reason
+	Broken   string // the rule that a failed check found broken: mostly Rule
+	Output   string // what it found, where in the suite, or why it was skipped; lines without a final newline
+	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if it was skipped for another reason
 	Duration time.Duration
 
 	Interrupted bool // skipped because the suite's context had ended, or the store grants nothing any more: nothing is known
 }
 
-// Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. The error
+// Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
+// for each claim follows that no check could test: see Unproven. If ClientsShareStore fails, the checks after it are skipped. The error
 // says that the store cannot be opened or grants nothing, or that ctx ended: then the results tell what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
@@ -65,10 +76,15 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 			}
 		}))
 	}
-	close(s.started)
+	s.allStarted()
 	results := make([]Result, len(started))
 	for i, done := range started {
 		results[i] = <-done
+	}
+	if o.Run == nil && ctx.Err() == nil {
+		for _, c := range Unproven(s.g, s.h) {
+			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason, Missing: c.Missing})
+		}
 	}
 	return results, ctx.Err()
 }
@@ -79,10 +95,13 @@ type suite struct {
 	h       Harness
 	g       backend.Guarantees
 	timeout time.Duration
+	short   bool
 	began   func(Check)
 	slots   chan struct{}
 
 	started chan struct{}  // closed when the last check has been started
+	gate    *gate          // what all others wait for
+	gated   bool           // whether its check was started; until started is closed
 	shared  sync.WaitGroup // checks that run side by side
 	alone   sync.Mutex     // held by a check that makes faults, when those are done
 
@@ -110,7 +129,15 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	}
 	g := b.Guarantees()
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began, started: make(chan struct{}),
+		ctx: ctx, h: h.withDefaults(), g: g, timeout: o.Timeout, began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
+	}
+	if o.Short {
+		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]
+	}
+	for name := range s.h.Skip {
+		if !slices.ContainsFunc(Checks(), func(c Check) bool { return c.Name == name }) {
+			return nil, fmt.Errorf("%w: conformance: Harness.Skip names no check: %s", backend.ErrInvalid, name)
+		}
 	}
 	if s.timeout <= 0 {
 		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
@@ -132,6 +159,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 // start starts c on a goroutine of its own, which calls observe with the result before sending it.
 func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 	done := make(chan Result, 1)
+	s.gated = s.gated || c.Name == s.gate.check
 	if !c.alone {
 		s.shared.Add(1)
 	}
@@ -144,7 +172,12 @@ func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 }
 
 // execute waits for its turn and runs c.
-func (s *suite) execute(c Check) Result {
+func (s *suite) execute(c Check) (r Result) {
+	if c.Name == s.gate.check {
+		defer func() { s.gate.open(r.Status == Fail) }()
+	} else {
+		<-s.gate.opened
+	}
 	if c.alone {
 		<-s.started
 		s.shared.Wait()
@@ -155,9 +188,9 @@ func (s *suite) execute(c Check) Result {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
 	}
-	r := Result{Name: c.Name, Rule: c.Rule}
-	if n := c.Unmet(s.g, s.h); n != nil {
-		r.Status, r.Output, r.Missing = Skip, n.Reason, n.Missing
+	r = Result{Name: c.Name, Rule: c.Rule}
+	if reason, missing := s.skips(c); reason != "" {
+		r.Status, r.Output, r.Missing = Skip, reason, missing
 		return r
 	}
 	if err := s.ctx.Err(); err != nil {
@@ -172,10 +205,11 @@ func (s *suite) execute(c Check) Result {
 		s.began(c)
 	}
 	begun := time.Now()
-	r.Status, r.Output = s.attempt(c)
+	end := s.attempt(c)
+	r.Status, r.Broken, r.Output = end.status, end.broken, end.output
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && r.Status == Fail {
-		r.Status, r.Interrupted = Skip, true // it proves nothing
+		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
 	}
 	if r.Status == Fail {
 		s.look()
@@ -183,19 +217,60 @@ func (s *suite) execute(c Check) Result {
 	return r
 }
 
+// skips tells why c is not run, if so, and what it lacks, if that is the reason.
+func (s *suite) skips(c Check) (reason, missing string) {
+	if n := c.Unmet(s.g, s.h); n != nil {
+		return n.Reason, n.Missing
+	}
+	if reason, ok := s.h.Skip[c.Name]; ok {
+		return "left out by Harness.Skip: " + cmp.Or(reason, "no reason given"), ""
+	}
+	if s.gate.failed() {
+		return s.gate.check + " has failed: nothing that other checks would say can be relied on", ""
+	}
+	return "", ""
+}
+
+// A gate is the check that all others wait for: where it fails, they would make noise.
+type gate struct {
+	check  string
+	opened chan struct{}
+	once   sync.Once
+	broken atomic.Bool
+}
+
+func newGate() *gate { return &gate{check: "ClientsShareStore", opened: make(chan struct{})} }
+
+func (g *gate) open(broken bool) {
+	g.once.Do(func() {
+		g.broken.Store(broken)
+		close(g.opened)
+	})
+}
+
+func (g *gate) failed() bool { return g.broken.Load() }
+
+// allStarted is called when the last check has been started.
+func (s *suite) allStarted() {
+	close(s.started)
+	if !s.gated {
+		s.gate.open(false) // its check was not selected
+	}
+}
+
 // mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual.
 const mostStretch = 16
 
 // attempt runs c, again with longer TTLs while the machine was too slow for it to prove anything.
-func (s *suite) attempt(c Check) (Status, string) {
+func (s *suite) attempt(c Check) outcome {
 	for stretch := 1; ; stretch *= 2 {
 		t := newTrial(s, c, stretch)
 		end := t.perform()
 		switch {
 		case end.status != late:
-			return end.status, end.output
+			return end
 		case stretch >= mostStretch:
-			return Fail, end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)
+			return outcome{Fail, c.Rule, end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)}
 		}
 	}
 }

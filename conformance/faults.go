@@ -118,6 +118,7 @@ func frozenStoreHonoursContext(t *trial) {
 	w := t.wait(t.b, t.key, t.long())
 	t.told(t.key, 1)
 	free := t.newKey()
+	all, keys := t.methods(t.a, held)
 	thaw := t.freeze()
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.ctx, 200*time.Millisecond)
@@ -133,8 +134,11 @@ func frozenStoreHonoursContext(t *trial) {
 		t.notBusy(err, "while the store is frozen")
 	}
 	w.cancelAndFail(t)
+	t.cancelsUnderWay(all, held)
 	thaw()
-	t.becomesFreeAfterOutage(t.a, free)
+	for _, key := range append(keys, free) {
+		t.becomesFreeAfterOutage(t.a, key)
+	}
 	if !t.poll(recovery, func() bool { return held.Release(t.ctx) == nil }) {
 		t.fatalf("Release of a live lease does not succeed after the store was frozen")
 	}
@@ -236,7 +240,7 @@ func restartKeepsWaiters(t *trial) {
 	t.h.Restart()
 	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
 	if early := g.Deadline().Sub(next.after); early > 0 && t.g.EarlyLoss == "" {
-		t.fatalf("a waiter was granted the key %v before the holder's deadline, after a restart", early)
+		t.doubleGrant("a waiter was granted the key %v before the holder's deadline, after a restart", early)
 	}
 	t.becomesFreeAfterOutage(t.a, t.newKey())
 	t.release(next)
@@ -255,7 +259,7 @@ func restartKeepsLeases(t *trial) {
 			t.tooLate("the restart took as long as a lease lasts")
 		}
 		if other != nil {
-			t.fatalf("a second owner was granted the key after a restart, %v before the holder's deadline", time.Until(g.Deadline()))
+			t.doubleGrant("a second owner was granted the key after a restart, %v before the holder's deadline", time.Until(g.Deadline()))
 		}
 		return errors.Is(err, backend.ErrHeld)
 	})
@@ -283,7 +287,7 @@ func frozenStoreKeepsOrder(t *trial) {
 		}
 	}
 	if early := g.Deadline().Sub(next.after); early > 0 {
-		t.fatalf("the next owner was granted the key %v before the holder's deadline", early)
+		t.doubleGrant("the next owner was granted the key %v before the holder's deadline", early)
 	}
 	t.release(next)
 }

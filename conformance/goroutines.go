@@ -89,7 +89,7 @@ func (t *trial) settlesAt(most int, what string) {
 		}
 		time.Sleep(pause)
 	}
-	t.fatalf("%s: %d goroutines, want at most %d:\n%s", what, n, most, goroutineDump(t.label))
+	t.breaks(10, "%s: %d goroutines, want at most %d:\n%s", what, n, most, goroutineDump(t.label))
 }
 
 func closeLeaksNoGoroutine(t *trial) {

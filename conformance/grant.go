@@ -143,7 +143,7 @@ func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant
 	g, err := t.ask(t.ctx, b, key, ttl, false)
 	t.answered(err, begun)
 	if err != nil {
-		t.fatalf("Acquire of a free key: %v", err)
+		t.breaksText(grantRule, "Acquire of a free key: %v", err)
 	}
 	return g
 }
@@ -172,13 +172,13 @@ func (t *trial) refused(b backend.Backend, g *grant) {
 	case errors.Is(err, backend.ErrHeld):
 		return
 	case err != nil:
-		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+		t.breaksText(refuseRule, "Acquire of a held key: %v, want ErrHeld", err)
 	case g.live(other.after):
-		t.fatalf("a second owner was granted the key %v before the holder's deadline", time.Until(g.Deadline()))
+		t.doubleGrant("a second owner was granted the key %v before the holder's deadline", time.Until(g.Deadline()))
 	case t.within(time.Second, g.Lost()):
 		t.tooLate("the holder's lease ended before a second owner was refused")
 	}
-	t.fatalf("a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
+	t.breaks(6, "a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
 }
 
 // refusedFor asks for the key of g again and again for d, by client b.
@@ -197,7 +197,7 @@ func (t *trial) release(g *grant) {
 		t.tooLate("a lease ended before it was released")
 	}
 	if err != nil {
-		t.fatalf("Release of a live lease: %v", err)
+		t.breaksText(releaseRule, "Release of a live lease: %v", err)
 	}
 }
 
@@ -214,7 +214,7 @@ func (t *trial) renew(g *grant, ttl time.Duration) {
 		t.tooLate("a renewal took %v, for a TTL of %v", now.Sub(before), ttl)
 	}
 	if err != nil {
-		t.fatalf("Renew of a live lease: %v", err)
+		t.breaksText(renewRule, "Renew of a live lease: %v", err)
 	}
 }
 
@@ -224,7 +224,7 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	g, err := t.ask(t.ctx, b, key, t.long(), false)
 	t.answered(err, begun)
 	if err != nil {
-		t.fatalf("%s: the key is not free: %v", when, err)
+		t.breaksText(grantRule, "%s: the key is not free: %v", when, err)
 	}
 	t.release(g)
 	return g
@@ -241,12 +241,12 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 		if err == nil {
 			t.release(g)
 		} else if !errors.Is(err, backend.ErrHeld) {
-			t.fatalf("%s: Acquire: %v", when, err)
+			t.breaksText(grantRule, "%s: Acquire: %v", when, err)
 		}
 		return err == nil
 	})
 	if !ok {
-		t.fatalf("%s: the key did not become free within %v: %v", when, d, err)
+		t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, err)
 	}
 }
 
@@ -259,7 +259,7 @@ func (t *trial) inspectBy(b backend.Backend, key string) backend.Holder {
 	h, err := b.Inspect(t.ctx, key)
 	t.answered(err, begun)
 	if err != nil {
-		t.fatalf("Inspect: %v", err)
+		t.breaksText(inspectRule, "Inspect: %v", err)
 	}
 	return h
 }
@@ -269,17 +269,17 @@ func (t *trial) heldBy(g *grant) {
 	t.refused(t.a, g)
 	t.refused(t.b, g)
 	if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
-		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
+		t.breaksText(inspectRule, "Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	}
 	if g.gone() && g.live(time.Now()) {
-		t.fatalf("Lost is closed before the deadline")
+		t.breaks(6, "Lost is closed before the deadline")
 	}
 }
 
 // expire waits until g is over for its holder, and the key free in the store.
 func (t *trial) expire(g *grant) {
 	if !t.within(t.g.Round(g.ttl)+soon, g.Lost()) {
-		t.fatalf("Lost is not closed %v after the deadline", time.Since(g.Deadline()))
+		t.breaks(6, "Lost is not closed %v after the deadline", time.Since(g.Deadline()))
 	}
 	t.outlast(t.lastRefusal(g.after, g.ttl))
 }

@@ -51,7 +51,11 @@ func (t *trial) newWorkKeys() workKeys { return workKeys{waited: t.newKey(), tri
 // span is how long histories last.
 func (t *trial) span() time.Duration {
 	const least, most = 3 * time.Second, 6 * time.Second
-	return min(max(12*t.short(), least), most)
+	d := min(max(12*t.short(), least), most)
+	if t.hasty {
+		d /= 2
+	}
+	return d
 }
 
 func historyUnderContention(t *trial) {

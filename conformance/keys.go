@@ -37,7 +37,7 @@ func (t *trial) distinct(keys []string) {
 			g, err := t.ask(t.ctx, t.a, key, t.long(), false)
 			t.answered(err, begun)
 			if err != nil {
-				t.fatalf("key %s: Acquire: %v", show(key), err)
+				t.fatalf("key %s: Acquire: %v%s", show(key), err, t.sharedWith(key, grants))
 			}
 			grants = append(grants, g)
 		}
@@ -46,7 +46,8 @@ func (t *trial) distinct(keys []string) {
 			h, err := t.b.Inspect(t.ctx, g.key)
 			t.answered(err, begun)
 			if err != nil || h.Owner != g.owner {
-				t.fatalf("key %s: Inspect says that %q holds it (error %v), want %q", show(g.key), h.Owner, err, g.owner)
+				t.fatalf("key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner,
+					t.sharedWith(g.key, grants))
 			}
 			begun = time.Now()
 			_, err = t.ask(t.ctx, t.b, g.key, t.long(), false)

@@ -138,7 +138,7 @@ func (t *trial) keepsWhatItHas(g *grant) {
 		now := time.Now()
 		switch {
 		case other != nil && g.live(other.after):
-			t.fatalf("another was granted the key %v before the deadline of a waiter whose turn had come late", g.Deadline().Sub(other.after))
+			t.doubleGrant("another was granted the key %v before the deadline of a waiter whose turn had come late", g.Deadline().Sub(other.after))
 		case other != nil:
 			t.release(other)
 			return
@@ -204,7 +204,7 @@ func (t *trial) answeredLate(w *waiting, link Link, ttl time.Duration) *grant {
 func (t *trial) overlapsNot(g *grant, ttl time.Duration) {
 	next := t.wait(t.b, g.key, t.short()).granted(t, t.g.Round(ttl)+t.handOff(), "after the holder's expiry")
 	if early := g.Deadline().Sub(next.after); early > 0 {
-		t.fatalf("the next owner was granted the key %v before the deadline of a lease whose answer came late", early)
+		t.doubleGrant("the next owner was granted the key %v before the deadline of a lease whose answer came late", early)
 	}
 	t.release(next)
 }
@@ -319,7 +319,7 @@ func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 		t.fatalf("a waiting Acquire: %v", w.err)
 	}
 	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
-		t.fatalf("a second owner was granted the key %v before the holder's deadline, after a shorter renewal "+
+		t.doubleGrant("a second owner was granted the key %v before the holder's deadline, after a shorter renewal "+
 			"that had gone unanswered and a longer one that succeeded", early)
 	}
 }

@@ -61,6 +61,9 @@ type Link interface {
 	// Came is how many bytes have come to the link from the other end in direction d, passed on or not.
 	Came(d Direction) int64
 
+	// Connections is how many connections the client has open through the link.
+	Connections() int
+
 	// Close breaks what is left and frees the link.
 	Close()
 }

@@ -9,7 +9,9 @@ import (
 
 // linked opens a client behind a link of its own, which is healed before leases are given back at the end.
 func (t *trial) linked() (backend.Backend, Link) {
+	begun := time.Now()
 	b, link, err := t.h.Linked(t.ctx)
+	t.answered(err, begun)
 	if err != nil {
 		t.fatalf("open a client behind a link: %v", err)
 	}

@@ -2,6 +2,7 @@ package conformance_test
 
 // other processes, frozen, killed, or with a wrong clock
 var processMutants = []mutant{
+	{"other processes have a store of their own", "ProcessesExclude"},
 	{"lease ends a second late", "FrozenHolderLosesKey"},
 	{"Lost never closes", "FrozenHolderLosesKey"},
 	{"stale Renew is sent without owner", "FrozenHolderLosesKey"},

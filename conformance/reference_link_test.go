@@ -31,6 +31,7 @@ type wire struct {
 	drop   [2]bool
 	delay  [2]time.Duration
 	arms   [2]*arm
+	kept   int    // connections that a bug keeps open
 	broke  func() // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
@@ -227,6 +228,9 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-answered:
 		return nil
 	case <-ctx.Done():
+		if c.is("cancellation under way is told as a timeout") {
+			return context.DeadlineExceeded
+		}
 		return backend.ContextError(ctx, nil)
 	case <-patience.C:
 		return c.ownLimit()

@@ -15,9 +15,10 @@ import (
 // A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
 // a bug, it is a mutant: see mutants.
 type server struct {
-	bug  string
-	gate sync.RWMutex  // held for writing while frozen
-	stop chan struct{} // closed at the end: what leaks ends
+	bug    string
+	gate   sync.RWMutex // held for writing while frozen
+	frozen atomic.Bool
+	stop   chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
 
@@ -45,6 +46,7 @@ type entry struct {
 	parked   bool           // a waiter has been
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
+	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
 }
@@ -55,6 +57,7 @@ type place struct {
 	client *client
 	turn   chan granted
 	since  time.Time
+	behind bool // others waited before it
 }
 
 type granted struct {
@@ -91,8 +94,8 @@ func (s *server) harness() conformance.Harness {
 			}
 			return nil
 		},
-		Freeze:       s.gate.Lock,
-		Thaw:         s.gate.Unlock,
+		Freeze:       func() { s.gate.Lock(); s.frozen.Store(true) },
+		Thaw:         func() { s.frozen.Store(false); s.gate.Unlock() },
 		Fill:         s.fill,
 		Restart:      s.restart,
 		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
@@ -139,6 +142,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 }
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
+	p.behind = len(e.queue) > 0
 	switch {
 	case s.enqueueInCrowd(e, p):
 	case s.is("queue is last in, first out"):
@@ -174,7 +178,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
-	e.owner, e.client, e.expires = r.Owner, c, now.Add(s.keep(s.grantInCrowd(e, r.TTL)))
+	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keep(s.grantInCrowd(e, r.TTL))), time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
@@ -280,7 +284,7 @@ func (s *server) armLocked(key string, e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	e.timer = time.AfterFunc(time.Until(e.expires), func() {
+	e.timer = time.AfterFunc(time.Until(e.expires)+s.lateFor(e), func() {
 		s.gate.RLock()
 		defer s.gate.RUnlock()
 		s.mu.Lock()

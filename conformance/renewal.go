@@ -198,7 +198,7 @@ func renewRacesExpiry(t *trial) {
 			}
 			next := w.granted(t, 2*t.g.Round(t.short())+t.handOff(), "after expiry")
 			if err == nil && next.after.Before(end) {
-				t.fatalf("the next owner was granted the key %v before the renewed deadline", end.Sub(next.after))
+				t.doubleGrant("the next owner was granted the key %v before the renewed deadline", end.Sub(next.after))
 			}
 			t.release(next)
 		}

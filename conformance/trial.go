@@ -25,6 +25,8 @@ type trial struct {
 	stretch int
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
+	rule    string // that the check proves
+	hasty   bool   // as in Options.Short
 
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
@@ -33,6 +35,7 @@ type trial struct {
 
 	mu       sync.Mutex
 	status   Status
+	broken   string // the rule that the first failure broke
 	output   strings.Builder
 	faults   []func() // each ends a fault; may be called twice
 	cleanups []func()
@@ -41,7 +44,7 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, status: Pass}
+	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, status: Pass}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
 	t.label = t.key
@@ -51,6 +54,7 @@ func newTrial(s *suite, c Check, stretch int) *trial {
 // An outcome is how a trial ended.
 type outcome struct {
 	status Status
+	broken string // a rule, if it failed
 	output string
 }
 
@@ -79,7 +83,7 @@ func (t *trial) perform() outcome {
 func (t *trial) outcome() outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return outcome{t.status, strings.TrimRight(t.output.String(), "\n")}
+	return outcome{t.status, t.broken, strings.TrimRight(t.output.String(), "\n")}
 }
 
 // recover turns a panic of the check's goroutine into a failure.
@@ -136,7 +140,7 @@ func (t *trial) open() backend.Backend {
 	b, err := t.h.Open(t.ctx)
 	t.answered(err, begun)
 	if err != nil {
-		t.fatalf("open: %v", err)
+		t.breaksText(openRule, "open: %v", err)
 	}
 	t.cleanup(func() {
 		if err := b.Close(); err != nil {
@@ -176,15 +180,8 @@ func (t *trial) ended() bool {
 	return t.status != Pass
 }
 
-// errorf records a failure; the check goes on. What follows on a lateness is not a failure: the check is repeated.
-func (t *trial) errorf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.status != late {
-		t.status = Fail
-	}
-	fmt.Fprintf(&t.output, format+"\n", args...)
-}
+// errorf records a failure of the rule that the check proves; the check goes on.
+func (t *trial) errorf(format string, args ...any) { t.fail(t.rule, format, args...) }
 
 // fatalf records a failure and ends the goroutine it is called on.
 func (t *trial) fatalf(format string, args ...any) {

@@ -28,8 +28,31 @@ func (h *history) judge() {
 	case porcupine.Unknown:
 		h.t.tooLate("no verdict on a history of %d steps within %v", len(ops), patience)
 	}
+	if double := h.record.doubleGrant(); double != "" {
+		h.t.doubleGrant("%s\n%s\n%s\nseed: %s=%d", double, h.unexplained(info), h.picture(model, info), seedVariable, h.seed)
+	}
 	h.t.fatalf("no order of these %d steps is one of a store of leases with increasing tokens\n%s\n%s\nseed: %s=%d",
 		len(ops), h.unexplained(info), h.picture(model, info), seedVariable, h.seed)
+}
+
+// doubleGrant tells of two leases that were certainly live on one key at once; it is empty if there were none.
+func (r *record) doubleGrant() string {
+	for _, x := range r.leases {
+		until := x.deadline
+		if x.end != endLeft {
+			until = min(until, x.ending)
+		}
+		if x.told > 0 {
+			until = min(until, x.told)
+		}
+		for _, y := range r.leases {
+			if x != y && x.key == y.key && x.granted <= y.granted && y.granted < until && y.granted < y.deadline {
+				return fmt.Sprintf("%s was granted the key %v before the end of the lease of %s", ofOwner(y.owner),
+					time.Duration(until-y.granted), ofOwner(x.owner))
+			}
+		}
+	}
+	return ""
 }
 
 // tokens reports whether tokens must increase all the time.

@@ -138,10 +138,10 @@ func (w *waiting) ended() bool {
 // granted waits for the lease, which must come within d.
 func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	if !t.within(d, w.done) {
-		t.fatalf("%s: a waiter has not been granted the free key within %v", when, d)
+		t.breaks(9, "%s: a waiter has not been granted the free key within %v", when, d)
 	}
 	if w.err != nil {
-		t.fatalf("%s: a waiting Acquire: %v", when, w.err)
+		t.breaks(9, "%s: a waiting Acquire: %v", when, w.err)
 	}
 	return w.grant
 }
@@ -149,7 +149,7 @@ func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 // fails waits for the error, which must come soon, and returns it.
 func (w *waiting) fails(t *trial, when string) error {
 	if !t.within(soon, w.done) {
-		t.fatalf("%s: not returned within %v", when, soon)
+		t.breaks(4, "%s: not returned within %v", when, soon)
 	}
 	if w.err == nil {
 		t.fatalf("%s: granted, want an error", when)
@@ -161,7 +161,7 @@ func (w *waiting) fails(t *trial, when string) error {
 func (w *waiting) cancelAndFail(t *trial) {
 	w.cancel()
 	if err := w.fails(t, "cancelled Acquire"); !errors.Is(err, context.Canceled) {
-		t.fatalf("cancelled Acquire: %v, want context.Canceled", err)
+		t.breaks(4, "cancelled Acquire: %v, want context.Canceled", err)
 	}
 }
 

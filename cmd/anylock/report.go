@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -39,6 +40,7 @@ type counts struct {
 	Passed      int `json:"passed"`
 	Failed      int `json:"failed"`
 	Skipped     int `json:"skipped"`
+	NotProven   int `json:"not_proven,omitempty"`  // claims, not checks
 	Interrupted int `json:"interrupted,omitempty"` // kept from an end by a signal
 }
 
@@ -50,6 +52,8 @@ func (n *counts) add(r conformance.Result) {
 		n.Failed++
 	case r.Interrupted:
 		n.Interrupted++
+	case r.Status == conformance.NotProven:
+		n.NotProven++
 	default:
 		n.Skipped++
 	}
@@ -81,8 +85,13 @@ func (p textPrinter) finish(w io.Writer, s suiteResult) error {
 	}
 	writeRules(&b, s.results)
 	writeSkipped(&b, s.results)
+	writeNotProven(&b, s.results)
 	n := count(s.results)
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped\n", s.driver, n.Passed, n.Failed, n.Skipped)
+	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped", s.driver, n.Passed, n.Failed, n.Skipped)
+	if n.NotProven > 0 {
+		fmt.Fprintf(&b, "; %s not proven", plural(n.NotProven, "claim"))
+	}
+	b.WriteString("\n")
 	if n.Interrupted > 0 {
 		fmt.Fprintf(&b, "interrupted: %s without a result\n", plural(n.Interrupted, "check"))
 	}
@@ -94,7 +103,7 @@ func writeResultText(w io.Writer, r conformance.Result) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (%s)\n", r.Status, r.Name, shortDuration(r.Duration))
 	if r.Status == conformance.Fail {
-		fmt.Fprintf(&b, "     %s\n", r.Rule)
+		fmt.Fprintf(&b, "     %s\n", cmp.Or(r.Broken, r.Rule))
 		for line := range strings.Lines(r.Output) {
 			b.WriteString("     " + strings.TrimRight(oneLine(line), " ") + "\n")
 		}

@@ -23,6 +23,7 @@ type resultRecord struct {
 	Name        string  `json:"name"`
 	Rule        string  `json:"rule"`
 	Rules       []int   `json:"rules,omitempty"`
+	Broken      string  `json:"broken,omitempty"` // the rule that a failure broke, mostly Rule
 	Status      string  `json:"status"`
 	Missing     string  `json:"missing,omitempty"`
 	Interrupted bool    `json:"interrupted,omitempty"`
@@ -47,7 +48,7 @@ func (jsonPrinter) finish(w io.Writer, s suiteResult) error {
 
 func newResultRecord(r conformance.Result) resultRecord {
 	return resultRecord{
-		Name: r.Name, Rule: r.Rule, Rules: r.Rules(), Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
+		Name: r.Name, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
 		Output: r.Output, Seconds: r.Duration.Seconds(),
 	}
 }

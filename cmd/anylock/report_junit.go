@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func (junitPrinter) finish(w io.Writer, s suiteResult) error {
 	n := count(s.results)
 	suite := junitSuite{
 		Name: "anylock conformance: " + s.driver, Tests: len(s.results),
-		Failures: n.Failed, Errors: n.Interrupted, Skipped: n.Skipped,
+		Failures: n.Failed, Errors: n.Interrupted, Skipped: n.Skipped + n.NotProven,
 	}
 	total := time.Duration(0)
 	for _, r := range s.results {
@@ -53,9 +54,11 @@ func (junitPrinter) finish(w io.Writer, s suiteResult) error {
 		c := junitCase{Class: "anylock.conformance." + s.driver, Name: r.Name, Time: junitTime(r.Duration)}
 		switch {
 		case r.Status == conformance.Fail:
-			c.Failure = &junitMessage{Message: r.Rule, Text: r.Output}
+			c.Failure = &junitMessage{Message: cmp.Or(r.Broken, r.Rule), Text: r.Output}
 		case r.Interrupted: // an error, so that nobody takes half a run for a whole one
 			c.Error = &junitMessage{Message: "interrupted", Text: r.Output}
+		case r.Status == conformance.NotProven:
+			c.Skipped = &junitMessage{Message: r.Output + ": " + r.Rule}
 		case r.Status == conformance.Skip:
 			c.Skipped = &junitMessage{Message: r.Output}
 		}

@@ -40,6 +40,9 @@ func rulesOf(r conformance.Result) []int {
 // byRule counts the results of each rule. A check that proves several counts for each.
 func byRule(results []conformance.Result) (n [len(ruleTitles)]counts) {
 	for _, r := range results {
+		if r.Status == conformance.NotProven {
+			continue
+		}
 		for _, rule := range rulesOf(r) {
 			n[rule].add(r)
 		}
@@ -65,6 +68,20 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 	}
 	line(0, "-")
 	b.WriteString("\n")
+}
+
+// writeNotProven lists what the store claims and no check could test.
+func writeNotProven(b *strings.Builder, results []conformance.Result) {
+	title := "claimed and not proven, for want of a hook:\n"
+	for _, r := range results {
+		if r.Status == conformance.NotProven {
+			fmt.Fprintf(b, "%s     %s: %s: %s\n", title, r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
+			title = ""
+		}
+	}
+	if title == "" {
+		b.WriteString("\n")
+	}
 }
 
 // A lack is why checks were skipped.

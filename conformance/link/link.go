@@ -208,6 +208,13 @@ func (l *Link) Came(d conformance.Direction) int64 {
 	return l.ways[d].came
 }
 
+// Connections implements conformance.Link.
+func (l *Link) Connections() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
 // Close implements conformance.Link.
 func (l *Link) Close() {
 	l.change(func() { l.closed = true })

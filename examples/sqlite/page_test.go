@@ -14,10 +14,10 @@ import (
 const pageFile = "../../docs/write-a-backend.md"
 
 // A block of the page is code behind a comment that tells what to do with it: run it, write it to a new file, append it to
-// one, or compare it with what the last command has shown.
+// one, or compare it with what the last command has shown, or with the file of this module that it is from.
 type pageBlock struct{ do, name, code string }
 
-var pageBlocks = regexp.MustCompile("(?ms)^<!-- (run|write|append|shows)(?:: (\\S+))? -->\n```\\w+\n(.*?)^```$")
+var pageBlocks = regexp.MustCompile("(?ms)^<!-- (run|write|append|shows|from)(?:: (\\S+))? -->\n```\\w+\n(.*?)^```$")
 
 func readPage(t *testing.T) (blocks []pageBlock) {
 	t.Helper()
@@ -52,6 +52,11 @@ func TestPage(t *testing.T) {
 			}
 		case "shows":
 			f.shows(b.code)
+		case "from":
+			if file, err := os.ReadFile("../../" + b.name); err != nil || !strings.Contains(string(file), b.code) {
+				t.Errorf("%s does not say what the page shows of it (error %v):\n%s", b.name, err, b.code)
+			}
+			continue
 		}
 		if !ran && b.name != "" {
 			copied += strings.Count(b.code, "\n")
@@ -106,12 +111,12 @@ func (f *follower) run(command string) {
 	}
 }
 
-var duration = regexp.MustCompile(`[0-9.]+m?s\b`)
+var changing = regexp.MustCompile(`[0-9.]+m?s\b|\.go:[0-9]+`)
 
-// shows compares lines, whatever they say of times. A line "…" stands for others.
+// shows compares lines, whatever they say of times and lines of files. A line "…" stands for others.
 func (f *follower) shows(text string) {
 	f.t.Helper()
-	same := func(s string) string { return duration.ReplaceAllString(strings.TrimRight(s, "\r\n"), "T") }
+	same := func(s string) string { return changing.ReplaceAllString(strings.TrimRight(s, "\r\n"), "T") }
 	shown := make(map[string]bool)
 	for line := range strings.Lines(f.output) {
 		shown[same(line)] = true

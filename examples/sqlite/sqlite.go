@@ -234,8 +234,8 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	if ctx.Err() != nil {
-		return backend.ContextError(ctx, err)
+	if ended := backend.ContextError(ctx, err); ended != nil {
+		return ended
 	}
 	return err
 }

@@ -67,6 +67,14 @@ func TestWrongFindingsAreRefused(t *testing.T) {
 	}
 }
 
+// A bug that several checks find is counted once.
+func TestBugsAreCountedOnce(t *testing.T) {
+	f := &findings{mutants: []mutant{{"one", "A"}, {"one", "B"}, {"other", "A"}}}
+	if n := f.bugs(); n != 2 {
+		t.Errorf("%d bugs, want 2", n)
+	}
+}
+
 func TestWrap(t *testing.T) {
 	long := strings.Repeat("word ", 60)
 	for line := range strings.Lines(wrap(long)) {

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// A claim that no check could test is told of in every format, and counts neither as a pass nor as a failure.
+func TestReportsTellOfClaims(t *testing.T) {
+	results := []conformance.Result{
+		{Name: "One", Rule: "rule 1: x", Status: conformance.Pass},
+		{Name: "Two", Rule: "rule 9: y", Status: conformance.Fail, Broken: "rule 1: x", Output: "fifo.go:1: double grant"},
+		{Name: "Guarantees.Fencing", Rule: "tokens survive", Status: conformance.NotProven, Output: "not proven: needs Harness.Restart", Missing: "Harness.Restart"},
+	}
+	for _, test := range []struct {
+		format string
+		want   []string
+	}{
+		{"text", []string{"claimed and not proven", "Guarantees.Fencing: tokens survive: needs Harness.Restart\n",
+			"store: 1 passed, 1 failed, 0 skipped; 1 claim not proven\n"}},
+		{"json", []string{`"not_proven": 1`, `"status": "not proven"`, `"missing": "Harness.Restart"`, `"broken": "rule 1: x"`}},
+		{"junit", []string{`skipped="1"`, `<skipped message="not proven: needs Harness.Restart: tokens survive">`, `<failure message="rule 1: x">`}},
+	} {
+		format := newChoice("text", "json", "junit")
+		if err := format.Set(test.format); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := newResultPrinter(format, false).finish(&b, suiteResult{"store", results}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s: no %q in\n%s", test.format, want, b.String())
+			}
+		}
+	}
+}

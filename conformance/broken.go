@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"fmt"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// ruleTexts are the rules of package backend, for failures that break another one than their check proves.
+var ruleTexts = [...]string{
+	1:  "rule 1: exclusive: on one key no two leases overlap between grant and deadline or release",
+	3:  "rule 3: the key of a dead holder is free by the granted TTL plus Guarantees.MaxLate",
+	4:  "rule 4: a cancelled or expired context leaves nothing behind, and the error is the context's",
+	5:  "rule 5: Renew never revives; Renew and Release by a stale lease never touch the new holder",
+	6:  "rule 6: Lost closes at the deadline, not before and not later",
+	7:  "rule 7: tokens strictly increase per key",
+	8:  "rule 8: keys are any bytes, and share nothing with each other",
+	9:  "rule 9: no waiter stays parked on a free key",
+	10: "rule 10: leases and waiters cost O(1) goroutines and connections, and Close leaks nothing",
+}
+
+// What methods promise, which any check may find broken.
+const (
+	openRule    = "Harness.Open opens a new client of the store"
+	grantRule   = "Backend.Acquire: a free key is granted"
+	refuseRule  = "Backend.Acquire: a held key is ErrHeld"
+	inspectRule = "Backend.Inspect tells who holds a key"
+	renewRule   = "Lease.Renew: a live lease is renewed, without an error"
+	releaseRule = "Lease.Release: a live lease is given up, without an error, and its key is free"
+	closeRule   = "Backend.Close returns in a bounded time, without an error"
+)
+
+// breaks records the failure of a rule of package backend, and ends the goroutine it is called on.
+func (t *trial) breaks(rule int, format string, args ...any) {
+	text := ruleTexts[rule]
+	if slices.Contains(ruleNumbers(t.rule), rule) {
+		text = t.rule // which says it in more detail
+	}
+	t.breaksText(text, format, args...)
+}
+
+// breaksText is breaks for what a method promises.
+func (t *trial) breaksText(rule, format string, args ...any) {
+	t.fail(rule, format, args...)
+	runtime.Goexit()
+}
+
+// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on.
+func (t *trial) doubleGrant(format string, args ...any) {
+	t.breaks(1, "double grant: "+format, args...)
+}
+
+// fail records a failure of rule. What follows on a lateness is not a failure: the check is repeated.
+func (t *trial) fail(rule, format string, args ...any) {
+	where := checkLine()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.status != late {
+		if t.status != Fail {
+			t.broken = rule
+		}
+		t.status = Fail
+	}
+	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
+}
+
+// sharedWith names the key among those that are held whose owner holds key in the store: the two are one there.
+func (t *trial) sharedWith(key string, grants []*grant) string {
+	h, err := t.b.Inspect(t.ctx, key)
+	for _, g := range grants {
+		if err == nil && g.owner == h.Owner && g.key != key {
+			return fmt.Sprintf("; it shares a lock with the key %s, whose holder has it", show(g.key))
+		}
+	}
+	return ""
+}
+
+// framework are files whose lines say nothing of a check, where a line of another file has led to them.
+var framework = []string{"trial.go", "execute.go", "run.go", "grant.go", "wait.go"}
+
+// checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
+// as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.
+func checkLine() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	var lines, helpers []string
+	for {
+		f, more := frames.Next()
+		if file := path.Base(f.File); strings.HasPrefix(f.Function, packagePath+".") {
+			line := fmt.Sprintf("%s:%d", file, f.Line)
+			switch {
+			case file == "broken.go":
+			case slices.Contains(framework, file):
+				helpers = append(helpers, line)
+			default:
+				lines = append(lines, line)
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	if len(lines) == 0 {
+		lines = helpers[:min(len(helpers), 1)]
+	}
+	slices.Reverse(lines)
+	return strings.Join(lines, " > ") + ": "
+}
+
+const packagePath = "github.com/anylock/lock/conformance"

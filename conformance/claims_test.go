@@ -1,0 +1,134 @@
+package conformance_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// Stores that claim too much pass where no hook can put the claim to the test. They are told so, and with the hook they fail.
+func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
+	t.Parallel()
+	for _, lie := range []struct{ bug, field, missing, check string }{
+		{"tokens restart with an emptied store", "Guarantees.Fencing", "Harness.RestartEmpty", "TokensSurviveEmptying"},
+		{"restart drops leases", "Guarantees.EarlyLoss", "Harness.Restart", "RestartKeepsLeases"},
+		{"other processes have a store of their own", "Guarantees.Reach", "Harness.Process", "ProcessesExclude"},
+		{"lease ends by its holder's clock", "Guarantees.EnforcedBy", "Harness.Process", "WrongClockEndsNothingEarly"},
+	} {
+		t.Run(lie.bug, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(lie.bug)
+			defer close(s.stop)
+			h := s.harness()
+			g := newClient(s).Guarantees()
+			if open := conformance.Unproven(g, h); len(open) != 0 {
+				t.Errorf("with every hook %+v is not proven", open)
+			}
+			bare := conformance.Harness{Open: h.Open}
+			told := false
+			for _, c := range conformance.Unproven(g, bare) {
+				told = told || c.Field == lie.field && c.Missing == lie.missing && strings.Contains(c.Reason, "not proven") && c.Text != ""
+			}
+			if !told {
+				t.Errorf("%s is taken for proven without %s", lie.field, lie.missing)
+			}
+			h.Skip = map[string]string{lie.check: "a reason"}
+			if open := conformance.Unproven(g, h); len(open) != 1 || open[0].Field != lie.field {
+				t.Errorf("%+v is not proven when %s is left out, want %s", open, lie.check, lie.field)
+			}
+		})
+	}
+}
+
+// The results of a whole run tell of claims; those of some checks do not.
+func TestExecuteTellsOfClaims(t *testing.T) {
+	t.Parallel()
+	s := newServer("")
+	defer close(s.stop)
+	bare := conformance.Harness{Open: s.harness().Open, Skip: make(map[string]string)}
+	for _, c := range conformance.Checks() {
+		if c.Name != "ClientsShareStore" {
+			bare.Skip[c.Name] = "takes time"
+		}
+	}
+	results, err := conformance.Execute(t.Context(), bare, conformance.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := 0
+	for _, r := range results {
+		switch {
+		case r.Status == conformance.NotProven:
+			claims++
+			if !strings.HasPrefix(r.Name, "Guarantees.") || r.Rule == "" || r.Missing == "" || r.Output == "" {
+				t.Errorf("incomplete: %+v", r)
+			}
+		case r.Name == "ClientsShareStore" && r.Status != conformance.Pass,
+			r.Name != "ClientsShareStore" && r.Status != conformance.Skip,
+			r.Missing == "" && r.Status == conformance.Skip && !strings.Contains(r.Output, "takes time"):
+			t.Errorf("%+v", r)
+		}
+	}
+	const made = 5 // fencing, consistency, early loss, reach, clock
+	if claims != made {
+		t.Errorf("%d claims are not proven, want %d", claims, made)
+	}
+	if results, err = conformance.Execute(t.Context(), bare, conformance.Options{Run: only("ClientsShareStore")}); err != nil || len(results) != 1 {
+		t.Errorf("%d results of one check, error %v", len(results), err)
+	}
+}
+
+// A name that no check has skips nothing.
+func TestSkipNamesAreChecked(t *testing.T) {
+	h := newServer("").harness()
+	h.Skip = map[string]string{"NoSuchCheck": "why not"}
+	if _, err := conformance.Execute(t.Context(), h, conformance.Options{}); err == nil || !strings.Contains(err.Error(), "NoSuchCheck") {
+		t.Errorf("%v, want an error that names the check", err)
+	}
+}
+
+// A store of each client's own makes no more noise than one failure.
+func TestUnsharedStoreStopsTheSuite(t *testing.T) {
+	t.Parallel()
+	s := newServer("each client has a store of its own")
+	defer close(s.stop)
+	results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		want := conformance.Skip
+		if r.Name == "ClientsShareStore" {
+			want = conformance.Fail
+		}
+		if r.Status != want {
+			t.Errorf("%s: %s, want %s: %s", r.Name, r.Status, want, r.Output)
+		}
+	}
+}
+
+// A failure tells the rule that it breaks, if it is another than the check's, and the line of the check.
+func TestFailuresNameRuleAndLine(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ bug, check, rule, output string }{
+		{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
+		{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"},
+		{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "it shares a lock with the key"},
+		{"Lost never closes", "OnLostCallsWhateverEndsIt", "rule 6: ", "Lost is not closed"},
+	} {
+		s := newServer(test.bug)
+		defer close(s.stop)
+		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only(test.check)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := results[0]
+		if r.Status != conformance.Fail || !strings.HasPrefix(r.Broken, test.rule) || !strings.Contains(r.Output, test.output) {
+			t.Errorf("%s, %s: %s, broken %q:\n%s\nwant %q and %q", test.bug, test.check, r.Status, r.Broken, r.Output, test.rule, test.output)
+		}
+		if line, _, _ := strings.Cut(r.Output, " "); !strings.Contains(line, ".go:") || strings.HasPrefix(line, "run.go") {
+			t.Errorf("%s, %s: the output does not begin with the check's line: %s", test.bug, test.check, r.Output)
+		}
+	}
+}

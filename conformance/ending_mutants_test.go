@@ -1,0 +1,116 @@
+package conformance_test
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// how things end: who is told of a loss, what a cancellation ends, what a client that was closed keeps
+var endingMutants = []mutant{
+	{"OnLost is silent on Close", "OnLostCallsWhateverEndsIt"},
+	{"OnLost is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls at the first deadline", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls 3 seconds after Lost closes", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls only the first of several", "OnLostCallsWhateverEndsIt"},
+
+	{"attempt under way ignores cancellation", "CancelledUnderWay"},
+	{"wait under way ignores cancellation", "CancelledUnderWay"},
+	{"renewal under way ignores cancellation", "CancelledUnderWay"},
+	{"batch under way ignores cancellation", "CancelledUnderWay"},
+	{"Inspect under way ignores cancellation", "CancelledUnderWay"},
+	{"cancellation under way is told as a timeout", "CancelledUnderWay"},
+	{"attempt under way ignores cancellation", "FrozenStoreHonoursContext"},
+	{"Inspect under way ignores cancellation", "FrozenStoreHonoursContext"},
+
+	{"Close keeps its connection", "CloseLeavesNoConnection"},
+	{"Close keeps connections of cancelled waits", "CloseLeavesNoConnection"},
+	{"Close keeps connections that were given up", "CloseLeavesNoConnection"},
+	{"cancelled wait keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"attempt that is given up keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+	{"refused attempt keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+}
+
+// only is ctx without its cancellation where that is the bug: its deadline counts.
+func (c *client) only(ctx context.Context, bug string) context.Context {
+	if !c.is(bug) || c.wire == nil && !c.server.frozen.Load() {
+		return ctx
+	}
+	left := context.WithoutCancel(ctx)
+	if d, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		left, cancel = context.WithDeadline(left, d)
+		context.AfterFunc(left, cancel)
+	}
+	return left
+}
+
+// keeps leaves a connection open.
+func (c *client) keeps(bugs ...string) {
+	if c.wire != nil && c.is(bugs...) {
+		c.wire.mu.Lock()
+		defer c.wire.mu.Unlock()
+		c.wire.kept++
+	}
+}
+
+// hangUp ends the connections of a client that is closed.
+func (c *client) hangUp() {
+	if c.wire == nil || c.is("Close keeps its connection") {
+		return
+	}
+	c.wire.set(func() {
+		c.wire.breakLocked()
+		if !c.is("Close keeps connections of cancelled waits", "Close keeps connections that were given up") {
+			c.wire.kept = 0
+		}
+	})
+}
+
+// Connections implements conformance.Link.
+func (w *wire) Connections() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.kept
+	if w.conn != nil {
+		n++
+	}
+	return n
+}
+
+// onLost is OnLost with the bug of the server.
+func (b *bent) onLost(f func()) (stop func() bool) {
+	switch {
+	case b.is("OnLost is silent on Close"):
+		return b.Life.OnLost(func() {
+			if !b.c.leases.Closed() {
+				f()
+			}
+		})
+	case b.is("OnLost is silent when a renewal hears of the loss"):
+		return b.Life.OnLost(func() {
+			if b.c.leases.Closed() || !time.Now().Before(b.Deadline()) {
+				f()
+			}
+		})
+	case b.is("OnLost calls at the first deadline"):
+		var called atomic.Bool
+		once := func() {
+			if called.CompareAndSwap(false, true) {
+				f()
+			}
+		}
+		first := time.AfterFunc(time.Until(b.Deadline()), once)
+		drop := b.Life.OnLost(once)
+		return func() bool { first.Stop(); return drop() }
+	case b.is("OnLost calls 3 seconds after Lost closes"):
+		return b.Life.OnLost(func() { time.AfterFunc(3*time.Second, f) })
+	case b.is("OnLost calls only the first of several") && b.told.Swap(true) && b.Deadline().After(time.Now()):
+		return func() bool { return true }
+	}
+	return b.Life.OnLost(f)
+}
+
+var _ backend.LossNotifier = (*bent)(nil)

@@ -1,0 +1,107 @@
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// how late a waiter hears of its turn, and how often it asks until then
+var timeMutants = []mutant{
+	{"expiry wakes a waiter 4 seconds late", "WaiterIsNotLate"},
+	{"expiry of a renewed lease wakes a waiter 3 seconds late", "WaiterIsNotLate"},
+	{"expiry of a waiter's own lease wakes the next 3 seconds late", "WaiterIsNotLate"},
+	{"expiry just after a waiter came wakes it 3 seconds late", "WaiterIsNotLate"},
+
+	{"waiter looks every 100 ms", "PushIsPrompt"},
+	{"waiter looks every 300 ms", "PushIsPrompt"},
+	{"waiters behind the first look every 200 ms", "PushIsPrompt"},
+
+	{"waiter asks without pause", "WaitingAsksSeldom"},
+	{"waiter asks every millisecond", "WaitingAsksSeldom"},
+	{"waiters behind the first ask without pause", "WaitingAsksSeldom"},
+	{"cancelled waiter goes on asking", "WaitingAsksSeldom"},
+	{"holder asks after its lease without pause", "WaitingAsksSeldom"},
+}
+
+// lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it is being granted
+// to p, or p has just come to wait; p may be nil.
+func (s *server) lateFor(e *entry) time.Duration {
+	const late = 3 * time.Second
+	switch {
+	case s.is("expiry wakes a waiter 4 seconds late"):
+		return 4 * time.Second
+	case s.is("expiry of a renewed lease wakes a waiter 3 seconds late") && !e.renewed.IsZero(),
+		s.is("expiry of a waiter's own lease wakes the next 3 seconds late") && e.waited,
+		s.is("expiry just after a waiter came wakes it 3 seconds late") && time.Until(e.expires) < 60*time.Millisecond &&
+			slices.ContainsFunc(e.queue, func(p *place) bool { return time.Since(p.since) < time.Millisecond }):
+		return late
+	}
+	return 0
+}
+
+// looks delays a waiter's notice of its turn until it looks the next time.
+func (c *client) looks(p *place) {
+	every := func(d time.Duration) { time.Sleep(d - time.Since(p.since)%d) }
+	switch {
+	case c.is("waiter looks once a second"):
+		every(time.Second)
+	case c.is("waiter looks every 100 ms"):
+		every(100 * time.Millisecond)
+	case c.is("waiter looks every 300 ms"):
+		every(300 * time.Millisecond)
+	case c.is("waiters behind the first look every 200 ms") && p.behind:
+		every(200 * time.Millisecond)
+	}
+}
+
+// asks keeps asking, of a waiter whose wait ends with over.
+func (c *client) asks(p *place, over <-chan struct{}) {
+	if c.wire == nil {
+		return
+	}
+	pause := time.Duration(0)
+	switch {
+	case c.is("waiter asks without pause"), c.is("waiters behind the first ask without pause") && p.behind:
+	case c.is("waiter asks every millisecond"):
+		pause = time.Millisecond
+	case c.is("cancelled waiter goes on asking"):
+		go func() {
+			<-over
+			c.asksUntil(c.done, 2*time.Millisecond)
+		}()
+		return
+	default:
+		return
+	}
+	go c.asksUntil(over, pause)
+}
+
+// asksUntil asks the server for nothing, again and again.
+func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-over:
+		case <-c.done:
+		}
+		cancel()
+	}()
+	for ctx.Err() == nil && !c.wire.isDead() {
+		_ = c.do(ctx, func() {})
+		time.Sleep(pause)
+	}
+}
+
+// asksAfter keeps asking after a lease that is held.
+func (c *client) asksAfter(life *backend.Life) {
+	if c.wire == nil || !c.is("holder asks after its lease without pause") {
+		return
+	}
+	over := make(chan struct{})
+	time.AfterFunc(min(time.Until(life.Deadline()), 3*time.Second), func() { close(over) })
+	go c.asksUntil(over, 0)
+}

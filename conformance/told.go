@@ -1,0 +1,106 @@
+package conformance
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/anylock/lock/backend"
+)
+
+var toldChecks = []Check{
+	{
+		Name: "OnLostCallsWhateverEndsIt",
+		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
+			"client is closed, and when the store tells that the lease is gone",
+		run: onLostCallsWhateverEndsIt,
+	},
+}
+
+// A toldOf counts the calls of functions that are to be told of a loss.
+type toldOf struct {
+	t     *trial
+	g     *grant
+	calls [3]atomic.Int32
+}
+
+// tells has OnLost of g call several functions.
+func (t *trial) tells(g *grant) *toldOf {
+	n, ok := g.Lease.(backend.LossNotifier)
+	if !ok {
+		t.skipf("leases of this store are no LossNotifiers")
+	}
+	to := &toldOf{t: t, g: g}
+	for i := range to.calls {
+		n.OnLost(func() { to.calls[i].Add(1) })
+	}
+	return to
+}
+
+// all fails unless every function was called once, soon after Lost has closed.
+func (to *toldOf) all(when string) {
+	t := to.t
+	if !to.g.gone() {
+		t.breaks(6, "%s: Lost is not closed", when)
+	}
+	const prompt = soon / 5
+	for i := range to.calls {
+		if !t.poll(prompt, func() bool { return to.calls[i].Load() > 0 }) {
+			t.fatalf("%s: OnLost has not called function %d of %d, %v after Lost closed", when, i+1, len(to.calls), prompt)
+		}
+		if n := to.calls[i].Load(); n != 1 {
+			t.fatalf("%s: OnLost has called a function %d times", when, n)
+		}
+	}
+}
+
+// none fails if a function was called while Lost is open.
+func (to *toldOf) none(when string) {
+	for i := range to.calls {
+		if n := to.calls[i].Load(); n > 0 && !to.g.gone() {
+			to.t.fatalf("%s: OnLost has called back, and Lost is open", when)
+		}
+	}
+}
+
+func onLostCallsWhateverEndsIt(t *trial) {
+	ways := []func(){t.toldAtNewDeadline, t.toldByClose}
+	if t.h.Evict != nil {
+		ways = append(ways, t.toldByStore)
+	}
+	t.together(len(ways), func(i int) { ways[i]() })
+}
+
+func (t *trial) toldAtNewDeadline() {
+	g := t.acquire(t.a, t.newKey(), t.short())
+	to, first := t.tells(g), g.Deadline()
+	t.renew(g, 2*t.short())
+	t.outlast(first.Add(2 * tick))
+	to.none("at the deadline before the last renewal")
+	t.expire(g)
+	to.all("at the deadline")
+}
+
+func (t *trial) toldByClose() {
+	c := t.open()
+	g := t.acquire(c, t.newKey(), t.long())
+	to := t.tells(g)
+	t.closes(c)
+	to.all("after Close")
+}
+
+// toldByStore has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
+func (t *trial) toldByStore() {
+	g := t.acquire(t.a, t.newKey(), t.long())
+	to := t.tells(g)
+	if err := t.h.Evict(t.ctx, g.key); err != nil {
+		t.fatalf("Evict: %v", err)
+	}
+	err := g.Renew(t.ctx, t.long())
+	if !errors.Is(err, backend.ErrLost) {
+		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
+	}
+	if !t.within(soon, g.Lost()) {
+		t.breaks(6, "Lost is not closed %v after a renewal was told that the lease is gone", soon)
+	}
+	to.all("after a renewal was told that the lease is gone")
+}

@@ -1,0 +1,73 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var underWayChecks = []Check{
+	{
+		Name: "CancelledUnderWay",
+		Rule: "rule 4: a call whose request is under way returns promptly when its context is cancelled, not only at its deadline, with " +
+			"context.Canceled; nothing stays behind",
+		Needs: []Need{needsLinked},
+		run:   cancelledUnderWay,
+	},
+}
+
+// A method is called with a context that ends.
+type method struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// methods are all that honour their context, with the keys that they may leave behind.
+func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []string) {
+	keys = []string{t.newKey(), t.newKey()}
+	all = []method{
+		{"Acquire", func(ctx context.Context) error { _, err := t.ask(ctx, c, keys[0], t.long(), false); return err }},
+		{"Acquire with Wait", func(ctx context.Context) error { _, err := t.ask(ctx, c, keys[1], t.long(), true); return err }},
+		{"Renew", func(ctx context.Context) error { return held.Renew(ctx, t.long()) }},
+		{"Inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err }},
+	}
+	if b, ok := c.(backend.BatchRenewer); ok {
+		other := t.acquire(c, t.newKey(), t.long()) // one renewal of a lease at a time
+		renewals := []backend.Renewal{{Lease: other.Lease, TTL: t.long()}}
+		all = append(all, method{"RenewBatch", func(ctx context.Context) error { return b.RenewBatch(ctx, renewals)[0] }})
+	}
+	return all, keys
+}
+
+// cancelsUnderWay calls all methods at once, while nothing answers, and cancels their contexts.
+func (t *trial) cancelsUnderWay(all []method, held *grant) {
+	const patience = 150 * time.Millisecond // the request is under way, and no limit of the store's own has passed
+	t.together(len(all), func(i int) {
+		ctx, cancel := context.WithCancel(t.ctx)
+		under := t.call(func() error { return all[i].do(ctx) })
+		time.Sleep(patience)
+		cancel()
+		what := all[i].name + " whose context was cancelled while its request was under way"
+		if err := under.ends(t, soon, what); !errors.Is(err, context.Canceled) && !t.excused(held, err) {
+			t.breaks(4, "%s: %v, want context.Canceled", what, err)
+		}
+	})
+}
+
+func cancelledUnderWay(t *trial) {
+	for _, hold := range []Direction{FromStore, ToStore} {
+		c, link := t.linked()
+		t.usable(c)
+		held := t.acquire(c, t.newKey(), t.long())
+		all, keys := t.methods(c, held)
+		link.Hold(hold)
+		t.cancelsUnderWay(all, held)
+		link.Heal()
+		t.usable(c)
+		for _, key := range keys {
+			t.becomesFree(t.b, key, recovery, "after an attempt that was cancelled while its request was under way")
+		}
+	}
+}

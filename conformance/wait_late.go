@@ -1,0 +1,129 @@
+package conformance
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+var waitLateChecks = []Check{
+	{
+		Name: "WaiterIsNotLate",
+		Rule: "rules 3 and 9: a waiter has a dead holder's key by its TTL and Guarantees.MaxLate, whether the holder had renewed, had waited " +
+			"itself, or dies as the waiter comes",
+		run: waiterIsNotLate,
+	},
+}
+
+// lates are how late waiters were granted keys that were free by themselves, in one way of coming to it.
+type lates struct {
+	mu    sync.Mutex
+	times map[string][]time.Duration
+}
+
+func (l *lates) add(how string, late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times[how] = append(l.times[how], late)
+}
+
+// waiterIsNotLate judges the median of several waiters, as any one of them may have had a machine that stood still.
+func waiterIsNotLate(t *trial) {
+	const each = 3
+	l := &lates{times: make(map[string][]time.Duration)}
+	holders := []func(int){
+		func(int) { // as it was granted
+			g := t.acquire(t.a, t.newKey(), t.short())
+			w := t.wait(t.b, g.key, t.long())
+			l.add("a holder that died", t.lateness(g, w, g.after))
+		},
+		func(i int) { // renewed while it is waited for
+			g := t.acquire(t.b, t.newKey(), []time.Duration{t.short(), t.long()}[i%2])
+			w := t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+			t.renew(g, t.short()) // ErrLost on a slow machine
+			l.add("a holder that died after a renewal", t.lateness(g, w, time.Now()))
+		},
+		func(int) { // the next one dies as well
+			g := t.acquire(t.a, t.newKey(), t.long())
+			first := t.wait(t.a, g.key, t.short())
+			t.arrived(g.key, 1)
+			var second *waiting
+			if t.g.FIFO {
+				second = t.wait(t.b, g.key, t.long())
+				t.arrived(g.key, 2)
+			}
+			t.release(g)
+			next := first.granted(t, t.handOff(), "after release")
+			if second == nil { // which would have overtaken the first
+				second = t.wait(t.b, g.key, t.long())
+			}
+			l.add("a holder that had waited itself, and died", t.lateness(next, second, next.after))
+		},
+		func(i int) { // who comes at the last moment
+			g := t.acquire(t.b, t.newKey(), t.short())
+			answered := g.after
+			time.Sleep(time.Until(g.Deadline()) - time.Duration(5+10*i)*time.Millisecond)
+			w := t.wait(t.a, g.key, t.long())
+			l.add("a holder that died as the waiter came", t.lateness(g, w, answered))
+		},
+	}
+	t.together(each*len(holders), func(i int) { holders[i/each](i % each) })
+	const most = time.Second
+	for how, times := range l.times {
+		if slices.Sort(times); times[len(times)/2] > most {
+			t.errorf("a waiter has the key of %s %v later than it was free (median of %d)", how, times[len(times)/2].Round(tick), len(times))
+		}
+	}
+}
+
+// lateness waits for w, which is granted the key of g, and tells how much later than the store may refuse it. Time in which this process
+// does not run does not count.
+func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
+	due := t.lastRefusal(answered, t.short())
+	t.within(time.Until(due), w.done)
+	late := time.Duration(0)
+	for ; !w.ended() && late < t.handOff(); late += tick {
+		t.within(0, w.done)
+	}
+	next := w.granted(t, 0, "after the holder's expiry")
+	if early := g.Deadline().Sub(next.after); early > 0 {
+		t.doubleGrant("a waiter was granted the key %v before the holder's deadline", early)
+	}
+	t.release(next)
+	return late
+}
+
+// pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
+type pushedWaiters struct {
+	mu    sync.Mutex
+	took  []int
+	asked []time.Duration
+}
+
+// prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
+func (p *pushedWaiters) prompt() (median time.Duration, ok bool) {
+	slices.Sort(p.took)
+	slices.Sort(p.asked)
+	const most, requests = 2, 3
+	took := p.took[len(p.took)/2]
+	return time.Duration(took) * tick, took <= most+requests*int(p.asked[len(p.asked)/2]/tick)
+}
+
+// add waits until w has the key that was released, and gives it back.
+func (p *pushedWaiters) add(t *trial, w *waiting) {
+	ticks := 0 // as in within: time in which this process does not run does not count
+	for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
+		t.within(0, w.done)
+	}
+	p.mu.Lock()
+	p.took = append(p.took, ticks)
+	p.mu.Unlock()
+	t.release(w.granted(t, tick, "after release"))
+}
+
+func (p *pushedWaiters) request(g *grant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, g.after.Sub(g.before))
+}
