@@ -18,9 +18,8 @@ const (
 	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
 	hungTime = 100 * time.Millisecond
 	// A node that hangs with so many requests under way is asked for no vote that is not needed, and for nothing at all once
-	// it has answered none of them for so long.
+	// it has answered none of them for half of the time that each has.
 	stuckRequests = 32
-	stuckTime     = 500 * time.Millisecond
 )
 
 var errStuck = errors.New("node does not answer; request not sent")
@@ -65,7 +64,7 @@ func (n *node) begin() bool {
 	if n.requests == 0 {
 		n.silent = time.Now()
 	}
-	if n.requests >= stuckRequests && time.Since(n.silent) > stuckTime {
+	if n.requests >= stuckRequests && time.Since(n.silent) > n.limit/2 {
 		return false
 	}
 	n.requests++
