@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -138,14 +136,7 @@ func (n *node) eval(s script, keys []string, args ...any) (any, error) {
 
 // harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
 func (n *node) harmless(err error) bool {
-	var op *net.OpError
-	switch {
-	case isReply(err), backend.Definite(err), errors.Is(err, errStuck), errors.Is(err, errLane), errors.As(err, new(notSentError)):
-		return true
-	case n.single:
-		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
-	}
-	return false
+	return errors.Is(err, errStuck) || errors.Is(err, errLane) || definite(err, n.single)
 }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote
