@@ -21,7 +21,7 @@ const lastNumber = 1<<53 - 1
 // there[i] is false only if node i does not have the key and nothing is on its way that may write it. So whoever gives up
 // requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type claim struct {
-	key string
+	keys []string // at a node: the lock, its fence, and the node's birth
 	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
 	id     string
 	ttl    time.Duration // as granted
@@ -39,7 +39,8 @@ type claim struct {
 func (r *Redlock) newClaim(q backend.Request, ttl time.Duration) *claim {
 	n := len(r.nodes)
 	c := &claim{
-		key: q.Key, id: newID() + q.Owner, ttl: ttl, lanes: make([]chan struct{}, n),
+		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
+		lanes: make([]chan struct{}, n),
 		there: make([]bool, n), wrote: make([]uint64, n), doubt: make([]bool, n),
 	}
 	for i := range c.lanes {
@@ -164,7 +165,7 @@ func (c *claim) remove(r *Redlock, i int, number uint64, limit time.Duration) (r
 		c.leave(i)
 		return never, nil
 	}
-	v, err := n.eval(redlockRelease, []string{r.naming.lock(c.key)}, c.id, number)
+	v, err := n.eval(redlockRelease, c.keys[:1], c.id, number)
 	gone, ok := v.(int64)
 	if err == nil && !ok {
 		err = errReply(v)

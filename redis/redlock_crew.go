@@ -11,7 +11,7 @@ type crew struct {
 }
 
 // crewIdle is how many goroutines are kept.
-const crewIdle = 16
+const crewIdle = 8
 
 func newCrew(end <-chan struct{}) *crew { return &crew{tasks: make(chan func()), end: end} }
 

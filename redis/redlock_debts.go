@@ -109,7 +109,7 @@ func (r *Redlock) settle(n *node, i int, due []debt) bool {
 			pipe := n.client.Pipeline()
 			cmds := make([]*redis.Cmd, len(due))
 			for k, d := range due {
-				cmds[k] = redlockRelease.queue(ctx, pipe, text, []string{r.naming.lock(d.claim.key)}, []any{d.claim.id, d.number})
+				cmds[k] = redlockRelease.queue(ctx, pipe, text, d.claim.keys[:1], []any{d.claim.id, d.number})
 			}
 			if _, err = pipe.Exec(ctx); isNoScript(err) {
 				continue

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -18,9 +16,8 @@ const (
 	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
 	hungTime = 100 * time.Millisecond
 	// A node that hangs with so many requests under way is asked for no vote that is not needed, and for nothing at all once
-	// it has answered none of them for so long.
+	// it has answered none of them for half of the time that each has.
 	stuckRequests = 32
-	stuckTime     = 500 * time.Millisecond
 )
 
 var errStuck = errors.New("node does not answer; request not sent")
@@ -65,7 +62,7 @@ func (n *node) begin() bool {
 	if n.requests == 0 {
 		n.silent = time.Now()
 	}
-	if n.requests >= stuckRequests && time.Since(n.silent) > stuckTime {
+	if n.requests >= stuckRequests && time.Since(n.silent) > n.limit/2 {
 		return false
 	}
 	n.requests++
@@ -139,14 +136,7 @@ func (n *node) eval(s script, keys []string, args ...any) (any, error) {
 
 // harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
 func (n *node) harmless(err error) bool {
-	var op *net.OpError
-	switch {
-	case isReply(err), backend.Definite(err), errors.Is(err, errStuck), errors.Is(err, errLane), errors.As(err, new(notSentError)):
-		return true
-	case n.single:
-		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
-	}
-	return false
+	return errors.Is(err, errStuck) || errors.Is(err, errLane) || definite(err, n.single)
 }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote

@@ -218,7 +218,7 @@ func TestRedlockOpenOnSlowLink(t *testing.T) {
 	var addrs []string
 	for _, n := range f.nodes {
 		p := storetest.NewProxy(t, n.Addr)
-		p.Set(func(p *storetest.Proxy) { p.Delay = defaultTimeout / 5 })
+		p.Set(func(p *storetest.Proxy) { p.Delay = defaultTimeout / 8 })
 		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
 	}
 	r := openedRedlock(t, through(addrs))

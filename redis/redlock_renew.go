@@ -187,7 +187,7 @@ func (call *rollCall) queue(ctx context.Context, pipe redis.Pipeliner, text bool
 		var args []any
 		for k := from; k < min(from+scriptLeases, len(call.claims)); k++ {
 			c := call.claims[k]
-			keys = append(keys, call.r.naming.lock(c.key))
+			keys = append(keys, c.keys[0])
 			args = append(args, c.id, keepFor(call.granted[k]), call.number[k], c.token)
 		}
 		cmds = append(cmds, redlockRenew.queue(ctx, pipe, text, keys, args))

@@ -31,14 +31,13 @@ func (call *rollCall) repair() {
 }
 
 func (call *rollCall) repairAt(i, k int) error {
-	r, c, n := call.r, call.claims[k], call.r.nodes[i]
+	c, n := call.claims[k], call.r.nodes[i]
 	err := c.write(n, i, call.number[k], call.patience, func() (trace, error) {
 		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
 		if left <= 0 {
 			return untold, nil
 		}
-		v, err := n.eval(redlockRepair, []string{r.naming.lock(c.key), r.naming.fence(c.key)},
-			c.id, keepFor(left), call.number[k], c.token)
+		v, err := n.eval(redlockRepair, c.keys[:2], c.id, keepFor(left), call.number[k], c.token)
 		switch {
 		case err != nil:
 			return untold, err

@@ -56,19 +56,19 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 
 // confirm raises the counter of node i to token.
 func (e *election) confirm(i int, token uint64) (verdict, error) {
-	r, n := e.r, e.r.nodes[i]
+	n := e.r.nodes[i]
 	if err := e.c.enter(i, e.window.node); err != nil { // behind the node's own vote, if that is still on its way
 		return none, err
 	}
 	defer e.c.leave(i)
-	v, err := n.eval(redlockConfirm, []string{r.naming.lock(e.c.key), r.naming.fence(e.c.key)}, e.c.id, token, e.number)
+	v, err := n.eval(redlockConfirm, e.c.keys[:2], e.c.id, token, e.number)
 	switch {
 	case err != nil:
 		return none, err
 	case v == int64(1):
 		return yes, nil
 	case v == int64(0):
-		return no, nil
+		return no, errMissing // its vote has expired meanwhile
 	}
 	return none, errReply(v)
 }

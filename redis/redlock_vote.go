@@ -140,9 +140,7 @@ const outcastPause = time.Second
 
 func (r *Redlock) requestVote(n *node, c *claim, number uint64, at time.Time) (vote, error) {
 	sent := time.Now()
-	v, err := n.eval(redlockAcquire,
-		[]string{r.naming.lock(c.key), r.naming.fence(c.key), r.naming.birth()},
-		c.id, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
+	v, err := n.eval(redlockAcquire, c.keys, c.id, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
 	if err != nil {
 		return vote{}, err
 	}

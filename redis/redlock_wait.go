@@ -134,7 +134,7 @@ func (r *Redlock) peekAt(ctx context.Context, n *node, c *claim) (left time.Dura
 	answer := make(chan result, 1)
 	r.crew.run(func() {
 		defer r.calls.End()
-		v, err := n.do(func(ctx context.Context) (any, error) { return n.client.PTTL(ctx, r.naming.lock(c.key)).Result() })
+		v, err := n.do(func(ctx context.Context) (any, error) { return n.client.PTTL(ctx, c.keys[0]).Result() })
 		answer <- result{v, err}
 	})
 	limit := time.NewTimer(nodeTimeout(c.ttl))

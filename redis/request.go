@@ -61,7 +61,7 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 		if err == nil {
 			return v, unanswered, nil
 		}
-		unanswered = unanswered || !b.definite(err)
+		unanswered = unanswered || !definite(err, b.single)
 		if backend.Ended(ctx) {
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
@@ -249,14 +249,14 @@ func isReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// definite reports whether err tells that the request was not carried out.
-func (b *Backend) definite(err error) bool {
+// definite reports whether err tells that the request was not carried out. single tells that the client makes one attempt of each.
+func definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError
 	switch {
 	case isReply(err), backend.Definite(err), errors.As(err, &none):
 		return true
-	case b.single: // nothing was sent in this attempt, nor by the client in one before it
+	case single: // nothing was sent in this attempt, nor by the client in one before it
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
 	}
 	return false

@@ -77,8 +77,13 @@ func (b bare) Try(ctx context.Context, key string) (bench.Lease, error) {
 }
 
 func (b bare) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	return asking(ctx, key, b.Try)
+}
+
+// asking waits by asking every millisecond.
+func asking(ctx context.Context, key string, try func(context.Context, string) (bench.Lease, error)) (bench.Lease, error) {
 	for {
-		l, err := b.Try(ctx, key)
+		l, err := try(ctx, key)
 		if !errors.Is(err, bench.ErrBusy) {
 			return l, err
 		}

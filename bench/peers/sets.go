@@ -83,6 +83,20 @@ var Sets = []Set{
 		stores: redisPeers(Redsync, Rueidislock),
 	},
 	{
+		Name: "redlock", Title: "Redlock on three servers",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "try"},
+		},
+		stores: redlockPeers,
+	},
+	{
+		Name: "redlock-8", Title: "Redlock on three servers: 8 workers",
+		Options: bench.Options{
+			Rounds: rounds, Duration: second, Scenarios: []string{"distinct"}, Workers: 8,
+		},
+		stores: redlockPeers,
+	},
+	{
 		Name: "etcd", Title: "etcd",
 		Options: bench.Options{
 			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1,
