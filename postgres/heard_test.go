@@ -25,7 +25,7 @@ func TestEndedWaitTellsBusy(t *testing.T) {
 			return err
 		}
 		var err error
-		for within := 500 * time.Millisecond; !errors.Is(err, backend.ErrHeld) && within < soon; within *= 4 {
+		for within := 500 * time.Millisecond; !errors.Is(err, backend.ErrHeld) && within < 2*soon; within *= 4 {
 			err = end("k", within) // in which a busy machine may not answer at all
 		}
 		if !errors.Is(err, backend.ErrHeld) {
