@@ -26,7 +26,11 @@ func ask[T any](
 	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {
-		v, err = attemptOnce(ctx, b.lanes, end, unanswered, f)
+		v = *new(T)
+		err = explain(ctx, b.lanes.do(ctx, end, func(c *memcache.Client) (err error) {
+			v, err = f(c, unanswered)
+			return err
+		}))
 		if err == nil || isAnswer(err) {
 			return v, unanswered, err
 		}
@@ -45,16 +49,4 @@ func ask[T any](
 			return v, unanswered, err
 		}
 	}
-}
-
-func attemptOnce[T any](
-	ctx context.Context, p *lanes, end time.Time, unanswered bool,
-	f func(c *memcache.Client, unanswered bool) (T, error),
-) (T, error) {
-	var found T
-	err := p.do(ctx, end, func(c *memcache.Client) (err error) {
-		found, err = f(c, unanswered)
-		return err
-	})
-	return found, explain(ctx, err)
 }
