@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/url"
 	"slices"
@@ -10,29 +9,26 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tlsurl"
 )
 
 const (
 	clientPort = "2379"
 	schemeTLS  = "etcds"
-
-	paramCA   = "cacert"
-	paramCert = "cert"
-	paramKey  = "key"
 )
 
 // A target is what a URL says.
 type target struct {
 	endpoints      []string
 	user, password string
-	tls            *transport.TLSInfo // nil without TLS
+	secure         bool         // by TLS
+	files          tlsurl.Files // of TLS
 	options        *Options
 }
 
@@ -73,27 +69,13 @@ func parseURL(raw string) (target, error) {
 }
 
 func (t *target) addTLS(scheme string, query url.Values) error {
-	known := []string{paramCA, paramCert, paramKey}
-	for name, values := range query {
-		switch {
-		case !slices.Contains(known, name):
-			return invalid("unknown parameter %q; known: %s", name, strings.Join(known, ", "))
-		case len(values) > 1:
-			return invalid("parameter %q is given twice", name)
-		case values[0] == "":
-			return invalid("parameter %q is empty", name)
-		case scheme != schemeTLS:
-			return invalid("parameter %q is for %s://", name, schemeTLS)
-		}
+	t.secure = scheme == schemeTLS
+	var err error
+	if t.files, err = tlsurl.Take(query, scheme, schemeTLS); err != nil {
+		return invalid("%v", err)
 	}
-	if scheme != schemeTLS {
-		return nil
-	}
-	t.tls = &transport.TLSInfo{
-		TrustedCAFile: query.Get(paramCA), CertFile: query.Get(paramCert), KeyFile: query.Get(paramKey), Logger: zap.NewNop(),
-	}
-	if (t.tls.CertFile == "") != (t.tls.KeyFile == "") {
-		return invalid("parameters %s and %s go together", paramCert, paramKey)
+	for name := range query {
+		return invalid("unknown parameter %q; known: %s, %s, %s", name, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 	}
 	return nil
 }
@@ -104,7 +86,7 @@ func (t *target) addEndpoints(u backend.URL) error {
 		hosts = []string{"localhost"}
 	}
 	native := "http://"
-	if t.tls != nil {
+	if t.secure {
 		native = "https://"
 	}
 	for _, h := range hosts {
@@ -188,12 +170,11 @@ func (t target) config() (clientv3.Config, error) {
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
 	}
-	if t.tls != nil {
-		config, err := t.tls.ClientConfig()
+	if t.secure {
+		config, err := t.files.Config()
 		if err != nil {
-			return c, invalid("%s, %s or %s: %v", paramCA, paramCert, paramKey, err)
+			return c, err
 		}
-		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 		c.TLS = config
 	}
 	return c, nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/tlsurl"
 )
 
 func TestURLs(t *testing.T) {
@@ -28,12 +29,12 @@ func TestURLs(t *testing.T) {
 			got.options.Namespace != want.options.Namespace {
 			t.Errorf("%s: %+v", raw, got)
 		}
-		if tls := strings.HasPrefix(strings.ToLower(raw), "etcds"); tls != (got.tls != nil) {
-			t.Errorf("%s: TLS %v", raw, got.tls)
+		if tls := strings.HasPrefix(strings.ToLower(raw), "etcds"); tls != got.secure {
+			t.Errorf("%s: TLS %v", raw, got.secure)
 		}
 	}
-	if got, _ := parseURL("etcds://h?cert=/c&key=/k&cacert=/a"); got.tls.CertFile != "/c" || got.tls.KeyFile != "/k" || got.tls.TrustedCAFile != "/a" {
-		t.Errorf("files: %+v", got.tls)
+	if got, _ := parseURL("etcds://h?cert=/c&key=/k&cacert=/a"); got.files != (tlsurl.Files{CA: "/a", Cert: "/c", Key: "/k"}) {
+		t.Errorf("files: %+v", got.files)
 	}
 }
 

@@ -24,7 +24,10 @@ func TestEndedWaitTellsBusy(t *testing.T) {
 			}
 			return err
 		}
-		err := end("k", 500*time.Millisecond)
+		var err error
+		for within := 500 * time.Millisecond; !errors.Is(err, backend.ErrHeld) && within < 2*soon; within *= 4 {
+			err = end("k", within) // in which a busy machine may not answer at all
+		}
 		if !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: a wait for a busy key: %v, want ErrHeld too", mode, err)
 		}

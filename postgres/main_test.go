@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	otherprocess "github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/servers"
 )
 
 // childEnv makes the test program a client of its own: it opens the URL, acquires the key, says so, and does no more.
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		child(strings.Fields(what))
 		return
 	}
-	goleak.VerifyTestMain(suite{m})
+	goleak.VerifyTestMain(servers.Sharing(m))
 }
 
 func child(args []string) {

@@ -58,8 +58,8 @@ type Options struct {
 	// of its own then. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
 	Share time.Duration
 
-	// Durable makes every grant wait until the server's log is on disk, so that tokens also increase across a crash of the
-	// server: Guarantees.Fencing is FencingRestart then.
+	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a crash of the
+	// server, though not across a failover: Guarantees.Fencing is FencingRestart then.
 	Durable bool
 
 	// Timeout bounds each request; 2 s if zero.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,7 +22,7 @@ type database struct {
 // shared makes a database for a test that does not break its server.
 func shared(t testing.TB) database {
 	t.Helper()
-	s := together.start(t)
+	s := together.Get(t)
 	d := database{s, fmt.Sprint("test_", databases.Add(1))}
 	c, err := pgx.Connect(context.Background(), s.PostgresURL())
 	if err != nil {
@@ -54,59 +53,6 @@ func gentleURL(t testing.TB) string {
 }
 
 var (
-	together  common
+	together  = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Postgres(t, "max_connections=900") }}
 	databases atomic.Int64
 )
-
-// A common server lives from the first test that asks for it to the end of all.
-type common struct {
-	mu       sync.Mutex
-	server   *servers.Server
-	cleanups []func()
-	failed   atomic.Bool
-}
-
-// A lender starts the common server for a test, and keeps what is to be cleaned up after all of them.
-type lender struct {
-	testing.TB // the first test that asked
-	c          *common
-}
-
-func (l lender) Cleanup(f func()) { l.c.cleanups = append(l.c.cleanups, f) }
-func (l lender) Failed() bool     { return l.c.failed.Load() }
-func (l lender) Logf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, format+"\n", args...) // the test may be over
-}
-
-func (l lender) Errorf(format string, args ...any) {
-	l.c.failed.Store(true)
-	l.Logf(format, args...)
-}
-
-func (c *common) start(t testing.TB) *servers.Server {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.server == nil {
-		c.server = servers.Postgres(lender{t, c}, "max_connections=900")
-	}
-	return c.server
-}
-
-// Run is for goleak: all tests, and then the end of the server.
-func (c *common) Run(m *testing.M) int {
-	code := m.Run()
-	c.failed.Store(code != 0)
-	for i := len(c.cleanups) - 1; i >= 0; i-- {
-		c.cleanups[i]()
-	}
-	if code == 0 && c.failed.Load() {
-		code = 1
-	}
-	return code
-}
-
-// suite is all tests of the package.
-type suite struct{ m *testing.M }
-
-func (s suite) Run() int { return together.Run(s.m) }
