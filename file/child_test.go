@@ -134,8 +134,6 @@ func shell(b *file.Backend) {
 			case <-time.After(10 * time.Second):
 				err = errors.New("not lost")
 			}
-		case "search":
-			b.Search()
 		}
 		switch {
 		case err == nil && l != nil:

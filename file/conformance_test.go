@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
 			Evict: func(_ context.Context, key string) error {
-				return os.Remove(filepath.Join(dir, file.FileName(key)))
+				return os.Remove(filepath.Join(dir, file.BucketName(key)))
 			},
 			Process: process.Self(dir),
 		}

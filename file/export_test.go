@@ -6,13 +6,11 @@ func StopAt(f func(point string)) { stopAt = f }
 // Monotonic is the host's clock.
 func Monotonic() int64 { return monotonic() }
 
-// FileName is the name of a key's file.
-func FileName(key string) string { return fileName(key) }
-
-// Search removes what dead processes have left.
-func (b *Backend) Search() { b.sweep.search() }
+// BucketName is the name of a key's file.
+func BucketName(key string) string { return bucketName(key) }
 
 const (
+	Buckets    = buckets
 	ClaimGrace = claimGrace
 	LookEvery  = lookEvery
 	BreakAfter = breakAfter

@@ -67,7 +67,7 @@ var networkFS = map[uint32]string{
 	0x19830326:             "BeeGFS",
 }
 
-// checkFS refuses a directory that other hosts may share, or whose names are too short.
+// checkFS refuses a directory that other hosts may share.
 func checkFS(dir string) error {
 	var st unix.Statfs_t
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
@@ -75,10 +75,6 @@ func checkFS(dir string) error {
 	}
 	if name, ok := networkFS[uint32(st.Type)]; ok {
 		return fmt.Errorf("%w: %s is on %s; the file store needs a local file system", errUnsupported, dir, name)
-	}
-	if st.Namelen != 0 && st.Namelen < maxName {
-		return fmt.Errorf("%w: names on the file system of %s have %d bytes at most; the file store needs %d",
-			errUnsupported, dir, st.Namelen, maxName)
 	}
 	return nil
 }
