@@ -61,6 +61,8 @@ func runRole(role string) int {
 		storm(b)
 	case "taker":
 		taker(b)
+	case "contender":
+		contender(b)
 	case "full":
 		full(b)
 	case "idle":

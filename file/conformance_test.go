@@ -4,8 +4,6 @@ package file_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/anylock/lock/backend"
@@ -19,9 +17,7 @@ func TestConformance(t *testing.T) {
 		dir := t.TempDir()
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
-			Evict: func(_ context.Context, key string) error {
-				return os.Remove(filepath.Join(dir, file.BucketName(key)))
-			},
+			Evict:   func(ctx context.Context, key string) error { return file.Evict(ctx, dir, key) },
 			Process: process.Self(dir),
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,9 +65,13 @@ func full(b *file.Backend) {
 		return len(all)
 	}
 	files, goroutines := count(), runtime.NumGoroutine()
+	have := []string{file.BucketName("held"), file.BucketName("")} // the other is Open's
 	for i := range 2000 {
-		_, err := b.Acquire(ctx, request(fmt.Sprint("new ", i), time.Minute, i%2 == 0))
-		if !errors.Is(err, unix.ENOSPC) {
+		key := fmt.Sprint("new ", i)
+		if slices.Contains(have, file.BucketName(key)) {
+			continue // there is room in it
+		}
+		if _, err := b.Acquire(ctx, request(key, time.Minute, i%2 == 0)); !errors.Is(err, unix.ENOSPC) {
 			fmt.Println("on a full disk:", err)
 			return
 		}
