@@ -92,16 +92,24 @@ func taker(b *file.Backend) {
 
 // Keys that are used once, as by jobs that each have a name of their own.
 func BenchmarkDistinct(b *testing.B) {
+	c := open(b, b.TempDir())
+	var next atomic.Int64
+	for range 1500 { // it makes the files of all buckets
+		l, err := try(c, "key "+strconv.FormatInt(next.Add(1), 10), time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release(context.Background())
+	}
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(strconv.Itoa(workers), func(b *testing.B) {
-			c := open(b, b.TempDir())
-			var next atomic.Int64
+			last := next.Load() + int64(b.N)
 			var wg sync.WaitGroup
 			for range workers {
 				wg.Go(func() {
 					for {
 						i := next.Add(1)
-						if i > int64(b.N) {
+						if i > last {
 							return
 						}
 						l, err := try(c, "key "+strconv.FormatInt(i, 10), time.Minute)
@@ -117,6 +125,7 @@ func BenchmarkDistinct(b *testing.B) {
 				})
 			}
 			wg.Wait()
+			next.Store(last)
 		})
 	}
 }
