@@ -160,7 +160,7 @@ func writeImage(fd int, old image, size int64, body []byte) error {
 			off = old.off + int64(len(old.body))
 		}
 	}
-	out := make([]byte, len(begin)+headSize, len(begin)+slotSize)
+	out := make([]byte, len(begin)+headSize, len(begin)+headSize+min(len(body), slotSize))
 	copy(out, begin)
 	head := out[len(begin):]
 	copy(head, magic[:])

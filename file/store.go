@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -139,10 +140,8 @@ func (s *store) create(path string) error {
 		return err
 	}
 	closeFD(fd)
-	if err = renameNew(temp, path); err != nil {
-		unlink(temp)
-	}
-	return ignoreExists(err)
+	defer unlink(temp)
+	return ignoreExists(os.Link(temp, path))
 }
 
 func ignoreExists(err error) error {

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -77,15 +76,4 @@ func checkFS(dir string) error {
 		return fmt.Errorf("%w: %s is on %s; the file store needs a local file system", errUnsupported, dir, name)
 	}
 	return nil
-}
-
-// renameNew gives a file another name, unless that is taken (fs.ErrExist).
-func renameNew(from, to string) error {
-	err := retryEINTR(func() error {
-		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the file system cannot
-		return linkNew(from, to)
-	}
-	return pathError("rename", to, err)
 }

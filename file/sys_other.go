@@ -29,7 +29,6 @@ func infoAt(string) (fileInfo, error)                  { return fileInfo{}, errS
 func truncateFD(int, int64)                            {}
 func chmodFD(int, uint32) error                        { return errSystem }
 func syncFD(int) error                                 { return errSystem }
-func renameNew(string, string) error                   { return errSystem }
 func openInbox(string) (int, error)                    { return -1, errSystem }
 func unlink(string)                                    {}
 func makeFIFO(path string, _ uint32) error             { return pathError("mkfifo", path, errSystem) }

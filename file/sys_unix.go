@@ -124,15 +124,6 @@ func openInbox(path string) (fd int, err error) {
 	return fd, nil
 }
 
-// linkNew is renameNew in two steps. A process killed in between leaves both names.
-func linkNew(from, to string) error {
-	if err := os.Link(from, to); err != nil {
-		return err
-	}
-	unlink(from)
-	return nil
-}
-
 // unlink removes a name, unless it is a directory's.
 func unlink(path string) { _ = unix.Unlink(path) }
 
