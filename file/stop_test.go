@@ -4,6 +4,8 @@ package file_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -275,6 +277,72 @@ func TestBrokenTwice(t *testing.T) {
 	}
 	if err := held.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A bucket whose lock was to be broken by a process that died, and is held by nobody any more, can be used.
+func TestBreakIsLeft(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"marked", "switching"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			b := open(t, dir)
+			first := mustTry(t, b, "k", time.Hour)
+			stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
+			stuck.ok("arm")
+			stuck.send("try k 1000")
+			stuck.awaitStop()
+			breaker := start(t, dir, "shell", stopVariable+"="+point+" KILL")
+			breaker.ok("arm")
+			breaker.send("try k 1000")
+			breaker.awaitDeath()
+			stuck.kill()
+			if _, err := try(b, "k", time.Minute); !errors.Is(err, backend.ErrHeld) {
+				t.Errorf("a second one: %v, want ErrHeld", err)
+			}
+			if err := first.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			mustTry(t, b, "k", time.Minute).Release(t.Context())
+		})
+	}
+}
+
+// A process that has opened a file which is replaced or removed before it has locked it uses the one that is there now.
+func TestFileChangesBeforeItIsLocked(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"replaced", "removed"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			b := open(t, dir)
+			mustTry(t, b, "k", time.Minute).Release(t.Context()) // makes the file
+			c := start(t, dir, "shell", stopVariable+"=opened STOP")
+			c.ok("arm")
+			c.send("try k 60000")
+			c.awaitStop()
+			if how == "removed" {
+				if err := os.Remove(filepath.Join(dir, file.BucketName("k"))); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
+				stuck.ok("arm")
+				stuck.send("try k 1000")
+				stuck.awaitStop()
+				mustTry(t, b, "k", time.Minute).Release(t.Context()) // breaks the lock
+				stuck.kill()
+			}
+			held := mustTry(t, b, "k", time.Minute)
+			c.thaw()
+			if line := c.answer(); line != "held" {
+				t.Errorf("who had opened the file before: %s, want held", line)
+			}
+			if err := held.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

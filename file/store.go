@@ -78,6 +78,7 @@ func (s *store) tryLock(path string, create bool) (l locked, img image, ok bool,
 		if err != nil {
 			return locked{}, image{}, false, err
 		}
+		point("opened")
 		ok, err = lockFD(l.fd)
 		if err == nil {
 			l.fileInfo, err = infoOf(l.fd)
