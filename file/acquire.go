@@ -20,7 +20,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	a := &attempt{b: b, r: r, name: fileName(r.Key), ttl: guarantees.Round(r.TTL)}
+	a := &attempt{b: b, r: r, ttl: guarantees.Round(r.TTL)}
 	var l *backend.Life
 	var err error
 	if r.Wait {
@@ -36,10 +36,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // An attempt is one call of Acquire.
 type attempt struct {
-	b    *Backend
-	r    backend.Request
-	name string
-	ttl  time.Duration
+	b   *Backend
+	r   backend.Request
+	ttl time.Duration
 
 	ticket  ticket // of a waiter
 	touched bool   // a record that names the owner may have been written
@@ -71,8 +70,6 @@ func (a *attempt) begin(ctx context.Context) (*backend.Life, error) {
 		a.giveBack()
 		return nil, err
 	}
-	name, sweep := a.name, a.b.sweep
-	l.OnLost(func() { sweep.afterLoss(name, l.Owner()) })
 	return l, nil
 }
 
@@ -88,9 +85,6 @@ func (a *attempt) giveBack() {
 	}
 }
 
-// errTokens asks for prepareTokens.
-var errTokens = errors.New("token above the epoch's bound")
-
 // try looks once: it takes the key if it may, else it joins the queue if the request waits.
 func (a *attempt) try(ctx context.Context) error {
 	var inbox uint64
@@ -101,32 +95,23 @@ func (a *attempt) try(ctx context.Context) error {
 		}
 	}
 	post := messages{inbox: a.b.inbox}
-	var token uint64
-	for {
-		if err := a.b.store.prepareTokens(ctx, token); err != nil {
-			return err
-		}
-		a.grant.Sent = time.Now()
-		err := a.b.store.update(ctx, a.name, true, func(r *record, now int64) (bool, error) {
-			post.drop()
-			a.granted = false
-			write, err := a.change(r, now, &post, inbox, &token)
-			a.touched = a.touched || write
-			return write, err
-		})
-		if err == nil {
-			post.send()
-			return nil
-		}
+	defer post.drop()
+	a.grant.Sent = time.Now()
+	err := a.b.store.update(ctx, a.r.Key, true, func(r *record, now int64) (bool, error) {
 		post.drop()
-		if !errors.Is(err, errTokens) {
-			return err
-		}
+		a.granted = false
+		write, err := a.change(r, now, &post, inbox)
+		a.touched = a.touched || write
+		return write, err
+	})
+	if err == nil {
+		post.send()
 	}
+	return err
 }
 
-// change is what try does to the record. token becomes the one to prepare if it returns errTokens.
-func (a *attempt) change(r *record, now int64, post *messages, inbox uint64, token *uint64) (write bool, err error) {
+// change is what try does to the record.
+func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (write bool, err error) {
 	if r.owner == a.r.Owner { // this request again, or its write that was void
 		r.expires = now + int64(a.ttl)
 		a.got(r)
@@ -134,12 +119,11 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64, tok
 	}
 	changed := r.offer(a.r.Owner, now, post)
 	if r.claim(a.r.Owner) {
-		next, ok := a.b.store.nextToken(r.token, now)
-		if !ok {
-			*token = next
-			return false, errTokens
+		token, err := a.b.store.nextToken(r.last)
+		if err != nil {
+			return false, err
 		}
-		r.grant(a.r.Owner, next, now+int64(a.ttl))
+		r.grant(a.r.Owner, token, now+int64(a.ttl))
 		a.got(r)
 		return true, nil
 	}

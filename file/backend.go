@@ -22,7 +22,6 @@ type Backend struct {
 	store  *store
 	leases *backend.Leases
 	inbox  *inbox
-	sweep  *sweeper
 
 	mu       sync.Mutex
 	closed   bool
@@ -35,7 +34,6 @@ var _ backend.Backend = (*Backend)(nil)
 func newBackend(s *store) *Backend {
 	b := &Backend{store: s, inbox: &inbox{store: s}, done: make(chan struct{})}
 	b.leases = backend.NewLeases(requests{b}, requestTimeout)
-	b.sweep = newSweeper(s)
 	return b
 }
 
@@ -53,10 +51,9 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, err
 	}
-	name := fileName(key)
-	r, now, ok, err := b.store.peek(name)
+	r, now, ok, err := b.store.peek(key)
 	if err == nil && !ok {
-		err = b.store.update(ctx, name, false, func(rec *record, at int64) (bool, error) {
+		err = b.store.update(ctx, key, false, func(rec *record, at int64) (bool, error) {
 			r, now = *rec, at
 			return false, nil
 		})
@@ -101,7 +98,6 @@ func (b *Backend) Close() error {
 	b.mu.Unlock()
 	b.leases.Close()
 	b.underway.Wait() // they return at once: see leaveTimeout
-	b.sweep.close()
 	b.inbox.close()
 	return nil
 }
@@ -123,7 +119,7 @@ type requests struct{ *Backend }
 // RenewLease implements backend.Requests.
 func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)
-	err := b.store.update(ctx, fileName(l.Key()), false, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, l.Key(), false, func(r *record, now int64) (bool, error) {
 		if r.owner != l.Owner() {
 			return false, backend.ErrLost
 		}
@@ -143,10 +139,9 @@ func (b requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 
 // release removes the lease of owner, or its place in the queue, and tells the next waiter.
 func (b *Backend) release(ctx context.Context, key, owner string) error {
-	name := fileName(key)
 	post := messages{inbox: b.inbox}
-	removed, idle := false, false // removed stays true if the removal has to be done again
-	err := b.store.update(ctx, name, false, func(r *record, now int64) (bool, error) {
+	removed := false // removed stays true if the removal has to be done again
+	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
 		post.drop()
 		there := r.leave(owner)
 		if r.owner == owner {
@@ -155,7 +150,6 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 		}
 		removed = removed || there
 		told := r.offer("", now, &post)
-		idle = r.owner == "" && len(r.queue) == 0
 		return there || told, nil
 	})
 	if errors.Is(err, errAbsent) {
@@ -167,9 +161,6 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 	}
 	point("unlocked")
 	post.send()
-	if idle {
-		b.sweep.later(name)
-	}
 	if !removed {
 		return backend.ErrLost
 	}

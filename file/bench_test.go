@@ -4,7 +4,11 @@ package file_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,4 +88,87 @@ func taker(b *file.Backend) {
 	os.Stdin.Read(make([]byte, 1))
 	cancel()
 	<-done
+}
+
+// Keys that are used once, as by jobs that each have a name of their own.
+func BenchmarkDistinct(b *testing.B) {
+	c := open(b, b.TempDir())
+	var next atomic.Int64
+	for range 1500 { // it makes the files of all buckets
+		l, err := try(c, "key "+strconv.FormatInt(next.Add(1), 10), time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Release(context.Background())
+	}
+	for _, workers := range []int{1, 8, 64} {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
+			last := next.Load() + int64(b.N)
+			var wg sync.WaitGroup
+			for range workers {
+				wg.Go(func() {
+					for {
+						i := next.Add(1)
+						if i > last {
+							return
+						}
+						l, err := try(c, "key "+strconv.FormatInt(i, 10), time.Minute)
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := l.Release(context.Background()); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			next.Store(last)
+		})
+	}
+}
+
+// Processes contend for one key: the time that a grant takes, over all of them.
+func BenchmarkContended(b *testing.B) {
+	for _, processes := range []int{2, 8} {
+		b.Run(strconv.Itoa(processes), func(b *testing.B) {
+			dir := b.TempDir()
+			var all []*child
+			for range processes {
+				c := start(b, dir, "contender")
+				c.answer() // it is ready
+				all = append(all, c)
+			}
+			each := max(b.N/processes, 1)
+			b.ResetTimer()
+			for _, c := range all {
+				c.send("%d", each)
+			}
+			for _, c := range all {
+				c.answer()
+			}
+			b.StopTimer()
+			for _, c := range all {
+				c.end()
+			}
+		})
+	}
+}
+
+// contender takes the key and gives it back as often as it is told.
+func contender(b *file.Backend) {
+	os.Stdout.WriteString("ready\n")
+	var times int
+	fmt.Scan(&times)
+	for range times {
+		l, err := b.Acquire(context.Background(), request("k", time.Minute, true))
+		if err != nil {
+			fmt.Println("error", err)
+			return
+		}
+		l.Release(context.Background())
+	}
+	fmt.Println("done")
 }

@@ -61,6 +61,8 @@ func runRole(role string) int {
 		storm(b)
 	case "taker":
 		taker(b)
+	case "contender":
+		contender(b)
 	case "full":
 		full(b)
 	case "idle":
@@ -134,8 +136,6 @@ func shell(b *file.Backend) {
 			case <-time.After(10 * time.Second):
 				err = errors.New("not lost")
 			}
-		case "search":
-			b.Search()
 		}
 		switch {
 		case err == nil && l != nil:

@@ -4,8 +4,6 @@ package file_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/anylock/lock/backend"
@@ -18,10 +16,8 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		dir := t.TempDir()
 		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
-			Evict: func(_ context.Context, key string) error {
-				return os.Remove(filepath.Join(dir, file.FileName(key)))
-			},
+			Open:    func(ctx context.Context) (backend.Backend, error) { return file.Open(ctx, dir) },
+			Evict:   func(ctx context.Context, key string) error { return file.Evict(ctx, dir, key) },
 			Process: process.Self(dir),
 		}
 	})

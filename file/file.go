@@ -44,27 +44,6 @@ func init() {
 	})
 }
 
-const (
-	suffix  = ".lock"
-	maxName = 255 // of local file systems
-)
-
-var encoding = backend.Encoding{Max: maxName - len(suffix), FoldCase: true}
-
-// fileName is the name of a key's file. It never begins with a dot, as the store's own files do.
-func fileName(key string) string { return encoding.Encode(key) + suffix }
-
-// The store's own files in its directory.
-const (
-	epochFile   = ".epoch"  // see tokens
-	breakFile   = ".break"  // see breaker
-	inboxPrefix = ".inbox." // see inbox
-	tempPrefix  = ".temp."  // files that are being made
-	movedPrefix = ".moved." // see breaker
-)
-
 func unsupportedSystem(err error) error {
 	return fmt.Errorf("%w: the file store runs on Linux and macOS", err)
 }
-
-func inboxName(id [8]byte) string { return fmt.Sprintf("%s%x", inboxPrefix, id) }

@@ -1,51 +1,77 @@
 package file
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
+
+	"github.com/anylock/lock/backend"
 )
 
-// Every file holds one image of its state, in one of two slots at its beginning. A new image goes to the other slot, so
-// that a process killed in the middle of a write leaves the old one. An image too long for a slot lies behind the slots,
-// where it does not overlap the old one, and is written before the head that names it.
+// The file of a bucket begins with a page: the name of the format, two slots, and the mark of a broken lock. The file holds
+// one image of its bucket's state. A new image goes to the other slot, so that a process killed in the middle of a write
+// leaves the old one. An image too long for a slot lies behind the page, where it does not overlap the old one, and is
+// written before the head that names it.
 //
 //	slot  = head body, or head alone
 //	head  = magic, CRC-32C of the rest of the head and the body, sequence number, offset of the body, length of the body
 const (
-	slotSize  = 1024
-	headSize  = 4 + 4 + 8 + 8 + 4
-	slotsSize = 2 * slotSize
-	maxBody   = 64 << 20
+	pageSize = 4096
+	brokenAt = pageSize - 1
+	headSize = 4 + 4 + 8 + 8 + 4
+	slotA    = 32
+	slotB    = pageSize / 2
+	slotSize = slotB - slotA
+	maxBody  = 64 << 20
+	// spareSize is how long a file may stay for images that have become short.
+	spareSize = 64 << 10
 )
 
 var (
-	magic      = [4]byte{'a', 'l', 'k', 1}
+	fileBegin  = fmt.Appendf(nil, "%-*s", slotA, fmt.Sprintf("anylock bucket, format %d\n", folderFormat))
+	magic      = [4]byte{'a', 'l', 'k', folderFormat}
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	slotStarts = [2]int{slotA, slotB}
 )
 
 // An image is the state of a file as read. The zero image is that of a new file.
 type image struct {
-	seq  uint64 // grows by one with every write
-	slot int
-	off  int64 // of the body
-	body []byte
+	seq    uint64 // grows by one with every write
+	slot   int
+	off    int64 // of the body
+	body   []byte
+	broken bool // see breakLock
 }
 
-// errTorn means that no slot is whole.
-var errTorn = errors.New("no whole record")
+var (
+	// errForeign means that a file in the folder is not the store's.
+	errForeign = fmt.Errorf("%w: not written by this store", backend.ErrInvalid)
+	// errTorn means that no slot is whole: while it is read without its lock two writes have overtaken the look, else
+	// a power failure has torn it.
+	errTorn = fmt.Errorf("%w: damaged, as by a power failure; remove the file while no program uses it", backend.ErrInvalid)
+)
 
-// readImage reads the newest whole image. A file in which none was ever completed, because its maker died, is errTorn.
+// readImage reads the newest whole image. A file is new until its first image is complete: it is empty, or holds nothing but
+// a part of what the first write brings.
 func readImage(fd int) (image, error) {
-	buf := make([]byte, slotsSize)
-	n, err := readAt(fd, buf, 0)
+	page := make([]byte, pageSize)
+	n, err := readAt(fd, page, 0)
 	if err != nil {
 		return image{}, err
 	}
-	buf = buf[:n]
-	a, aOK := parseHead(buf, 0)
-	b, bOK := parseHead(buf, 1)
+	broken := page[brokenAt] != 0
+	page[brokenAt] = 0
+	if !bytes.HasPrefix(page, fileBegin) {
+		if name := bytes.TrimRight(page, "\x00"); !bytes.HasPrefix(fileBegin, name) {
+			return image{}, errForeign
+		}
+		return image{broken: broken}, nil
+	}
+	a, aOK := parseHead(page[:n], 0)
+	b, bOK := parseHead(page[:n], 1)
 	if bOK && (!aOK || b.seq > a.seq) {
 		a, b, aOK, bOK = b, a, bOK, aOK
 	}
@@ -56,15 +82,18 @@ func readImage(fd int) (image, error) {
 		if !h.ok {
 			continue
 		}
-		body, err := readBody(fd, buf, h.head)
+		body, err := readBody(fd, page[:n], h.head)
 		if err != nil {
 			return image{}, err
 		}
 		if body != nil && h.sum == checksum(h.raw, body) {
-			return image{seq: h.seq, slot: h.slot, off: h.off, body: body}, nil
+			return image{seq: h.seq, slot: h.slot, off: h.off, body: body, broken: broken}, nil
 		}
 	}
-	return image{}, errTorn
+	if len(bytes.TrimRight(page[slotB:], "\x00")) > 0 { // the first write goes to the first slot
+		return image{}, errTorn
+	}
+	return image{broken: broken}, nil
 }
 
 type head struct {
@@ -76,12 +105,12 @@ type head struct {
 	size int
 }
 
-func parseHead(buf []byte, slot int) (head, bool) {
-	at := slot * slotSize
-	if len(buf) < at+headSize || [4]byte(buf[at:at+4]) != magic {
+func parseHead(page []byte, slot int) (head, bool) {
+	at := slotStarts[slot]
+	if len(page) < at+headSize || [4]byte(page[at:at+4]) != magic {
 		return head{}, false
 	}
-	raw := buf[at : at+headSize]
+	raw := page[at : at+headSize]
 	h := head{
 		slot: slot,
 		raw:  raw,
@@ -90,16 +119,16 @@ func parseHead(buf []byte, slot int) (head, bool) {
 		off:  int64(binary.LittleEndian.Uint64(raw[16:])),
 		size: int(binary.LittleEndian.Uint32(raw[24:])),
 	}
-	return h, h.seq > 0 && h.size <= maxBody && (h.off == int64(at+headSize) && h.size <= slotSize-headSize || h.off >= slotsSize)
+	return h, h.seq > 0 && h.size <= maxBody && (h.off == int64(at+headSize) && h.size <= slotSize-headSize || h.off >= pageSize)
 }
 
 // readBody returns nil for a body that is cut off.
-func readBody(fd int, buf []byte, h head) ([]byte, error) {
-	if h.off < slotsSize {
-		if int(h.off)+h.size > len(buf) {
+func readBody(fd int, page []byte, h head) ([]byte, error) {
+	if h.off < pageSize {
+		if int(h.off)+h.size > len(page) {
 			return nil, nil
 		}
-		return buf[h.off:][:h.size:h.size], nil
+		return page[h.off:][:h.size:h.size], nil
 	}
 	body := make([]byte, h.size)
 	n, err := readAt(fd, body, h.off)
@@ -113,36 +142,69 @@ func checksum(head, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, body)
 }
 
-// writeImage replaces old, the newest image of the file. An error leaves the one or the other.
-func writeImage(fd int, old image, body []byte) error {
+// writeImage replaces old, the newest image of a file of a size. An error leaves the one or the other.
+func writeImage(fd int, old image, size int64, body []byte) error {
 	if len(body) > maxBody {
-		return fmt.Errorf("record of %d bytes is too long", len(body))
+		return fmt.Errorf("bucket of %d bytes is too long", len(body))
 	}
-	slot := 1 - old.slot
+	slot, begin := 1-old.slot, []byte(nil)
 	if old.seq == 0 {
-		slot = 0
+		slot, begin = 0, fileBegin
 	}
-	at := slot * slotSize
+	at := int64(slotStarts[slot])
 	inline := headSize+len(body) <= slotSize
-	off := int64(at + headSize)
+	off := at + headSize
 	if !inline {
-		off = slotsSize
-		if room := old.off - slotsSize; old.off >= slotsSize && int64(len(body)) > room {
+		off = pageSize
+		if room := old.off - pageSize; old.off >= pageSize && int64(len(body)) > room {
 			off = old.off + int64(len(old.body))
 		}
 	}
-	head := make([]byte, headSize, headSize+slotSize)
+	out := make([]byte, len(begin)+headSize, len(begin)+headSize+min(len(body), slotSize))
+	copy(out, begin)
+	head := out[len(begin):]
 	copy(head, magic[:])
 	binary.LittleEndian.PutUint64(head[8:], old.seq+1)
 	binary.LittleEndian.PutUint64(head[16:], uint64(off))
 	binary.LittleEndian.PutUint32(head[24:], uint32(len(body)))
 	binary.LittleEndian.PutUint32(head[4:], checksum(head, body))
+	end := int64(pageSize)
 	if inline {
-		return writeAt(fd, append(head, body...), int64(at))
+		out = append(out, body...)
+	} else {
+		if err := writeAt(fd, body, off); err != nil {
+			return err
+		}
+		point("body")
+		end = off + int64(len(body))
 	}
-	if err := writeAt(fd, body, off); err != nil {
+	if err := writeAt(fd, out, at-int64(len(begin))); err != nil {
 		return err
 	}
-	point("body")
-	return writeAt(fd, head, int64(at))
+	if size > spareSize && end < size/4 {
+		truncateFD(fd, end) // the old image may lie behind it, and is not needed any more
+	}
+	return nil
+}
+
+// isBroken reports whether the lock of a file has been broken.
+func isBroken(fd int) (bool, error) {
+	var mark [1]byte
+	_, err := readAt(fd, mark[:], brokenAt)
+	return mark[0] != 0, err
+}
+
+// isBucket reports whether a file holds a bucket of this store.
+func (s *store) isBucket(name string) bool {
+	info, err := infoAt(s.path(name))
+	if err != nil || !info.regular || !strings.HasPrefix(name, bucketPrefix) {
+		return false
+	}
+	fd, err := openAt(s.path(name), openRead, 0)
+	if err != nil {
+		return false
+	}
+	defer closeFD(fd)
+	img, err := readImage(fd)
+	return img.seq > 0 || errors.Is(err, errTorn)
 }

@@ -29,7 +29,7 @@ func TestImageRoundTrip(t *testing.T) {
 		0, 1, 100, slotSize - headSize, slotSize - headSize + 1, 5000, 4999, 5001, 100_000, 10, 99_999, 99_999, 3, 2000, 0,
 	} {
 		body := bytes.Repeat([]byte{byte(i + 1)}, size)
-		if err := writeImage(fd, img, body); err != nil {
+		if err := writeImage(fd, img, sizeOf(t, fd), body); err != nil {
 			t.Fatal(err)
 		}
 		got, err := readImage(fd)
@@ -49,7 +49,7 @@ func TestTornWrite(t *testing.T) {
 		after := append([]byte(nil), before...)
 		writes := recordWrites(t, before, newBody)
 		for _, w := range writes {
-			for cut := 0; cut <= len(w.p); cut += max(1, len(w.p)/97) {
+			for cut := 0; cut <= len(w.p); cut += max(1, len(w.p)/997) {
 				torn := splice(after, w.p[:cut], w.off)
 				img, err := readBytes(t, torn)
 				if err != nil || !bytes.Equal(img.body, oldBody) && !bytes.Equal(img.body, newBody) {
@@ -64,14 +64,79 @@ func TestTornWrite(t *testing.T) {
 	}
 }
 
-// The first write of a file, cut short, is no record at all.
+// The first write of a file, cut short, leaves a new file, and can be done again.
 func TestTornFirstWrite(t *testing.T) {
 	whole := filled(t, 50)
 	for cut := range len(whole) {
-		if _, err := readBytes(t, whole[:cut]); !errors.Is(err, errTorn) {
-			t.Fatalf("%d of %d bytes: %v, want errTorn", cut, len(whole), err)
+		img, err := readBytes(t, whole[:cut])
+		if err != nil || img.seq != 0 || len(img.body) != 0 {
+			t.Fatalf("%d of %d bytes: %+v %v, want a new file", cut, len(whole), img, err)
+		}
+		fd := tempFD(t)
+		if err := writeAt(fd, whole[:cut], 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeImage(fd, img, int64(cut), []byte("again")); err != nil {
+			t.Fatal(err)
+		}
+		if img, err := readImage(fd); err != nil || string(img.body) != "again" {
+			t.Fatalf("%d of %d bytes, and again: %q %v", cut, len(whole), img.body, err)
 		}
 	}
+}
+
+// A bucket that lost both of its images is refused: nothing tells what it held.
+func TestDamagedImages(t *testing.T) {
+	whole := filled(t, 50)
+	fd := tempFD(t)
+	if err := writeAt(fd, whole, 0); err != nil {
+		t.Fatal(err)
+	}
+	old, err := readImage(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeImage(fd, old, 0, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	both := readAll(t, fd)
+	for _, slot := range slotStarts {
+		both[slot+headSize] ^= 1
+		img, err := readBytes(t, both)
+		if slot == slotA && (err != nil || string(img.body) != "new") {
+			t.Errorf("the other image is whole: %q %v", img.body, err)
+		}
+		if slot == slotB && !errors.Is(err, errTorn) {
+			t.Errorf("no image is whole: %+v %v", img, err)
+		}
+	}
+}
+
+// A file that a crowd has made long becomes short again.
+func TestFileShrinks(t *testing.T) {
+	fd := tempFD(t)
+	var img image
+	for _, size := range []int{1 << 20, 1 << 20, 1 << 20, 100, 100} {
+		if err := writeImage(fd, img, sizeOf(t, fd), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if img, err = readImage(fd); err != nil || len(img.body) != size {
+			t.Fatalf("%d bytes: read %d, %v", size, len(img.body), err)
+		}
+		if got := sizeOf(t, fd); got > pageSize+2<<20 || size == 100 && got > pageSize {
+			t.Errorf("a body of %d bytes in a file of %d", size, got)
+		}
+	}
+}
+
+func sizeOf(t testing.TB, fd int) int64 {
+	t.Helper()
+	info, err := infoOf(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.size
 }
 
 type write struct {
@@ -83,7 +148,7 @@ type write struct {
 func filled(t *testing.T, size int) []byte {
 	t.Helper()
 	fd := tempFD(t)
-	if err := writeImage(fd, image{}, bytes.Repeat([]byte{'o'}, size)); err != nil {
+	if err := writeImage(fd, image{}, 0, bytes.Repeat([]byte{'o'}, size)); err != nil {
 		t.Fatal(err)
 	}
 	return readAll(t, fd)
@@ -103,7 +168,7 @@ func recordWrites(t *testing.T, before, body []byte) []write {
 	var long []write
 	stopAt = func(string) { // between the two writes
 		all := readAll(t, fd)
-		for off := slotsSize; off+len(body) <= len(all); off++ {
+		for off := pageSize; off+len(body) <= len(all); off++ {
 			if bytes.Equal(all[off:off+len(body)], body) {
 				long = []write{{int64(off), body}}
 				return
@@ -112,11 +177,11 @@ func recordWrites(t *testing.T, before, body []byte) []write {
 		t.Error("the body is not there before its head")
 	}
 	defer func() { stopAt = nil }()
-	if err := writeImage(fd, old, body); err != nil {
+	if err := writeImage(fd, old, 0, body); err != nil {
 		t.Fatal(err)
 	}
 	all := readAll(t, fd)
-	at := (1 - old.slot) * slotSize
+	at := slotStarts[1-old.slot]
 	end := min(at+slotSize, len(all))
 	return append(long, write{int64(at), all[at:end]})
 }

@@ -3,11 +3,13 @@ package file
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"sync"
+	"time"
 )
 
 // An inbox is where the waiters of one Backend are told that it is their turn: a FIFO of its own in the directory, with one
@@ -58,7 +60,7 @@ func (b *inbox) address() (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file != nil {
-		if node, err := inodeAt(b.path(b.id)); err == nil && node == b.node {
+		if node, err := infoAt(b.path(b.id)); err == nil && node.inode == b.node {
 			return b.id, nil
 		}
 		b.file.Close() // its reader ends
@@ -68,12 +70,23 @@ func (b *inbox) address() (uint64, error) {
 }
 
 func (b *inbox) path(id uint64) string {
-	var raw [8]byte
-	binary.BigEndian.PutUint64(raw[:], id)
-	return b.store.path(inboxName(raw))
+	return b.store.path(fmt.Sprintf("%s%016x", inboxPrefix, id))
 }
 
-func (b *inbox) makeLocked() error { return whileGone(b.makeOnceLocked) }
+// makeLocked makes the FIFO, and removes those that dead processes have left. It makes another if it does not find what it has
+// just made: a process whose wall clock is ahead, or has just been set, takes it for a dead one's.
+func (b *inbox) makeLocked() (err error) {
+	const attempts = 3 // each process looks once
+	for range attempts {
+		if err = b.makeOnceLocked(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err == nil {
+		b.store.removeDead()
+	}
+	return err
+}
 
 func (b *inbox) makeOnceLocked() error {
 	id := rand.Uint64() | 1
@@ -93,7 +106,7 @@ func (b *inbox) makeOnceLocked() error {
 		unlink(path)
 		return err
 	}
-	node, err := inodeOf(fd)
+	info, err := infoOf(fd)
 	if err == nil && b.store.shared {
 		err = chmodFD(fd, b.store.mode)
 	}
@@ -102,10 +115,43 @@ func (b *inbox) makeOnceLocked() error {
 		unlink(path)
 		return err
 	}
-	b.id, b.node, b.file = id, node, os.NewFile(uintptr(fd), path)
+	b.id, b.node, b.file = id, info.inode, os.NewFile(uintptr(fd), path)
 	file := b.file
 	b.readers.Go(func() { b.read(file) })
 	return nil
+}
+
+const (
+	inboxPrefix = ".inbox."
+	// oldAge is when a FIFO that nobody reads belongs to a dead process: a new one is about to be opened.
+	oldAge = time.Minute
+	// deadTime bounds the search for them.
+	deadTime = 100 * time.Millisecond
+)
+
+// removeDead removes the FIFOs of dead processes.
+func (s *store) removeDead() {
+	until := time.Now().Add(deadTime)
+	all, _ := os.ReadDir(s.dir)
+	for _, e := range all {
+		if e.Type() != fs.ModeNamedPipe || !hasRandomName(e.Name(), inboxPrefix) {
+			continue
+		}
+		if time.Now().After(until) {
+			return
+		}
+		path := s.path(e.Name())
+		info, err := os.Lstat(path)
+		if err != nil || time.Since(info.ModTime()) < oldAge {
+			continue
+		}
+		switch fd, err := openInbox(path); {
+		case err == nil:
+			closeFD(fd)
+		case noReader(err):
+			unlink(path)
+		}
+	}
 }
 
 // read tells waiters what arrives. Unknown tickets are of waiters that have gone.

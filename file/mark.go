@@ -1,6 +1,8 @@
 package file
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,19 +13,15 @@ import (
 )
 
 // A folder belongs to the store once it holds the mark: a file whose first line names the format. The store takes an empty
-// folder only, and in its own it touches only what it has written: files with a whole image, and FIFOs of its names. All files are
-// therefore made with an image in them, in one step.
+// folder only, and in its own it touches only what it has written: buckets, which begin with a line of their own, and FIFOs of its
+// names.
 const (
 	markFile     = ".anylock"
 	markBegin    = "anylock file store, format "
-	folderFormat = 2
+	folderFormat = 3
 )
 
 var markText = fmt.Sprintf("%s%d\nThe files in this folder are locks. Remove it only while no program uses it.\n", markBegin, folderFormat)
-
-// errForeign means that a file in the folder is not the store's.
-var errForeign = fmt.Errorf("%w: not written by this store; if nobody else uses the file, a power failure has torn it: remove it",
-	backend.ErrInvalid)
 
 // takeFolder makes sure that the folder has the store's mark, and puts it into one that holds nothing else.
 func (s *store) takeFolder() error {
@@ -56,7 +54,7 @@ func (s *store) marked() (bool, error) {
 	var text string
 	if err == nil {
 		defer closeFD(fd)
-		buf := make([]byte, slotSize)
+		buf := make([]byte, 1024)
 		var n int
 		n, err = readAt(fd, buf, 0)
 		text, _, _ = strings.Cut(string(buf[:n]), "\n")
@@ -67,7 +65,8 @@ func (s *store) marked() (bool, error) {
 	case err == nil && text == fmt.Sprint(markBegin, folderFormat):
 		return true, nil
 	case err == nil && strings.HasPrefix(text, markBegin):
-		return false, fmt.Errorf("%w: %s belongs to another version of this store: %q", backend.ErrUnsupported, s.dir, text)
+		return false, fmt.Errorf("%w: %s has the locks of another version of this store (%q); name another folder, or remove this one while no program uses it",
+			backend.ErrUnsupported, s.dir, text)
 	}
 	return false, fmt.Errorf("%s: %w", path, errForeign)
 }
@@ -85,7 +84,7 @@ func (s *store) stranger() (string, error) {
 		case name == markFile: // of a process that was first
 		case hasRandomName(name, markFile+".") && e.Type().IsRegular(): // of one that is at it, or died
 		case hasRandomName(name, inboxPrefix) && e.Type() == fs.ModeNamedPipe:
-		case s.ours(name):
+		case s.isBucket(name):
 		default:
 			return name, nil
 		}
@@ -96,7 +95,7 @@ func (s *store) stranger() (string, error) {
 // mark puts the mark into the folder, whole from the first moment. It is nil too if somebody else has.
 func (s *store) mark() error {
 	path := s.path(markFile)
-	temp, fd, err := s.makeNew(markFile + ".")
+	temp, fd, err := s.makeNew()
 	if err != nil {
 		return err
 	}
@@ -118,30 +117,39 @@ func (s *store) mark() error {
 	return nil
 }
 
-// makeFolder makes the folder again after somebody has removed it under a running process.
+// makeFolder makes the folder again if somebody has removed it under a running process.
 func (s *store) makeFolder() error {
+	if marked, err := s.marked(); marked || err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.dir, dirMode); err != nil {
 		return err
 	}
 	return s.takeFolder()
 }
 
-// ours reports whether a file holds a whole image of this store.
-func (s *store) ours(name string) bool {
-	info, err := os.Lstat(s.path(name))
-	if err != nil || !info.Mode().IsRegular() {
-		return false
+// makeNew makes an empty file of a name of its own, with the mode that files are to have.
+func (s *store) makeNew() (path string, fd int, err error) {
+	path = s.path(markFile + "." + randomName())
+	if fd, err = openAt(path, openNew, s.mode); err != nil {
+		return "", -1, err
 	}
-	fd, err := openAt(s.path(name), openRead, 0)
-	if err != nil {
-		return false
+	if s.shared {
+		if err = chmodFD(fd, s.mode); err != nil {
+			closeFD(fd)
+			unlink(path)
+			return "", -1, err
+		}
 	}
-	defer closeFD(fd)
-	img, err := readImage(fd)
-	for try := 0; errors.Is(err, errTorn) && try < 3; try++ { // two writes have overtaken this look
-		img, err = readImage(fd)
-	}
-	return err == nil && (len(img.body) == 0 || strings.IndexByte(string([]byte{kindRecord, kindMoved, kindEpoch}), img.body[0]) >= 0)
+	return path, fd, nil
+}
+
+const randomLen = 16
+
+func randomName() string {
+	var b [randomLen / 2]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 // hasRandomName reports whether name is the prefix and what randomName makes.

@@ -26,7 +26,8 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepareTokens(ctx, 0); err != nil { // proves that it can be written, locked and read
+	// It can be written, locked and read.
+	if err := s.update(ctx, "", true, func(*record, int64) (bool, error) { return false, nil }); err != nil {
 		return nil, orContext(ctx, err)
 	}
 	return newBackend(s), nil

@@ -21,7 +21,7 @@ func TestOpenMakesPrivateDirectory(t *testing.T) {
 	if _, err := acquire(b, "k", time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(dir, fileName("k")): 0o600} {
+	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Join(dir, bucketName("k")): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v (%v), want %v", path, info.Mode().Perm(), err, want)
 		}
@@ -39,7 +39,6 @@ func TestSharedDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := openDir(t, dir)
-		b.sweep.work.Wait() // it makes files, too
 		if _, err := acquire(b, "k", time.Minute, false); err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +48,12 @@ func TestSharedDirectory(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		for _, name := range append(files(t, dir), epochFile) {
+		for _, name := range list(t, dir) {
 			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != c.file {
 				t.Errorf("directory %v: %s has %v (%v), want %v", c.dir, name, info.Mode().Perm(), err, c.file)
 			}
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, tempPrefix+"*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, markFile+".*")); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
 	}
@@ -88,14 +87,12 @@ func TestOpenRefuses(t *testing.T) {
 func TestNewerFormat(t *testing.T) {
 	dir := t.TempDir()
 	b := openDir(t, dir)
-	b.sweep.work.Wait() // it would remove the file while it is empty
-	path := filepath.Join(dir, fileName("k"))
-	fd, err := openAt(path, openNew, 0o600)
+	fd, err := openAt(filepath.Join(dir, bucketName("k")), openNew, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeFD(fd)
-	if err := writeImage(fd, image{}, []byte{kindRecord, version + 1}); err != nil {
+	if err := writeImage(fd, image{}, 0, []byte{kind, version + 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := acquire(b, "k", time.Minute, true); !errors.Is(err, backend.ErrUnsupported) {

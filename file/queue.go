@@ -15,20 +15,16 @@ type post interface {
 	mine(q queued) bool
 }
 
-// settle ends what time or a reboot has ended, and reports whether the record has changed.
-func (r *record) settle(boot bootID, now int64) bool {
-	if r.boot != boot {
-		*r = record{boot: boot, token: r.token}
-		return true
-	}
+// settle ends a lease that time has ended.
+func (r *record) settle(now int64) {
 	if r.owner != "" && now >= r.expires {
 		r.free()
-		return true
 	}
-	return false
 }
 
-func (r *record) free() { r.owner, r.expires, r.claimBy = "", 0, 0 }
+func (r *record) free() {
+	r.token, r.owner, r.expires, r.claimBy = 0, "", 0, 0
+}
 
 // offer gives a free key's first waiter its turn, and takes those out of the queue that are dead or have missed theirs. It
 // stops at owner, who is here to claim it. It reports whether the record has changed.

@@ -3,7 +3,6 @@ package file
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/anylock/lock/backend"
 )
@@ -11,11 +10,10 @@ import (
 // A bootID tells one boot of the machine from all others.
 type bootID [16]byte
 
-// A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds, and mean something only
-// during the boot that the record names.
+// A record is the state of one key. Times are those of the host's monotonic clock in nanoseconds.
 type record struct {
-	boot    bootID
-	token   uint64 // the last one granted
+	last    uint64 // the highest token of the bucket; not a part of what is written
+	token   uint64 // of the lease
 	owner   string // of the lease; empty while there is none
 	expires int64  // end of the lease
 	claimBy int64  // until when a free key is kept for the first in the queue; 0 if nobody has been told yet
@@ -29,20 +27,11 @@ type queued struct {
 	ticket uint64 // what it is told
 }
 
-// The kinds of images, their first byte, and the version of their format, the second one.
-const (
-	kindRecord = 'R'
-	kindMoved  = 'M'
-	kindEpoch  = 'E'
-	version    = 1
-)
+var errFormat = errors.New("malformed bucket")
 
-var errFormat = errors.New("malformed record")
+func (r *record) size() int { return 64 + len(r.owner) + len(r.queue)*96 }
 
-func (r *record) encode() []byte {
-	b := make([]byte, 0, 96+len(r.owner)+len(r.queue)*96)
-	b = append(b, kindRecord, version)
-	b = append(b, r.boot[:]...)
+func (r *record) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, r.token)
 	b = appendString(b, r.owner)
 	b = binary.AppendVarint(b, r.expires)
@@ -56,12 +45,9 @@ func (r *record) encode() []byte {
 	return b
 }
 
-func decodeRecord(body []byte) (record, error) {
-	d, err := newDecoder(body, kindRecord)
-	if err != nil {
-		return record{}, err
-	}
-	r := record{boot: d.boot(), token: d.uvarint(), owner: d.string(), expires: d.varint(), claimBy: d.varint()}
+func decodeRecord(b []byte) (record, error) {
+	d := &decoder{b: b}
+	r := record{token: d.uvarint(), owner: d.string(), expires: d.varint(), claimBy: d.varint()}
 	const least = 1 + 8 + 8 // bytes of a queued waiter
 	n := d.uvarint()
 	if n > uint64(len(d.b)/least) {
@@ -87,16 +73,6 @@ func appendString(b []byte, s string) []byte {
 type decoder struct {
 	b   []byte
 	bad bool
-}
-
-func newDecoder(body []byte, kind byte) (*decoder, error) {
-	switch {
-	case len(body) < 2 || body[0] != kind:
-		return nil, errFormat
-	case body[1] != version:
-		return nil, fmt.Errorf("%w: record of format %d, written by another version of this store", backend.ErrUnsupported, body[1])
-	}
-	return &decoder{b: body[2:]}, nil
 }
 
 func (d *decoder) take(n int) []byte {

@@ -14,49 +14,110 @@ import (
 
 var records = []record{
 	{},
-	{boot: bootID{1, 2, 3}, token: 1<<55 - 1, owner: "o", expires: 1 << 62},
+	{token: 1<<55 - 1, owner: "o", expires: 1 << 62},
 	{owner: strings.Repeat("x", 255), expires: -5, claimBy: 7, queue: []queued{{"a", 1, 2}, {"b\x00\xff", ^uint64(0), 1 << 63}}},
 }
 
 func TestRecordRoundTrip(t *testing.T) {
 	for _, r := range records {
-		got, err := decodeRecord(r.encode())
+		got, err := decodeRecord(r.append(nil))
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Errorf("%+v became %+v (%v)", r, got, err)
 		}
 	}
 }
 
-func TestRecordOfAnotherVersion(t *testing.T) {
-	b := records[1].encode()
-	b[1] = version + 1
-	if _, err := decodeRecord(b); !errors.Is(err, backend.ErrUnsupported) {
+// Keys of one bucket leave each other as they are, but for those that are over.
+func TestBucket(t *testing.T) {
+	s := &store{boot: bootID{1}}
+	full := record{token: 7, owner: "o", expires: 100}
+	waited := record{token: 8, owner: "p", expires: 100, queue: queueOf("ab", 1, 2)}
+	var body []byte
+	put := func(key string, r record, now int64) {
+		t.Helper()
+		b, _, err := s.decodeBucket(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err = b.with(key, &r, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(key string, now int64, want record) {
+		t.Helper()
+		b, _, err := s.decodeBucket(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := b.record(key, now)
+		want.last = 8
+		if err != nil || !reflect.DeepEqual(r, want) {
+			t.Errorf("%s at %d: %+v %v, want %+v", key, now, r, err, want)
+		}
+	}
+	put("full", full, 1)
+	put("waited", waited, 1)
+	put("other", record{token: 3, owner: "x", expires: 1000}, 1)
+	want("full", 99, full)
+	want("full", 100, record{})
+	want("waited", 99, waited)
+	want("waited", 100, record{queue: waited.queue})
+	want("none", 1, record{})
+
+	size := len(body)
+	put("other", record{}, 100) // free; what is over goes with it
+	if len(body) >= size/2+20 || bytes.Contains(body, []byte("full")) || bytes.Contains(body, []byte("other")) {
+		t.Errorf("%d of %d bytes are left: %q", len(body), size, body)
+	}
+	want("waited", 100, record{queue: waited.queue})
+	put("other", record{}, 100+2*int64(claimGrace)+int64(abandoned)) // nobody has claimed it
+	want("waited", 100, record{})
+	s.boot = bootID{2}
+	put("after a reboot", record{token: 5, owner: "o", expires: 9}, 1)
+	want("after a reboot", 1, record{token: 5, owner: "o", expires: 9})
+}
+
+func TestBucketOfAnotherVersion(t *testing.T) {
+	if _, _, err := (&store{}).decodeBucket([]byte{kind, version + 1}); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("%v, want ErrUnsupported", err)
 	}
 }
 
-// FuzzRecord: no bytes crash the decoders; what decodes is well-formed and keeps its meaning when it is written again.
-func FuzzRecord(f *testing.F) {
+// FuzzBucket: no bytes crash the decoders; what decodes is well-formed and keeps its meaning when it is written again.
+func FuzzBucket(f *testing.F) {
+	s := &store{boot: bootID{9}}
 	for _, r := range records {
-		f.Add(r.encode())
-		f.Add(r.encode()[:len(r.encode())-1])
-	}
-	f.Add(epoch{bootID{9}, -1, 1 << 60}.encode())
-	f.Add([]byte{kindRecord, version, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if r, err := decodeRecord(b); err == nil {
-			if len(r.owner) > backend.MaxOwnerLen {
-				t.Errorf("owner of %d bytes", len(r.owner))
-			}
-			again, err := decodeRecord(r.encode())
-			if err != nil || !reflect.DeepEqual(again, r) {
-				t.Errorf("%x: %+v became %+v (%v)", b, r, again, err)
-			}
+		body, err := (&bucket{boot: s.boot, token: 3}).with("k", &r, -9)
+		if err != nil {
+			f.Fatal(err)
 		}
-		if e, err := decodeEpoch(b); err == nil {
-			if again, err := decodeEpoch(e.encode()); err != nil || again != e {
-				t.Errorf("%x: %+v became %+v (%v)", b, e, again, err)
-			}
+		f.Add(body)
+		f.Add(body[:len(body)-1])
+	}
+	f.Add([]byte{kind, version, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b, _, err := s.decodeBucket(body)
+		if err != nil {
+			return
+		}
+		r, err := b.record("k", -9)
+		if err != nil {
+			return
+		}
+		if len(r.owner) > backend.MaxOwnerLen {
+			t.Errorf("owner of %d bytes", len(r.owner))
+		}
+		again, err := b.with("k", &r, -9)
+		if err != nil {
+			return // another entry is malformed
+		}
+		if b, _, err = s.decodeBucket(again); err != nil {
+			t.Fatal(err)
+		}
+		r2, err := b.record("k", -9)
+		r2.last = r.last
+		if err != nil || r.over() > -9 && !reflect.DeepEqual(r2, r) {
+			t.Errorf("%x: %+v became %+v (%v)", body, r, r2, err)
 		}
 	})
 }
@@ -75,7 +136,7 @@ func FuzzImage(f *testing.F) {
 		if err := writeAt(fd, b, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeImage(fd, img, []byte("next")); err != nil {
+		if err := writeImage(fd, img, int64(len(b)), []byte("next")); err != nil {
 			t.Fatal(err)
 		}
 		if next, err := readImage(fd); err != nil || string(next.body) != "next" {

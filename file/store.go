@@ -2,23 +2,25 @@ package file
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	mrand "math/rand/v2"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"sync"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
-// A store is a directory of records.
+// A store is a folder of buckets.
 type store struct {
 	dir    string
 	boot   bootID
-	mode   uint32 // of new files
-	shared bool   // other users may write in the directory
-	tokens tokens
+	mode   uint32   // of new files
+	shared bool     // other users may write in the directory
+	known  sync.Map // the paths of buckets that were seen in this boot
 
 	clock func() int64     // the host's monotonic clock; another one in tests
 	wall  func() time.Time // the wall clock; another one in tests
@@ -38,11 +40,22 @@ func point(name string) {
 	}
 }
 
-// A locked file is open, exclusively locked, and was the one that its path names when it was locked.
+// An inode identifies a file whatever its name.
+type inode struct{ dev, ino uint64 }
+
+// A fileInfo is what the file system knows of a file.
+type fileInfo struct {
+	inode         inode
+	links         uint64 // its names
+	size          int64
+	regular, fifo bool
+}
+
+// A locked file is open and exclusively locked, and had its name when it was locked.
 type locked struct {
 	path string
 	fd   int
-	id   inode
+	fileInfo
 }
 
 func (l locked) close() {
@@ -50,79 +63,43 @@ func (l locked) close() {
 	closeFD(l.fd)
 }
 
-// current reports whether the path still names this file. What was written before is seen by everybody only if it does:
-// see breaker.
-func (l locked) current() (bool, error) {
-	id, err := inodeAt(l.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && id == l.id, err
-}
-
-// lock opens and locks a file, and creates it if told so: else a missing file is errAbsent. It waits until ctx ends, never
-// in the kernel.
-func (s *store) lock(ctx context.Context, name string, create bool) (locked, error) {
-	path := s.path(name)
+// tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open only, and
+// is to be closed. An error leaves nothing open, and names the file.
+func (s *store) tryLock(path string, create bool) (l locked, img image, ok bool, err error) {
 	for {
-		if err := ctx.Err(); err != nil {
-			return locked{}, err
-		}
-		fd, err := openAt(path, openWrite, 0)
-		if errors.Is(err, fs.ErrNotExist) && create {
+		l = locked{path: path}
+		l.fd, err = openAt(path, openWrite, 0)
+		if errors.Is(err, errAbsent) && create {
 			if err = s.create(path); err != nil {
-				return locked{}, err
+				return locked{}, image{}, false, err
 			}
 			continue
 		}
 		if err != nil {
-			return locked{}, err
+			return locked{}, image{}, false, err
 		}
-		l, ok, err := s.lockOpen(ctx, path, fd)
-		if ok {
-			return l, nil
+		point("opened")
+		ok, err = lockFD(l.fd)
+		if err == nil {
+			l.fileInfo, err = infoOf(l.fd)
 		}
-		closeFD(fd)
+		switch {
+		case err != nil:
+		case l.links == 0: // it has been replaced, or removed
+			l.close()
+			continue
+		case !l.regular:
+			err = errForeign
+		case !ok:
+			return l, image{}, false, nil
+		default:
+			img, err = readImage(l.fd)
+		}
 		if err != nil {
-			return locked{}, err
+			l.close()
+			return locked{}, image{}, false, fmt.Errorf("%s: %w", path, err)
 		}
-	}
-}
-
-// lockOpen locks an open file. It reports false, without an error, if the path has come to name another file.
-func (s *store) lockOpen(ctx context.Context, path string, fd int) (locked, bool, error) {
-	id, err := inodeOf(fd)
-	if err != nil {
-		return locked{}, false, err
-	}
-	l := locked{path, fd, id}
-	var stuck watch
-	for pause := time.Duration(0); ; pause = nextPause(pause) {
-		got, err := lockFD(fd, false)
-		if err != nil {
-			return locked{}, false, err
-		}
-		if got || pause > time.Millisecond {
-			ok, err := l.current()
-			if got && ok && err == nil {
-				return l, true, nil
-			}
-			if got {
-				unlockFD(fd)
-			}
-			if err != nil || !ok {
-				return locked{}, false, err
-			}
-		}
-		switch torn, still := stuck.sees(fd); {
-		case torn:
-			return locked{}, false, fmt.Errorf("%s: %w", path, errForeign)
-		case still:
-			s.breakLock(l)
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return locked{}, false, err
-		}
+		return l, img, true, nil
 	}
 }
 
@@ -132,7 +109,7 @@ func nextPause(last time.Duration) time.Duration {
 	if last == 0 {
 		return first
 	}
-	return first + mrand.N(min(2*last, most))
+	return first + rand.N(min(2*last, most))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -146,65 +123,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// create makes a file without a state, and the directory if that has gone. It is nil too if somebody else has made it. The file
-// takes its name when it is whole: an empty one would not be known for ours, and the umask must not keep others out, not even for
-// a moment.
+// create makes an empty file, and the folder if that has gone. It is nil too if somebody else has made it. Where other users are
+// to use the file, it takes its name when its mode is right: the umask must not keep them out, not even for a moment.
 func (s *store) create(path string) error {
-	return whileGone(func() error {
-		temp, fd, err := s.temp()
-		if errors.Is(err, fs.ErrNotExist) {
-			if err = s.makeFolder(); err == nil {
-				temp, fd, err = s.temp()
-			}
-		}
-		if err != nil {
-			return err
-		}
-		err = writeImage(fd, image{}, nil)
-		if err == nil && path == s.path(epochFile) {
-			err = syncFD(fd)
-		}
-		closeFD(fd)
-		point("made")
+	if err := s.makeFolder(); err != nil {
+		return err
+	}
+	if !s.shared {
+		fd, err := openAt(path, openNew, s.mode)
 		if err == nil {
-			err = renameNew(temp, path)
-		}
-		if err != nil {
-			unlink(temp)
+			closeFD(fd)
 		}
 		return ignoreExists(err)
-	})
-}
-
-// whileGone calls f, again if it does not find what it has just made: a process that searches for what the dead have left
-// takes new files for old ones if its wall clock is ahead, or has just been set.
-func whileGone(f func() error) (err error) {
-	const attempts = 3 // one search removes a file at most
-	for range attempts {
-		if err = f(); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
 	}
-	return err
-}
-
-// temp makes an empty file of a name of its own.
-func (s *store) temp() (path string, fd int, err error) { return s.makeNew(tempPrefix) }
-
-// makeNew makes an empty file whose name begins with prefix.
-func (s *store) makeNew(prefix string) (path string, fd int, err error) {
-	path = s.path(prefix + randomName())
-	if fd, err = openAt(path, openNew, s.mode); err != nil {
-		return "", -1, err
+	temp, fd, err := s.makeNew()
+	if err != nil {
+		return err
 	}
-	if s.shared {
-		if err = chmodFD(fd, s.mode); err != nil {
-			closeFD(fd)
-			unlink(path)
-			return "", -1, err
-		}
-	}
-	return path, fd, nil
+	closeFD(fd)
+	defer unlink(temp)
+	return ignoreExists(os.Link(temp, path))
 }
 
 func ignoreExists(err error) error {
@@ -214,24 +152,19 @@ func ignoreExists(err error) error {
 	return err
 }
 
-const randomLen = 16
-
-func randomName() string {
-	var b [randomLen / 2]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// update changes a key's record under its lock. change gets the record as it is now, settled, and reports whether to write
-// it; it may be called several times, each time with a new record. create makes the record if there is none, else that is
-// errAbsent.
-func (s *store) update(ctx context.Context, name string, create bool, change func(r *record, now int64) (write bool, err error)) error {
+// update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to write it; it
+// may be called several times, each time with a new record. create makes the bucket if there is none, else that is errAbsent.
+func (s *store) update(ctx context.Context, key string, create bool, change func(r *record, now int64) (write bool, err error)) error {
+	path := s.path(bucketName(key))
 	for {
-		l, err := s.lock(ctx, name, create)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l, img, err := s.lock(ctx, path, create)
 		if err != nil {
 			return err
 		}
-		done, err := s.updateLocked(l, change)
+		done, err := s.updateLocked(l, img, key, change)
 		l.close()
 		if done || err != nil {
 			return err
@@ -240,75 +173,74 @@ func (s *store) update(ctx context.Context, name string, create bool, change fun
 }
 
 // updateLocked reports whether it is done, with or without an error.
-func (s *store) updateLocked(l locked, change func(r *record, now int64) (write bool, err error)) (done bool, err error) {
-	img, r, err := s.readRecord(l)
+func (s *store) updateLocked(l locked, img image, key string, change func(r *record, now int64) (write bool, err error)) (done bool, err error) {
+	b, err := s.decode(l.path, img.body)
 	if err != nil {
-		return true, fmt.Errorf("record %s: %w", l.path, err)
-	}
-	now := s.clock()
-	settled := r.settle(s.boot, now)
-	write, err := change(&r, now)
-	point("changed")
-	if err != nil || !write && !settled {
 		return true, err
 	}
-	if err := writeImage(l.fd, img, r.encode()); err != nil {
+	now := s.clock()
+	r, err := b.record(key, now)
+	if err != nil {
+		return true, fmt.Errorf("%s: %w", l.path, err)
+	}
+	write, err := change(&r, now)
+	point("changed")
+	if err != nil || !write {
+		return true, err
+	}
+	body, err := b.with(key, &r, now)
+	if err != nil {
+		return true, fmt.Errorf("%s: %w", l.path, err)
+	}
+	if err := writeImage(l.fd, img, l.size, body); err != nil {
 		return true, err
 	}
 	point("written")
-	return l.current()
+	broken, err := isBroken(l.fd)
+	return !broken, err
 }
 
-// readRecord reads the record of a locked file.
-func (s *store) readRecord(l locked) (image, record, error) {
-	img, err := s.readLocked(l)
-	if err != nil || len(img.body) == 0 {
-		return img, record{}, err
+// decode is decodeBucket for the file of a path. It finds out that another machine, which has another boot, writes in the folder
+// too.
+func (s *store) decode(path string, body []byte) (bucket, error) {
+	b, old, err := s.decodeBucket(body)
+	if err != nil {
+		return bucket{}, fmt.Errorf("%s: %w", path, err)
 	}
-	r, err := decodeRecord(img.body)
-	return img, r, err
-}
-
-// readLocked reads the state of a locked file.
-func (s *store) readLocked(l locked) (image, error) {
-	img, err := readImage(l.fd)
-	if errors.Is(err, errTorn) {
-		return image{}, errForeign // a process that dies while it writes leaves the state before
+	_, known := s.known.Load(path)
+	switch {
+	case old && known:
+		return bucket{}, fmt.Errorf("%w: %s is written by another machine too; the file store serves one host",
+			backend.ErrUnsupported, s.dir)
+	case !old && !known:
+		s.known.Store(path, nil)
 	}
-	if err == nil && len(img.body) > 0 && img.body[0] == kindMoved {
-		return s.finishMove(l, img)
-	}
-	return img, err
+	return b, nil
 }
 
 // peek reads a key's record without its lock. ok is false if that needs the lock.
-func (s *store) peek(name string) (r record, now int64, ok bool, err error) {
-	fd, err := openAt(s.path(name), openRead, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return record{boot: s.boot}, s.clock(), true, nil
+func (s *store) peek(key string) (r record, now int64, ok bool, err error) {
+	path := s.path(bucketName(key))
+	fd, err := openAt(path, openRead, 0)
+	if errors.Is(err, errAbsent) {
+		return record{}, s.clock(), true, nil
 	}
 	if err != nil {
 		return record{}, 0, false, err
 	}
 	defer closeFD(fd)
-	return s.peekFD(fd)
-}
-
-func (s *store) peekFD(fd int) (r record, now int64, ok bool, err error) {
 	img, err := readImage(fd)
-	if errors.Is(err, errTorn) {
-		return record{}, 0, false, nil // overtaken by two writes, or not ours
+	if errors.Is(err, errTorn) || img.broken {
+		return record{}, 0, false, nil // overtaken by two writes, or about to be replaced
 	}
+	if err != nil {
+		return record{}, 0, false, fmt.Errorf("%s: %w", path, err)
+	}
+	b, err := s.decode(path, img.body)
 	if err != nil {
 		return record{}, 0, false, err
 	}
-	if len(img.body) == 0 || img.body[0] == kindMoved {
-		return record{}, 0, false, nil
-	}
-	if r, err = decodeRecord(img.body); err != nil {
-		return record{}, 0, false, err
-	}
 	now = s.clock()
-	r.settle(s.boot, now)
-	return r, now, true, nil
+	r, err = b.record(key, now)
+	return r, now, err == nil, err
 }

@@ -24,6 +24,3 @@ func checkFS(dir string) error {
 	}
 	return nil
 }
-
-// renameNew gives a file another name, unless that is taken (fs.ErrExist).
-func renameNew(from, to string) error { return linkNew(from, to) }

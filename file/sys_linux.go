@@ -1,7 +1,6 @@
 package file
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -67,7 +66,7 @@ var networkFS = map[uint32]string{
 	0x19830326:             "BeeGFS",
 }
 
-// checkFS refuses a directory that other hosts may share, or whose names are too short.
+// checkFS refuses a directory that other hosts may share.
 func checkFS(dir string) error {
 	var st unix.Statfs_t
 	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
@@ -76,20 +75,5 @@ func checkFS(dir string) error {
 	if name, ok := networkFS[uint32(st.Type)]; ok {
 		return fmt.Errorf("%w: %s is on %s; the file store needs a local file system", errUnsupported, dir, name)
 	}
-	if st.Namelen != 0 && st.Namelen < maxName {
-		return fmt.Errorf("%w: names on the file system of %s have %d bytes at most; the file store needs %d",
-			errUnsupported, dir, st.Namelen, maxName)
-	}
 	return nil
-}
-
-// renameNew gives a file another name, unless that is taken (fs.ErrExist).
-func renameNew(from, to string) error {
-	err := retryEINTR(func() error {
-		return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	})
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the file system cannot
-		return linkNew(from, to)
-	}
-	return pathError("rename", to, err)
 }

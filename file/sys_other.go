@@ -12,8 +12,6 @@ import (
 
 const openWrite, openRead, openNew, openFIFO, listenFIFO = 0, 0, 0, 0, 0
 
-type inode struct{ dev, ino uint64 }
-
 var errSystem = errors.New("not on " + runtime.GOOS)
 
 func bootName() (string, error) { return "", errUnsupported }
@@ -22,16 +20,15 @@ func monotonic() int64                                 { panic(errSystem) }
 func checkFS(string) error                             { return errUnsupported }
 func openAt(path string, _ int, _ uint32) (int, error) { return -1, pathError("open", path, errSystem) }
 func closeFD(int)                                      {}
-func lockFD(int, bool) (bool, error)                   { return false, errSystem }
+func lockFD(int) (bool, error)                         { return false, errSystem }
 func unlockFD(int)                                     {}
 func readAt(int, []byte, int64) (int, error)           { return 0, errSystem }
 func writeAt(int, []byte, int64) error                 { return errSystem }
-func inodeOf(int) (inode, error)                       { return inode{}, errSystem }
-func inodeAt(string) (inode, error)                    { return inode{}, errSystem }
-func linksAt(string) (uint64, error)                   { return 0, errSystem }
+func infoOf(int) (fileInfo, error)                     { return fileInfo{}, errSystem }
+func infoAt(string) (fileInfo, error)                  { return fileInfo{}, errSystem }
+func truncateFD(int, int64)                            {}
 func chmodFD(int, uint32) error                        { return errSystem }
 func syncFD(int) error                                 { return errSystem }
-func renameNew(string, string) error                   { return errSystem }
 func openInbox(string) (int, error)                    { return -1, errSystem }
 func unlink(string)                                    {}
 func makeFIFO(path string, _ uint32) error             { return pathError("mkfifo", path, errSystem) }

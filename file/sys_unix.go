@@ -21,9 +21,6 @@ const (
 	listenFIFO = unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 )
 
-// An inode identifies a file whatever its name.
-type inode struct{ dev, ino uint64 }
-
 // openAt opens a file. The error is an *os.PathError.
 func openAt(path string, flags int, mode uint32) (fd int, err error) {
 	err = retryEINTR(func() error {
@@ -35,14 +32,10 @@ func openAt(path string, flags int, mode uint32) (fd int, err error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// lockFD takes the lock of an open file if it is free, and reports whether it has got it. A shared lock excludes only
-// exclusive ones. The kernel frees it when the process dies.
-func lockFD(fd int, shared bool) (bool, error) {
-	how := unix.LOCK_EX | unix.LOCK_NB
-	if shared {
-		how = unix.LOCK_SH | unix.LOCK_NB
-	}
-	err := retryEINTR(func() error { return unix.Flock(fd, how) })
+// lockFD takes the lock of an open file if it is free, and reports whether it has got it. The kernel frees it when the process
+// dies.
+func lockFD(fd int) (bool, error) {
+	err := retryEINTR(func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
 	}
@@ -82,33 +75,30 @@ func writeAt(fd int, p []byte, off int64) error {
 	return os.NewSyscallError("pwrite", err)
 }
 
-func inodeOf(fd int) (inode, error) {
+func infoOf(fd int) (fileInfo, error) {
 	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Fstat(fd, &st) }); err != nil {
-		return inode{}, os.NewSyscallError("fstat", err)
-	}
-	return inode{uint64(st.Dev), uint64(st.Ino)}, nil
+	err := retryEINTR(func() error { return unix.Fstat(fd, &st) })
+	return infoFrom(&st), os.NewSyscallError("fstat", err)
 }
 
-// inodeAt is the inode that a path names now.
-func inodeAt(path string) (inode, error) {
+// infoAt is about what a path names now.
+func infoAt(path string) (fileInfo, error) {
 	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Lstat(path, &st) }); err != nil {
-		return inode{}, pathError("lstat", path, err)
-	}
-	return inode{uint64(st.Dev), uint64(st.Ino)}, nil
+	err := retryEINTR(func() error { return unix.Lstat(path, &st) })
+	return infoFrom(&st), pathError("lstat", path, err)
 }
 
-// linksAt is the number of names that a file has.
-func linksAt(path string) (uint64, error) {
-	var st unix.Stat_t
-	if err := retryEINTR(func() error { return unix.Lstat(path, &st) }); err != nil {
-		return 0, pathError("lstat", path, err)
+func infoFrom(st *unix.Stat_t) fileInfo {
+	kind := st.Mode & unix.S_IFMT
+	return fileInfo{
+		inode: inode{uint64(st.Dev), uint64(st.Ino)}, links: uint64(st.Nlink), size: st.Size,
+		regular: kind == unix.S_IFREG, fifo: kind == unix.S_IFIFO,
 	}
-	return uint64(st.Nlink), nil
 }
 
 func chmodFD(fd int, mode uint32) error { return os.NewSyscallError("fchmod", unix.Fchmod(fd, mode)) }
+
+func truncateFD(fd int, size int64) { _ = unix.Ftruncate(fd, size) }
 
 func syncFD(fd int) error {
 	return os.NewSyscallError("fsync", retryEINTR(func() error { return unix.Fsync(fd) }))
@@ -123,8 +113,8 @@ func openInbox(path string) (fd int, err error) {
 	if fd, err = openAt(path, openFIFO, 0); err != nil {
 		return -1, err
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+	info, err := infoOf(fd)
+	if err == nil && !info.fifo {
 		err = unix.ENXIO
 	}
 	if err != nil {
@@ -132,15 +122,6 @@ func openInbox(path string) (fd int, err error) {
 		return -1, pathError("open", path, err)
 	}
 	return fd, nil
-}
-
-// linkNew is renameNew in two steps. A process killed in between leaves both names.
-func linkNew(from, to string) error {
-	if err := os.Link(from, to); err != nil {
-		return err
-	}
-	unlink(from)
-	return nil
 }
 
 // unlink removes a name, unless it is a directory's.

@@ -89,7 +89,7 @@ func (a *attempt) stillWaits() bool {
 	if err != nil {
 		return false
 	}
-	r, now, ok, err := a.b.store.peek(a.name)
+	r, now, ok, err := a.b.store.peek(a.r.Key)
 	if !ok || err != nil {
 		return false
 	}
