@@ -20,9 +20,8 @@ type turns struct {
 
 // A turn is a place that was the first in its queue, and was given up.
 type turn struct {
-	number  int32
-	czxid   uint64
-	expects bool // the next number, as it came so the last time
+	number int32
+	czxid  uint64
 }
 
 const mostTurns = 4096
@@ -35,18 +34,10 @@ func (t *turns) left(n *node) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old, known := t.last[n.dir]
-	if t.last == nil || !known && len(t.last) >= mostTurns {
+	if t.last == nil || len(t.last) >= mostTurns {
 		t.last = make(map[string]turn)
 	}
-	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: old.expects}
-}
-
-// expects reports whether the next node in dir is likely to follow the last one.
-func (t *turns) expects(dir string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[dir].expects
+	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load()}
 }
 
 // follows reports whether n, which was just created, is certainly the first in its queue.
@@ -54,13 +45,8 @@ func (t *turns) follows(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before, known := t.last[n.dir]
-	if !known {
-		return false
-	}
 	p, ok := parsePlace(n.name)
-	before.expects = ok && before.isBefore(p.number, n.czxid.Load())
-	t.last[n.dir] = before
-	return before.expects
+	return known && ok && before.isBefore(p.number, n.czxid.Load())
 }
 
 func (t turn) isBefore(number int32, czxid uint64) bool {
