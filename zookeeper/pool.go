@@ -28,7 +28,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 	// The server that is tried first may hang for as long as a request may take.
 	for end := time.Now().Add(openTimeout); ; {
 		err = s.checkContainers(ctx)
-		if !errors.Is(err, errNoConnection) || time.Now().After(end) {
+		if !errors.Is(err, backend.ErrUnavailable) || time.Now().After(end) {
 			break
 		}
 	}
