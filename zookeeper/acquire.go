@@ -117,12 +117,12 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	defer a.b.leave(s)
 	n := newNode(a.b, a.r)
 	n.s = s
-	first, sent, err := s.create(ctx, n, a.missing)
+	names, sent, err := s.create(ctx, n, a.missing)
 	if err != nil {
 		return nil, err
 	}
 	a.queued = time.Now()
-	l, err := a.queue(ctx, s, n, first, sent)
+	l, err := a.queue(ctx, s, n, names, sent)
 	if err != nil {
 		s.giveUp(ctx, n, err)
 		return nil, err
@@ -143,11 +143,13 @@ func (s *session) giveUp(ctx context.Context, n *node, err error) {
 
 // queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need
 // not look.
-func (a *attempt) queue(ctx context.Context, s *session, n *node, first bool, sent time.Time) (backend.Lease, error) {
-	for !first {
-		names, err := a.list(ctx, s, n)
-		if err != nil {
-			return nil, err
+func (a *attempt) queue(ctx context.Context, s *session, n *node, names []string, sent time.Time) (backend.Lease, error) {
+	for first := false; !first; names = nil {
+		if names == nil {
+			var err error
+			if names, err = a.list(ctx, s, n); err != nil {
+				return nil, err
+			}
 		}
 		before, found := ahead(names, n)
 		switch {

@@ -20,8 +20,9 @@ type turns struct {
 
 // A turn is a place that was the first in its queue, and was given up.
 type turn struct {
-	number int32
-	czxid  uint64
+	number  int32
+	czxid   uint64
+	expects bool // the next number, as it came so the last time
 }
 
 const mostTurns = 4096
@@ -34,10 +35,10 @@ func (t *turns) left(n *node) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.last == nil || len(t.last) >= mostTurns {
-		t.last = make(map[string]turn)
+	if old, known := t.last[n.dir]; t.last == nil || !known && len(t.last) >= mostTurns {
+		t.last = map[string]turn{n.dir: old}
 	}
-	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load()}
+	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: t.last[n.dir].expects}
 }
 
 // follows reports whether n, which was just created, is certainly the first in its queue.
@@ -46,7 +47,18 @@ func (t *turns) follows(n *node) bool {
 	defer t.mu.Unlock()
 	before, known := t.last[n.dir]
 	p, ok := parsePlace(n.name)
-	return known && ok && before.isBefore(p.number, n.czxid.Load())
+	before.expects = known && ok && before.isBefore(p.number, n.czxid.Load())
+	if known {
+		t.last[n.dir] = before
+	}
+	return before.expects
+}
+
+// expects reports whether the next node in dir is likely to follow the last one.
+func (t *turns) expects(dir string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[dir].expects
 }
 
 func (t turn) isBefore(number int32, czxid uint64) bool {

@@ -68,24 +68,18 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	}()
 	t := time.NewTimer(time.Until(end))
 	defer t.Stop()
-	select {
-	case r := <-answer:
-		return r.v, sent, r.err
-	case <-t.C:
-	case <-s.over:
-		t.Reset(min(q.grace, time.Until(end))) // the library is about to say so
+	for over, done, waiting := s.over, ctx.Done(), true; waiting; {
 		select {
 		case r := <-answer:
 			return r.v, sent, r.err
 		case <-t.C:
+			waiting = false
+			continue
+		case <-over: // the library is about to say so
+		case <-done:
 		}
-	case <-ctx.Done():
+		over, done = nil, nil
 		t.Reset(min(q.grace, time.Until(end)))
-		select {
-		case r := <-answer:
-			return r.v, sent, r.err
-		case <-t.C:
-		}
 	}
 	if !settled.CompareAndSwap(false, true) {
 		r := <-answer

@@ -203,7 +203,7 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 		b.mu.Lock()
 		for _, s := range b.sessions {
 			s.mu.Lock()
-			busy = busy || s.connected && (s.reaping || s.users > s.leasedLocked())
+			busy = busy || s.connected && (s.reaping || s.users > len(s.livesLocked()))
 			s.mu.Unlock()
 		}
 		b.mu.Unlock()
@@ -211,14 +211,4 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 			return
 		}
 	}
-}
-
-// leasedLocked counts the nodes that have a lease. One that has none yet may be refused it. The caller holds s.mu.
-func (s *session) leasedLocked() (count int) {
-	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
-			count++
-		}
-	}
-	return count
 }

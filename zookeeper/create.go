@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,13 +12,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// create makes n's node in s; its container, too, if that is missing, as it seems. first tells that it is certainly the first in its
-// queue. sent is from before the write that proves the node and the session. An error leaves nothing behind: what may be there
+// create makes n's node in s; its container, too, if that is missing, as it seems. names are its queue, as of then or later; nil if
+// that is to be read. sent is from before the write that proves the node and the session. An error leaves nothing behind: what may be there
 // is removed in the background.
 //
 // A create that loses its connection is looked for by its owner, which its name tells, and counts only if it belongs to
 // this very session. (The library's own protected create gives up when the look fails, and does not compare sessions.)
-func (s *session) create(ctx context.Context, n *node, missing bool) (first bool, sent time.Time, err error) {
+func (s *session) create(ctx context.Context, n *node, missing bool) (names []string, sent time.Time, err error) {
 	const attempts = 5 // the servers remove an empty container now and then
 	defer func() {
 		if err != nil && n.echo {
@@ -28,45 +29,50 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (first bool
 		made := false
 		if missing {
 			if made, err = s.makeContainer(ctx, n.dir); err != nil {
-				return false, time.Time{}, err
+				return nil, time.Time{}, err
 			}
 		}
-		sent, err = s.createOnce(ctx, n)
+		names, sent, err = s.createOnce(ctx, n, !missing && !s.b.turns.expects(n.dir))
 		switch {
 		case err == nil && n.echo:
 			// The first create may have arrived after all, before this one. What arrives from now on is behind it.
 			_, err = s.recover(ctx, n, errTwice)
-			return false, sent, err
+			return nil, sent, err
 		case err == nil:
 			p, ok := parsePlace(n.name)
-			return made && ok && p.number == 0 || s.b.turns.follows(n), sent, nil
+			if made && ok && p.number == 0 || s.b.turns.follows(n) {
+				names = []string{n.name}
+			}
+			return names, sent, nil
 		case errors.Is(err, zk.ErrNoNode) && i < attempts:
 			missing = true
 		case isReply(err), wasNotSent(err):
-			return false, time.Time{}, err
+			return nil, time.Time{}, err
 		default:
 			n.echo = true
 			found, rerr := s.recover(ctx, n, err)
 			switch {
 			case rerr != nil:
-				return false, time.Time{}, rerr
+				return nil, time.Time{}, rerr
 			case found:
 				sent = time.Now()
-				return false, sent, s.check(ctx, n.path())
+				return nil, sent, s.check(ctx, n.path())
 			case i == attempts:
-				return false, time.Time{}, err
+				return nil, time.Time{}, err
 			}
 		}
 	}
 }
 
-// createOnce sends the create.
-func (s *session) createOnce(ctx context.Context, n *node) (sent time.Time, err error) {
+// createOnce sends the create; and, if look, a look at the queue behind it in the same round trip, most likely: it counts if it shows
+// the node.
+func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []string, sent time.Time, err error) {
 	type made struct {
 		path string
 		zxid uint64
 	}
 	ask := n.dir + "/" + n.prefix
+	looked := make(chan []string, 1)
 	m, sent, err := await(ctx, s, request[made]{
 		grace: answerGrace,
 		late: func(_ made, err error) {
@@ -75,20 +81,40 @@ func (s *session) createOnce(ctx context.Context, n *node) (sent time.Time, err 
 			}
 		},
 		do: func(c *zk.Conn) (made, error) {
+			written := s.writes(ask)
+			defer s.wrote(ask)
+			look = look && s.b.calls.Background(func() {
+				<-written
+				names, _, _ := c.Children(n.dir)
+				looked <- names
+			})
 			path, err := c.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
 			return made{path, s.tokenOf(path)}, err
 		},
 	})
 	if err != nil {
-		return time.Time{}, err
+		return nil, time.Time{}, err
 	}
 	if len(m.path) <= len(ask) {
-		return time.Time{}, fmt.Errorf("zookeeper created %q for %q", m.path, ask)
+		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", m.path, ask)
 	}
 	n.name = m.path[len(n.dir)+1:]
 	n.czxid.Store(m.zxid)
 	s.contact.proved(sent)
-	return sent, nil
+	if look {
+		t := time.NewTimer(s.b.options.Timeout)
+		defer t.Stop()
+		select {
+		case names = <-looked:
+		case <-t.C:
+		case <-s.over:
+		case <-ctx.Done():
+		}
+	}
+	if !slices.Contains(names, n.name) {
+		names = nil
+	}
+	return names, sent, nil
 }
 
 var errTwice = errors.New("a node was created twice, and is not there")

@@ -3,18 +3,18 @@
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //
 // A key is a container node; its queue are ephemeral sequential nodes in it, and the first of them has the lease. An
-// attempt that does not wait reads the queue first: a busy key costs one read, and no write if there is one server. A free key costs
-// one create and a look at the queue behind it; a new one the create of its container, too, and then no look. A client that comes
-// again to a key for which nobody else has asked since need not look either: the number of its node tells. A waiter watches the node
-// before its own, and no other; when it is told that this one is gone, and knows of no other before it, it is its turn.
+// attempt that does not wait reads the queue first: a busy key costs one read, and no write if there is one server. A free key
+// costs one create, with the look at the queue behind it in the same round trip; a new one the create of its container, too.
+// A client that comes again to a key for which nobody else has asked since need not look: the number of its node tells. A waiter
+// watches the node before its own, and no other; when it is told that this one is gone, and knows of no other before it, it is its turn.
 // A release is one delete. A renewal is one write that changes nothing, many leases in one (RenewBatch).
 //
 // ZooKeeper knows no TTL, but the timeout of a session, which servers keep between two bounds: 2 and 20 ticks, 4 s and 40 s,
 // unless they are configured otherwise. So leases of about the same TTL share a session whose timeout is a little longer;
 // it is opened when it is first needed and closed when it was not used for a while. A renewal for a TTL of
 // a longer class moves the node: deleted and created under the same name by one write of the other session, so that it keeps
-// its place. It stays there when its TTL gets shorter. The TTL itself is kept by this process, which removes the node of a lease that nobody renews. If the process
-// has died or hangs, the end of the session does.
+// its place. It stays there when its TTL gets shorter. The TTL itself is kept by this process, which removes the node of a lease that
+// nobody renews. If the process has died or hangs, the end of the session does.
 //
 // # Guarantees
 //

@@ -19,11 +19,12 @@ type frames struct {
 
 // Kinds of frames that only tests name.
 const (
-	opDelete   = 2
-	opExists   = 3
-	opGetData  = 4
-	opChildren = 12
-	opMulti    = 14
+	opDelete    = 2
+	opExists    = 3
+	opGetData   = 4
+	opChildren  = 12
+	opMulti     = 14
+	opContainer = 19
 )
 
 var opNames = map[int32]string{
@@ -71,7 +72,8 @@ func counted(t *testing.T, url string) (*Backend, *frames) {
 	return b, f
 }
 
-// What operations write, counted on the wire.
+// What operations write, counted on the wire. The look at the queue goes out right behind the create, so that the requests one after
+// the other are those that the driver registers.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := on(t, lasting)
@@ -102,7 +104,7 @@ func TestRequests(t *testing.T) {
 	release(t, acquire(t, other, req("k", ttl)))
 	step("acquire after another client", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
 	release(t, l)
-	step("acquire that may wait", "create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
+	step("acquire that may wait", "children 1 create 1 ", func() { l = acquire(t, b, waiting("k", ttl)) })
 	release(t, l)
 	step("new key", "children 1 createContainer 1 create 1 ", func() { l = acquire(t, b, req("new", ttl)) })
 	release(t, l)

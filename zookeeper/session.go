@@ -38,10 +38,11 @@ type session struct {
 	dialErr   error // of the last one
 	shakes    int   // handshakes since, none of them answered
 	abandoned bool
-	err       error              // why it is over
-	nodes     map[*node]struct{} // of leases that live in it
-	zxids     map[string]uint64  // of creates that were just answered, by path
-	asked     []time.Time        // signs of life under way
+	err       error                    // why it is over
+	nodes     map[*node]struct{}       // of leases that live in it
+	writing   map[string]chan struct{} // creates that are yet to be written, by path
+	zxids     map[string]uint64        // of creates that were just answered, by path
+	asked     []time.Time              // signs of life under way
 	watches   map[string]*watched
 	doomed    []*doom // nodes to be removed, whatever it takes
 	orphans   int     // of them, those of leases that were lost
@@ -67,6 +68,7 @@ func newSession(b *Backend, class time.Duration) *session {
 		watching: make(chan struct{}, watchAtOnce),
 		nodes:    make(map[*node]struct{}),
 		zxids:    make(map[string]uint64),
+		writing:  make(map[string]chan struct{}),
 		watches:  make(map[string]*watched),
 	}
 }
@@ -179,12 +181,7 @@ func (s *session) die(err error) {
 	}
 	s.err = err
 	close(s.over)
-	var lives []*backend.Life
-	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
-			lives = append(lives, l)
-		}
-	}
+	lives := s.livesLocked()
 	for _, w := range s.watches {
 		w.fire(false)
 	}
@@ -195,6 +192,16 @@ func (s *session) die(err error) {
 		l.Lose()
 	}
 	s.b.calls.Background(s.shut)
+}
+
+// livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
+func (s *session) livesLocked() (lives []*backend.Life) {
+	for n := range s.nodes {
+		if l, _ := n.lease(); l != nil {
+			lives = append(lives, l)
+		}
+	}
+	return lives
 }
 
 // shut ends the library's part, and returns when that has ended.

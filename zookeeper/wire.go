@@ -12,11 +12,10 @@ import (
 
 // What frames are about, of the protocol.
 const (
-	opCreate    = 1
-	opContainer = 19
-	opAuth      = 100
-	opSetWatch  = 101 // the watches there were, on a new connection
-	opClose     = -11
+	opCreate   = 1
+	opAuth     = 100
+	opSetWatch = 101 // the watches there were, on a new connection
+	opClose    = -11
 
 	xidAuth = -4
 )
@@ -128,6 +127,9 @@ func (w *wire) writeFrame(p []byte) error {
 		w.mu.Unlock()
 	}
 	_, err := w.Conn.Write(p)
+	if op == opCreate {
+		w.s.wrote(framePath(p[least:]))
+	}
 	return err
 }
 
@@ -272,6 +274,24 @@ func (w *wire) look(p []byte) error {
 func (s *session) saw(zxid uint64) {
 	if seen := int64(zxid); seen > s.zxid.Load() {
 		s.zxid.Store(seen)
+	}
+}
+
+// writes returns a channel that is closed when the create of path has been written.
+func (s *session) writes(path string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := make(chan struct{})
+	s.writing[path] = c
+	return c
+}
+
+func (s *session) wrote(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.writing[path]; c != nil {
+		close(c)
+		delete(s.writing, path)
 	}
 }
 

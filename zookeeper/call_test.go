@@ -1,0 +1,91 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// More on its way than the buffers of a link that hangs can take: calls return with their context all the same, and what
+// arrives after all is removed.
+func TestCallsOnHungLink(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	c := raw(t, s.Addr)
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, SessionTimeout: 10 * time.Second, Timeout: 4 * soon, Dial: smallBuffers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	key := strings.Repeat("k", 800)
+	release(t, acquire(t, b, waiting(key, 5*time.Second)))
+	release(t, acquire(t, b, waiting(key, 5*time.Second)))
+	_, pass := p.hold(opCreate)
+	t.Cleanup(pass)
+	const callers = 300
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			if _, err := b.Acquire(ctx, waiting(key, 5*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("acquire: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if took := time.Since(begun); took > soon {
+		t.Errorf("calls with a context of 300ms took %v", took)
+	}
+	pass()
+	release(t, acquire(t, b, waiting(key, 5*time.Second))) // behind all of them
+	until(t, 4*soon, "nothing is left behind", func() bool { return len(places(t, c, b, key)) == 0 })
+}
+
+// A server that hangs is left as soon when more is on its way to it than the link takes: before the library would leave it.
+func TestLeavesHungServerBehindFullLink(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Dial: smallBuffers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	key := strings.Repeat("k", 800)
+	release(t, acquire(t, b, waiting(key, time.Minute)))
+	sess := b.onlySession(t)
+	sess.mu.Lock()
+	w := sess.wire
+	sess.mu.Unlock()
+	_, pass := p.hold(opCreate)
+	t.Cleanup(pass)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() { _, _ = b.Acquire(ctx, waiting(key, time.Minute)) })
+	}
+	wg.Wait()
+	until(t, soon, "the connection is given up", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.ended
+	})
+}
+
+// smallBuffers dials a connection that takes little until somebody reads.
+func smallBuffers(network, address string, timeout time.Duration) (net.Conn, error) {
+	const size = 16 << 10
+	c, err := net.DialTimeout(network, address, timeout)
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(size)
+	}
+	return c, err
+}
