@@ -37,12 +37,15 @@ const handshakeFirst = 500 * time.Millisecond
 
 // A wire is the connection of a session. All requests are the library's. The wire sees every frame, and so what the library does not
 // tell: the timeout that was negotiated, when something was heard, the zxid of a create. It holds the library to one session, and mends
-// what is wrong in it (v1.0.4):
+// what is wrong in it (conn.go of v1.0.4):
 //
-//   - recvLoop writes Conn.lastZxid while sendSetWatches and authenticate read it, a data race, and with a zxid too new the servers
-//     would tell nothing of what happened in between: the wire keeps zxids to itself, and enters them into requests.
-//   - authenticate waits for the answer to a handshake for ten times two thirds of the session's timeout: see SetReadDeadline.
-//   - AddAuth is a request like others, which may come after them, or not at all: the wire sends it with each handshake.
+//   - recvLoop writes lastZxid (849) while sendSetWatches (614) reads it, a data race, and with a zxid too new the servers would tell
+//     nothing of what happened in between: the wire keeps zxids to itself, and enters them into requests. (TestReconnectTellsWhatWasSeen,
+//     TestBrokenConnectionIsReplaced)
+//   - authenticate (683) waits for the answer to a handshake for ten times two thirds of the session's timeout: see SetReadDeadline.
+//     (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
+//   - AddAuth (967) is a request like others, which may come after them, or not at all: the wire sends it with each handshake.
+//     (TestDigest)
 type wire struct {
 	net.Conn
 	s     *session
@@ -191,13 +194,6 @@ func (w *wire) silent() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.heard)
-}
-
-// header begins a frame with so many more bytes.
-func header(xid, op int32, more int) []byte {
-	p := be.AppendUint32(nil, uint32(8+more))
-	p = be.AppendUint32(p, uint32(xid))
-	return be.AppendUint32(p, uint32(op))
 }
 
 // Read serves what the library reads: whole frames, which were looked at before.

@@ -63,3 +63,10 @@ func TestWritesAreNoFrames(t *testing.T) {
 func appendString(p []byte, s string) []byte {
 	return append(be.AppendUint32(p, uint32(len(s))), s...)
 }
+
+// header begins a frame with so many more bytes.
+func header(xid, op int32, more int) []byte {
+	p := be.AppendUint32(nil, uint32(8+more))
+	p = be.AppendUint32(p, uint32(xid))
+	return be.AppendUint32(p, uint32(op))
+}
