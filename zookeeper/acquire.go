@@ -20,6 +20,7 @@ type attempt struct {
 	begun time.Time
 
 	queued   time.Time // when it got its place
+	missing  bool      // the key had no container
 	answered time.Time // when the ensemble said last that the key is busy, or was heard of since
 	busy     error     // what it said then: ErrHeld; nil before
 }
@@ -72,30 +73,29 @@ func (a *attempt) refused(ctx context.Context) error {
 		return err
 	}
 	defer a.b.leave(s)
-	l, err := s.children(ctx, a.b.dir(a.r.Key))
-	if err == nil && !a.b.alone && len(queueOf(l.names)) > 0 {
-		l, err = s.latest(ctx, a.b.dir(a.r.Key))
+	dir := a.b.dir(a.r.Key)
+	names, err := s.children(ctx, dir)
+	if err == nil && !a.b.alone && len(queueOf(names)) > 0 {
+		names, err = s.latest(ctx, dir)
 	}
-	if errors.Is(err, zk.ErrNoNode) {
-		a.b.dirs.missed(a.b.dir(a.r.Key))
+	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
 	if err != nil {
-		return a.closedOr(ctx, err)
+		return a.b.closedOr(ctx, err)
 	}
-	if q := queueOf(l.names); len(q) > 0 {
+	if q := queueOf(names); len(q) > 0 {
 		return heldError(q)
 	}
-	a.b.dirs.found(a.b.dir(a.r.Key), false)
 	return nil
 }
 
 // closedOr is err, or what the end of the backend or of ctx makes of it.
-func (a *attempt) closedOr(ctx context.Context, err error) error {
+func (b *Backend) closedOr(ctx context.Context, err error) error {
 	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
-	if a.b.isClosing() {
+	if b.isClosing() {
 		return backend.ErrClosed
 	}
 	return err
@@ -114,24 +114,20 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer a.b.leave(s)
 	n := newNode(a.b, a.r)
 	n.s = s
-	l, fresh, sent, err := s.create(ctx, n)
+	names, sent, err := s.create(ctx, n, a.missing)
 	if err != nil {
-		a.b.leave(s)
 		return nil, err
 	}
 	a.queued = time.Now()
-	lease, err := a.queue(ctx, s, n, l, fresh, sent)
-	if err != nil && !errors.Is(err, errGranted) {
+	l, err := a.queue(ctx, s, n, names, sent)
+	if err != nil {
 		s.giveUp(ctx, n, err)
-		a.b.leave(s)
 		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Unwrap(err)
-	}
-	return lease, nil
+	return l, nil
 }
 
 // giveUp removes n. An attempt that was refused leaves nothing behind when it returns, unless its context ends; one that has
@@ -145,55 +141,43 @@ func (s *session) giveUp(ctx context.Context, n *node, err error) {
 	s.discard(n)
 }
 
-// queue brings n from its place in the queue to its grant.
-func (a *attempt) queue(ctx context.Context, s *session, n *node, l listing, fresh bool, sent time.Time) (
-	backend.Lease, error,
-) {
-	for {
-		if !fresh {
+// queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need
+// not look.
+func (a *attempt) queue(ctx context.Context, s *session, n *node, names []string, sent time.Time) (backend.Lease, error) {
+	for first := false; !first; names = nil {
+		if names == nil {
 			var err error
-			if l, err = a.list(ctx, s, n); err != nil {
+			if names, err = a.list(ctx, s, n); err != nil {
 				return nil, err
 			}
 		}
-		fresh = false
-		before, found := ahead(l.names, n)
+		before, found := ahead(names, n)
 		switch {
 		case !found && s.isOver():
 			return nil, s.reason()
 		case !found:
 			return nil, errGone
-		case before == nil && a.isRecent(sent):
-			return a.grant(ctx, s, n, sent)
-		case before == nil:
-			// What was read may be old, and this session gone: only a write tells.
-			at, err := a.proof(ctx, s, n)
-			if err != nil {
-				return nil, err
-			}
-			sent, fresh = at, true
+		case len(before) == 0:
+			first = true
 			continue
 		case !a.r.Wait:
-			return nil, heldError(queueOf(l.names))
+			return nil, heldError(before)
 		}
 		a.answered, a.busy = time.Now(), heldError(before)
-		if len(before) > 1 {
-			if _, err := a.sleep(ctx, s, n, before); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		at, next, err := a.lastInLine(ctx, s, n, before, sent)
+		gone, err := a.sleep(ctx, s, n, before)
 		if err != nil {
 			return nil, err
 		}
-		if next != nil {
-			l, fresh = *next, true
-		}
-		if at.After(sent) {
-			sent = at
+		first = gone && len(before) == 1
+	}
+	if !a.isRecent(sent) {
+		// What was read may be old, and this session gone: only a write tells.
+		var err error
+		if sent, err = a.proof(ctx, s, n); err != nil {
+			return nil, err
 		}
 	}
+	return a.grant(ctx, s, n, sent)
 }
 
 // isRecent reports whether a lease may count from sent, when a write was sent that proved its node and session. Nobody can
@@ -218,23 +202,30 @@ func ahead(children []string, n *node) (before []place, found bool) {
 	return nil, false
 }
 
-// list reads the queue, again while the ensemble is away for a while.
-func (a *attempt) list(ctx context.Context, s *session, n *node) (listing, error) {
+// persist repeats a request while the ensemble is away for a while.
+func (a *attempt) persist(ctx context.Context, s *session, do func() error) error {
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		l, err := s.children(ctx, n.dir)
-		switch {
-		case err == nil:
-			return l, nil
-		case errors.Is(err, zk.ErrNoNode):
-			return listing{}, nil // with the node in it
-		case !a.mayGoOn(ctx, s, err):
-			return listing{}, err
+		err := do()
+		if err == nil || !a.mayGoOn(ctx, s, err) {
+			return err
 		}
 		if err := a.b.sleep(ctx, pause.Next(0)); err != nil {
-			return listing{}, err
+			return err
 		}
 	}
+}
+
+// list reads the queue.
+func (a *attempt) list(ctx context.Context, s *session, n *node) (names []string, err error) {
+	err = a.persist(ctx, s, func() error {
+		names, err = s.children(ctx, n.dir)
+		return err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil // with the node in it
+	}
+	return names, err
 }
 
 // mayGoOn reports whether a request that failed with err may be made again in the same session.
@@ -251,35 +242,19 @@ func (a *attempt) mayGoOn(ctx context.Context, s *session, err error) bool {
 }
 
 // proof makes sure of n and the session by a write, and returns a time from before it was sent.
-func (a *attempt) proof(ctx context.Context, s *session, n *node) (time.Time, error) {
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
-	for {
-		at := time.Now()
-		err := s.check(ctx, n.path())
-		switch {
-		case err == nil:
-			return at, nil
-		case errors.Is(err, zk.ErrNoNode) && s.isOver():
-			return at, s.reason()
-		case errors.Is(err, zk.ErrNoNode):
-			return at, errGone
-		case !a.mayGoOn(ctx, s, err):
-			return at, err
-		}
-		if err := a.b.sleep(ctx, pause.Next(0)); err != nil {
-			return at, err
-		}
+func (a *attempt) proof(ctx context.Context, s *session, n *node) (at time.Time, err error) {
+	err = a.persist(ctx, s, func() error {
+		at = time.Now()
+		return s.check(ctx, n.path())
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode) && s.isOver():
+		return at, s.reason()
+	case errors.Is(err, zk.ErrNoNode):
+		return at, errGone
 	}
+	return at, err
 }
-
-// errGranted wraps an error behind which the node is not the attempt's any more.
-var errGranted = errors.New("granted")
-
-type grantError struct{ err error }
-
-func (e *grantError) Error() string        { return e.err.Error() }
-func (e *grantError) Unwrap() error        { return e.err }
-func (e *grantError) Is(target error) bool { return target == errGranted }
 
 // grant begins the lease of n, which is the first in the queue by a write sent at sent.
 func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time) (backend.Lease, error) {
@@ -311,14 +286,13 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 		}
 		n.czxid.Store(uint64(st.Czxid))
 	}
-	if !s.keep(n) {
-		return nil, s.reason()
+	if err := a.b.keep(s, n); err != nil {
+		return nil, err
 	}
 	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.czxid.Load(), Sent: sent, TTL: a.ttl, Data: n})
 	if err != nil {
 		s.part(n)
-		s.discard(n)
-		return nil, &grantError{err}
+		return nil, err
 	}
 	return a.b.begin(n, life), nil
 }

@@ -35,18 +35,10 @@ func (t *turns) left(n *node) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old, known := t.last[n.dir]
-	if t.last == nil || !known && len(t.last) >= mostTurns {
-		t.last = make(map[string]turn)
+	if old, known := t.last[n.dir]; t.last == nil || !known && len(t.last) >= mostTurns {
+		t.last = map[string]turn{n.dir: old}
 	}
-	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: old.expects}
-}
-
-// expects reports whether the next node in dir is likely to follow the last one.
-func (t *turns) expects(dir string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last[dir].expects
+	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: t.last[n.dir].expects}
 }
 
 // follows reports whether n, which was just created, is certainly the first in its queue.
@@ -54,13 +46,19 @@ func (t *turns) follows(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before, known := t.last[n.dir]
-	if !known {
-		return false
-	}
 	p, ok := parsePlace(n.name)
-	before.expects = ok && before.isBefore(p.number, n.czxid.Load())
-	t.last[n.dir] = before
+	before.expects = known && ok && before.isBefore(p.number, n.czxid.Load())
+	if known {
+		t.last[n.dir] = before
+	}
 	return before.expects
+}
+
+// expects reports whether the next node in dir is likely to follow the last one.
+func (t *turns) expects(dir string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[dir].expects
 }
 
 func (t turn) isBefore(number int32, czxid uint64) bool {

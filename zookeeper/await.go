@@ -22,7 +22,7 @@ const answerGrace = 100 * time.Millisecond
 
 // A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
 type request[T any] struct {
-	limit time.Duration // at most
+	limit time.Duration // at most; Options.Timeout if zero
 	grace time.Duration // after the end of the context
 	// late runs with what a request brought that nobody waited for any more.
 	late func(v T, err error)
@@ -33,6 +33,9 @@ type request[T any] struct {
 // sent is from before the request was sent.
 func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
 	var none T
+	if q.limit == 0 {
+		q.limit = s.b.options.Timeout
+	}
 	end := time.Now().Add(q.limit)
 	conn, err := s.whenReady(ctx, end)
 	if err != nil {
@@ -51,6 +54,12 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	go func() {
 		defer s.b.calls.End()
 		v, err := q.do(conn)
+		switch {
+		case err == nil || isReply(err):
+			s.contact.touched(sent)
+		case errors.Is(err, zk.ErrNoServer) && s.isOver(): // it was never sent
+			err = &notSent{s.reason()}
+		}
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}
 		if !taken && q.late != nil {
@@ -59,24 +68,18 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	}()
 	t := time.NewTimer(time.Until(end))
 	defer t.Stop()
-	select {
-	case r := <-answer:
-		return r.v, sent, r.err
-	case <-t.C:
-	case <-s.over:
-		t.Reset(min(q.grace, time.Until(end))) // the library is about to say so
+	for over, done, waiting := s.over, ctx.Done(), true; waiting; {
 		select {
 		case r := <-answer:
 			return r.v, sent, r.err
 		case <-t.C:
+			waiting = false
+			continue
+		case <-over: // the library is about to say so
+		case <-done:
 		}
-	case <-ctx.Done():
+		over, done = nil, nil
 		t.Reset(min(q.grace, time.Until(end)))
-		select {
-		case r := <-answer:
-			return r.v, sent, r.err
-		case <-t.C:
-		}
 	}
 	if !settled.CompareAndSwap(false, true) {
 		r := <-answer
@@ -91,10 +94,11 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 	return none, sent, fmt.Errorf("%w (%v)", errNoAnswer, q.limit.Round(time.Millisecond))
 }
 
-// awaitAgain is await for a request that may be made twice, as it changes nothing: when a connection breaks under it, it is made
-// on the next one.
-func awaitAgain[T any](ctx context.Context, s *session, q request[T]) (v T, sent time.Time, err error) {
+// ask is await for a request that may be made twice, as it changes nothing the second time: when a connection breaks under it, it is
+// made on the next one.
+func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
 	const pause = 5 * time.Millisecond // the library is about to notice
+	q := request[T]{limit: s.b.options.Timeout, grace: answerGrace, do: do}
 	for end := time.Now().Add(q.limit); ; q.limit = time.Until(end) {
 		v, sent, err = await(ctx, s, q)
 		if !isBroken(err) || time.Until(end) < pause {

@@ -26,12 +26,11 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls.Calls
-	dirs       dirs
 	turns      turns
-	closing    chan struct{}                  // closed when Close begins
-	watchAfter time.Duration                  // see removal.go
-	idle       time.Duration                  // for which an unused session is kept
-	frame      atomic.Pointer[func(op int32)] // lets tests count what is written
+	closing    chan struct{}                               // closed when Close begins
+	watchAfter time.Duration                               // see removal.go
+	idle       time.Duration                               // for which an unused session is kept
+	frame      atomic.Pointer[func(op int32, path string)] // lets tests count what is written
 
 	mu       sync.Mutex
 	sessions map[time.Duration]*session // by class
@@ -94,7 +93,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	defer b.leave(s)
 	h, err := s.inspect(ctx, b.dir(key))
 	if err != nil {
-		return backend.Holder{}, unavailable(ctx, (&attempt{b: b}).closedOr(ctx, err))
+		return backend.Holder{}, unavailable(ctx, b.closedOr(ctx, err))
 	}
 	return h, nil
 }
@@ -102,11 +101,11 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
 	const attempts = 10 // holders may go between the two reads
 	for i := 1; ; i++ {
-		l, err := s.latest(ctx, dir)
+		names, err := s.latest(ctx, dir)
 		if errors.Is(err, zk.ErrNoNode) {
 			return backend.Holder{}, nil
 		}
-		q := queueOf(l.names)
+		q := queueOf(names)
 		if err != nil || len(q) == 0 {
 			return backend.Holder{}, err
 		}
@@ -204,7 +203,7 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 		b.mu.Lock()
 		for _, s := range b.sessions {
 			s.mu.Lock()
-			busy = busy || s.connected && (s.reaping || len(s.pending) > 0 || s.users > s.leasedLocked())
+			busy = busy || s.connected && (s.reaping || s.users > len(s.livesLocked()))
 			s.mu.Unlock()
 		}
 		b.mu.Unlock()
@@ -212,14 +211,4 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 			return
 		}
 	}
-}
-
-// leasedLocked counts the nodes that have a lease. One that has none yet may be refused it. The caller holds s.mu.
-func (s *session) leasedLocked() (count int) {
-	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
-			count++
-		}
-	}
-	return count
 }

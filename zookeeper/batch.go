@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,10 +12,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const (
-	batchPaths = 256       // in one request
-	batchBytes = 128 << 10 // of paths, well below what servers accept
-)
+// batchPaths are checked by one request: their names, of 3 KiB at most, are well below what servers accept.
+const batchPaths = 64
 
 // RenewBatch implements [backend.BatchRenewer]: one request for the leases of each session.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
@@ -37,14 +36,14 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 	for i, l := range lives {
 		n := l.Data.(*node)
 		s, maybe := n.home()
-		if maybe == nil && b.limits.session(b.guarantees.Round(ttls[i])) == s.class {
+		if maybe == nil && b.limits.session(b.guarantees.Round(ttls[i])) <= s.class {
 			groups[s] = append(groups[s], i)
 			continue
 		}
 		wg.Go(func() { granted[i], errs[i] = q.RenewLease(ctx, l, ttls[i]) })
 	}
 	for s, members := range groups {
-		for _, part := range parts(lives, members) {
+		for part := range slices.Chunk(members, batchPaths) {
 			wg.Go(func() {
 				each := s.checkEach(ctx, lives, part)
 				for k, i := range part {
@@ -63,22 +62,6 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 	return granted, errs
 }
 
-// parts cuts members into pieces of a size that a request may have.
-func parts(lives []*backend.Life, members []int) (list [][]int) {
-	var part []int
-	size := 0
-	for _, i := range members {
-		n := len(lives[i].Data.(*node).path())
-		if len(part) == batchPaths || len(part) > 0 && size+n > batchBytes {
-			list = append(list, part)
-			part, size = nil, 0
-		}
-		part = append(part, i)
-		size += n
-	}
-	return append(list, part)
-}
-
 // checkEach checks the nodes of many leases. The ensemble checks all or none, so what is missing is left out the next time.
 func (s *session) checkEach(ctx context.Context, lives []*backend.Life, part []int) []error {
 	errs := make([]error, len(part))
@@ -93,23 +76,17 @@ func (s *session) checkEach(ctx context.Context, lives []*backend.Life, part []i
 		}
 		each, err := s.checkAll(ctx, paths)
 		if err == nil {
-			return errs
+			break
 		}
-		missing := -1
-		for j := range min(len(each), len(left)) {
-			if errors.Is(each[j].Error, zk.ErrNoNode) {
-				missing = j
-				break
-			}
-		}
-		if missing < 0 {
+		missing := slices.IndexFunc(each, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
+		if missing < 0 || missing >= len(left) {
 			for _, k := range left {
 				errs[k] = err
 			}
-			return errs
+			break
 		}
 		errs[left[missing]] = zk.ErrNoNode
-		left = append(left[:missing], left[missing+1:]...)
+		left = slices.Delete(left, missing, missing+1)
 	}
 	return errs
 }

@@ -185,3 +185,54 @@ func BenchmarkRefused(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDistinct is 64 workers of eight clients, each with a key of its own, and in turns with ten cycles of each ten by zk.Lock.
+func BenchmarkDistinct(b *testing.B) {
+	addr := benchServer(b)
+	ctx := context.Background()
+	const workers = 8 * contenders
+	var clients []*Backend
+	var conns []*zk.Conn
+	for range contenders {
+		clients = append(clients, benchClient(b, addr))
+		conns = append(conns, raw(b, addr))
+	}
+	each := func(do func(client int, key string) error) time.Duration {
+		const cycles = 10
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for i := range workers {
+			wg.Go(func() {
+				for range cycles {
+					if err := do(i%contenders, fmt.Sprint("d", i)); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(begun)
+	}
+	ours := func(i int, key string) error {
+		l, err := clients[i].Acquire(ctx, waiting(key, 5*time.Second))
+		if err != nil {
+			return err
+		}
+		return l.Release(ctx)
+	}
+	theirs := func(i int, key string) error {
+		l := zk.NewLock(conns[i], "/"+key, zk.WorldACL(zk.PermAll))
+		if err := l.Lock(); err != nil {
+			return err
+		}
+		return l.Unlock()
+	}
+	each(ours)
+	each(theirs)
+	var we, they time.Duration
+	for b.Loop() {
+		we += each(ours)
+		they += each(theirs)
+	}
+	b.ReportMetric(float64(they)/float64(we), "vs-zk.Lock")
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,22 +88,4 @@ func smallBuffers(network, address string, timeout time.Duration) (net.Conn, err
 		err = c.(*net.TCPConn).SetWriteBuffer(size)
 	}
 	return c, err
-}
-
-// A listing that is malformed is an error.
-func TestChildrenOfAnswers(t *testing.T) {
-	t.Parallel()
-	whole := []byte{0, 0, 0, 2, 0, 0, 0, 1, 'a', 0, 0, 0, 2, 'b', 'c'}
-	got, err := answer{body: append(slices.Clone(whole), make([]byte, statSize)...)}.children()
-	if err != nil || !slices.Equal(got, []string{"a", "bc"}) {
-		t.Errorf("%q, %v", got, err)
-	}
-	for n := range whole {
-		if got, err := (answer{body: whole[:n]}).children(); err == nil {
-			t.Errorf("%d bytes: %q", n, got)
-		}
-	}
-	if got, err := (answer{body: make([]byte, 4)}).children(); err != nil || len(got) > 0 {
-		t.Errorf("no children: %q, %v", got, err)
-	}
 }

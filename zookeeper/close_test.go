@@ -23,12 +23,12 @@ func TestCloseMeetsGrant(t *testing.T) {
 	}
 	n := newNode(b, r)
 	n.s = sess
-	_, _, sent, err := sess.create(t.Context(), n)
+	_, sent, err := sess.create(t.Context(), n, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !sess.keep(n) { // the attempt is about to ask for the lease
-		t.Fatal(sess.reason())
+	if err := b.keep(sess, n); err != nil { // the attempt is about to ask for the lease
+		t.Fatal(err)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
@@ -40,6 +40,7 @@ func TestCloseMeetsGrant(t *testing.T) {
 	if _, err := a.grant(t.Context(), sess, n, sent); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("grant: %v, want ErrClosed", err)
 	}
+	b.leave(sess)
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

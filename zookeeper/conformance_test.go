@@ -115,11 +115,11 @@ func evict(ctx context.Context, b *Backend, key string) error {
 		return err
 	}
 	defer b.leave(s)
-	l, err := s.latest(ctx, b.dir(key))
+	names, err := s.latest(ctx, b.dir(key))
 	if err != nil {
 		return err
 	}
-	q := queueOf(l.names)
+	q := queueOf(names)
 	if len(q) == 0 {
 		return errors.New("nobody holds the key")
 	}

@@ -3,19 +3,18 @@
 // Import it for its URL scheme, or use [New] with the addresses of the servers. Applications use package lock on top.
 //
 // A key is a container node; its queue are ephemeral sequential nodes in it, and the first of them has the lease. An
-// attempt that does not wait reads the queue first: a busy key costs one read and no write. A free key costs one
-// create, with the look at the queue behind it in the same round trip; a new one, too, as the same write makes its
-// container. A client remembers which keys have one; a wrong guess costs one more request. One that comes again to a key for
-// which nobody else has asked since need not look: the number of its node tells. A waiter watches the node
-// before its own, and no other. A release is one delete. A renewal is one write that changes nothing, many leases in
-// one (RenewBatch).
+// attempt that does not wait reads the queue first: a busy key costs one read, and no write if there is one server. A free key
+// costs one create, with the look at the queue behind it in the same round trip; a new one the create of its container, too.
+// A client that comes again to a key for which nobody else has asked since need not look: the number of its node tells. A waiter
+// watches the node before its own, and no other; when it is told that this one is gone, and knows of no other before it, it is its turn.
+// A release is one delete. A renewal is one write that changes nothing, many leases in one (RenewBatch).
 //
 // ZooKeeper knows no TTL, but the timeout of a session, which servers keep between two bounds: 2 and 20 ticks, 4 s and 40 s,
 // unless they are configured otherwise. So leases of about the same TTL share a session whose timeout is a little longer;
 // it is opened when it is first needed and closed when it was not used for a while. A renewal for a TTL of
-// another class moves the node: deleted and created under the same name by one write of the other session, so that it keeps
-// its place. The TTL itself is kept by this process, which removes the node of a lease that nobody renews. If the process
-// has died or hangs, the end of the session does.
+// a longer class moves the node: deleted and created under the same name by one write of the other session, so that it keeps
+// its place. It stays there when its TTL gets shorter. The TTL itself is kept by this process, which removes the node of a lease that
+// nobody renews. If the process has died or hangs, the end of the session does.
 //
 // # Guarantees
 //
@@ -34,7 +33,7 @@
 //   - MaxLate is the longest session, and two ticks more. It takes that long when a process dies just before the end of a
 //     lease that it has not renewed: as long as it lives it keeps all leases of a session. The key of a process that
 //     dies right after a renewal is free after the TTL and three ticks, up to seven for the longest; what counts is the
-//     TTL that the lease had last. The parameter session_timeout makes MaxLate shorter, and MaxSilence with it.
+//     longest TTL that the lease has had. The parameter session_timeout makes MaxLate shorter, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which begin anew when the servers have removed
 //     an empty container, and turn negative after 2^31 nodes.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
@@ -48,7 +47,7 @@
 //     session's timeout later.
 //   - Data that a majority of the servers has lost, and a restored snapshot, take leases and the order of tokens with them.
 //   - An operator who deletes the node of a lease ends it unasked. The holder is told at once, by a watch that is set by one read when
-//     its lease has lived for 100 ms; a waiter whose node is deleted fails.
+//     its lease has lived for 100 ms; a waiter whose node is deleted fails, or is told so when its lease has lived for as long.
 //   - A waiter whose session has expired, after an outage longer than that, queues again at the end of the queue, for up
 //     to max(TTL, 10 s) after the ensemble was heard of last. All other calls fail within twice Options.Timeout.
 //   - A server that does not answer is left for another after a sixth of the session's timeout, from 500 ms to 4 s.

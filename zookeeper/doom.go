@@ -111,12 +111,12 @@ func (s *session) tryReap(ctx context.Context, d *doom) bool {
 		err := s.remove(ctx, d.dir+"/"+d.name)
 		return err == nil || isReply(err)
 	}
-	l, err := s.latest(ctx, d.dir)
+	names, err := s.latest(ctx, d.dir)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return isReply(err)
 	}
 	found := false
-	for _, p := range queueOf(l.names) {
+	for _, p := range queueOf(names) {
 		if p.prefix == d.prefix {
 			found = true
 			_ = s.remove(ctx, d.dir+"/"+p.name)

@@ -32,14 +32,9 @@ func (s *session) mayShake() bool {
 func (s *session) leases() (lives []*backend.Life, orphans int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
-			lives = append(lives, l)
-		}
-	}
 	again = s.id != 0 && s.shakes > 0
 	s.shakes++
-	return lives, s.orphans, again
+	return s.livesLocked(), s.orphans, again
 }
 
 // bereave removes the node of a lease that was lost.

@@ -230,7 +230,7 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 		w := sess.wire
 		sess.mu.Unlock()
 		var once sync.Once
-		expire := func(op int32) {
+		expire := func(op int32, _ string) {
 			if op != opChildren {
 				return
 			}

@@ -62,8 +62,18 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 			return nil, errOver
 		}
 	}
-	c, err := s.b.options.Dial(network, address, min(timeout, s.handshakeLimit()))
+	limit := s.handshakeLimit()
+	if !s.probing {
+		limit = min(limit, timeout)
+	}
+	c, err := s.b.options.Dial(network, address, limit)
+	s.mu.Lock()
+	s.dialErr = err
+	s.mu.Unlock()
 	if err != nil {
+		if s.probing && len(s.b.servers) == 1 { // the address is wrong, or the server is down: say so at once
+			s.die(err)
+		}
 		return nil, err
 	}
 	w := newWire(c, s)

@@ -20,17 +20,40 @@ func (s *session) keepAlive() {
 		case <-s.over:
 			return
 		}
-		s.mu.Lock()
-		w, connected := s.wire, s.connected
-		s.mu.Unlock()
-		if connected && w != nil && w.ping() > s.kickAfter() {
+		if w, unanswered := s.beat(); unanswered > s.kickAfter() {
 			_ = w.Conn.Close() // the library goes on to the next server
 		}
 		t.Reset(min(beat, s.lookAfterLong()))
 	}
 }
 
-// kickAfter is how long a server may leave a ping without an answer.
+// beat gives a sign of life, if there is a connection, and reports for how long one has been without an answer and nothing else has come.
+func (s *session) beat() (w *wire, unanswered time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.connected || s.conn == nil {
+		return nil, 0
+	}
+	if len(s.asked) > 0 {
+		unanswered = min(time.Since(s.asked[0]), s.wire.silent())
+	}
+	conn, sent := s.conn, time.Now()
+	started := s.b.calls.Background(func() {
+		_, _, err := conn.Exists(s.b.root)
+		if err == nil || isReply(err) {
+			s.contact.touched(sent)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = s.asked[1:]
+	})
+	if started {
+		s.asked = append(s.asked, sent)
+	}
+	return s.wire, unanswered
+}
+
+// kickAfter is how long a server may leave a sign of life without an answer.
 func (s *session) kickAfter() time.Duration {
 	const least, most = 500 * time.Millisecond, 4 * time.Second
 	return min(max(s.class/6, least), most)
@@ -40,24 +63,22 @@ func (s *session) kickAfter() time.Duration {
 // session to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	var long []*node
+	var long []*backend.Life
 	for n := range s.nodes {
 		if l, isLong := n.lease(); l != nil && isLong {
-			long = append(long, n)
+			long = append(long, l)
 		}
 	}
 	timeout := s.timeout
 	s.mu.Unlock()
 	left := timeout + time.Second
-	for _, n := range long {
-		end, ok := n.claimIn(s)
-		switch d := time.Until(end); {
-		case !ok: // it has just been moved
-		case d <= 0:
-			l, _ := n.lease()
-			l.Lose()
-		default:
+	if len(long) > 0 {
+		if d := time.Until(s.contact.claim(s.b.guarantees.MaxSilence)); d > 0 {
 			left = min(left, d)
+		} else {
+			for _, l := range long {
+				l.Lose()
+			}
 		}
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {

@@ -20,8 +20,9 @@ type lease struct {
 // Deadline implements [backend.Lease].
 func (l lease) Deadline() time.Time {
 	end := l.Life.Deadline()
-	if _, long := l.n.lease(); long {
-		if claim := l.n.claim(); claim.Before(end) {
+	if _, long := l.n.lease(); long { // and so it lives in the longest session, for good
+		s, _ := l.n.home()
+		if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
 			return claim
 		}
 	}
@@ -66,7 +67,7 @@ var _ backend.Requests = requests{}
 // Guarantees implements [backend.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests]. Where the TTL wants a session of another class, the node is moved.
+// RenewLease implements [backend.Requests]. Where the TTL wants a longer session, the node is moved. It never is to a shorter one.
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	n, begun := l.Data.(*node), time.Now()
 	ttl = q.b.guarantees.Round(ttl)
@@ -75,7 +76,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	}
 	s, _ := n.home()
 	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-	if class := q.b.limits.session(ttl); class != s.class {
+	if class := q.b.limits.session(ttl); class > s.class {
 		to, err := q.b.enter(class)
 		if err != nil {
 			return 0, unavailable(ctx, err)

@@ -12,10 +12,11 @@ import (
 
 // move gives n's place to another session, by one write: the node is deleted and created again under the same name, which
 // is all that the order of the queue depends on, and belongs to the session that makes the write. Nobody sees the place
-// empty; the waiter that watches the node is woken, and finds it there. A node that is missing is ErrLost.
+// empty; its data is changed first, in the same write, so that whoever watches the node is told that, and not that it has gone. A node
+// that is missing is ErrLost.
 //
-// A move that went unanswered is for settle to make again. Until then the lease counts on both sessions. So the other one must be
-// kept until end, as far as it is known beforehand.
+// A move that went unanswered is for settle to make again. Until then the lease may live in either session. So the other one must be
+// kept until end, as far as it is known beforehand: that is behind the deadline of the lease, as its TTL gets longer.
 func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time) error {
 	from, maybe := n.home()
 	if from.isOver() {
@@ -32,8 +33,8 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 		}
 		limit = time.Now().Add(b.options.Timeout)
 	}
-	if !b.keepIn(to, n) {
-		return to.reason()
+	if err := b.keep(to, n); err != nil {
+		return err
 	}
 	moving := make(chan struct{})
 	if !n.mayMove(to, moving) {
@@ -46,6 +47,7 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			defer close(moving)
 			return c.Multi(
+				&zk.SetDataRequest{Path: n.path(), Version: -1},
 				&zk.DeleteRequest{Path: n.path(), Version: -1},
 				&zk.CreateRequest{
 					Path: n.path(), Data: record(n.czxid.Load(), n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
@@ -90,22 +92,4 @@ func (b *Backend) settle(ctx context.Context, n *node) error {
 		return errNoAnswer
 	}
 	return b.move(ctx, n, maybe, time.Time{})
-}
-
-// keepIn makes another session answer for n, too.
-func (b *Backend) keepIn(s *session, n *node) bool {
-	s.mu.Lock()
-	_, kept := s.nodes[n]
-	s.mu.Unlock()
-	if kept {
-		return true
-	}
-	if _, err := b.enterSession(s); err != nil {
-		return false
-	}
-	if !s.keep(n) {
-		b.leave(s)
-		return false
-	}
-	return true
 }

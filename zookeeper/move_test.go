@@ -79,7 +79,7 @@ func TestFailedRenewalPromisesNoMore(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	for _, test := range []struct{ first, next, age time.Duration }{
-		{4 * time.Second, 2 * time.Second, 2 * time.Second},
+		{2 * time.Second, 4 * time.Second, 2 * time.Second},
 		{time.Hour, 8 * time.Second, 7500 * time.Millisecond}, // one more second, and the lease would be over
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -24,14 +23,13 @@ type node struct {
 	name string
 	echo bool // a create went unanswered, and may yet leave a second node
 
-	mu      sync.Mutex
-	s       *session      // where it lives
-	maybe   *session      // where it may live: a move is under way, or went unanswered
-	assumed time.Time     // until when maybe keeps it at least, if it lives there
-	moving  chan struct{} // closed when the request of the latest move is over; nil before the first
-	over    bool          // it is released, or its lease is lost: no session answers for it any more
-	life    *backend.Life
-	long    bool // longer than the ensemble keeps a session
+	mu     sync.Mutex
+	s      *session      // where it lives
+	maybe  *session      // where it may live: a move is under way, or went unanswered
+	moving chan struct{} // closed when the request of the latest move is over; nil before the first
+	over   bool          // it is released, or its lease is lost: no session answers for it any more
+	life   *backend.Life
+	long   bool // longer than the ensemble keeps a session
 }
 
 func newNode(b *Backend, r backend.Request) *node {
@@ -77,16 +75,12 @@ func (n *node) isOver() bool {
 // mayMove notes that n is about to be moved to another session, by a request that closes moving when it is over, and may live
 // there from then on. It is false when n is over.
 func (n *node) mayMove(to *session, moving chan struct{}) bool {
-	end := to.contact.assumed(to.b.guarantees.MaxSilence)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.over {
 		return false
 	}
-	if n.maybe != to { // else it may have been moved before
-		n.maybe, n.assumed = to, end
-	}
-	n.moving = moving
+	n.maybe, n.moving = to, moving
 	return true
 }
 
@@ -115,42 +109,24 @@ func (n *node) lastMove() <-chan struct{} {
 	return n.moving
 }
 
-// claim is until when it lives at least, and what a deadline is made of that moves on by itself.
-func (n *node) claim() time.Time {
-	s, maybe := n.home()
-	t, _ := n.claimIn(s)
-	if maybe != nil {
-		if m, ok := n.claimIn(maybe); ok && m.Before(t) {
-			t = m
-		}
-	}
-	return t
-}
-
-// claimIn is until when s keeps it at least, if it lives there; ok is false if it certainly does not.
-func (n *node) claimIn(s *session) (end time.Time, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	end = s.contact.claim(s.b.guarantees.MaxSilence)
-	if n.s == s {
-		return end, true
-	}
-	// What is known of s may be old, or nothing yet. A move that was made proves it, as of then.
-	if end.Before(n.assumed) {
-		end = n.assumed
-	}
-	return end, n.maybe == s
-}
-
-// keep makes the session answer for n. It is false when the session is over.
-func (s *session) keep(n *node) bool {
+// keep makes a session answer for n, which is one of its users from then on.
+func (b *Backend) keep(s *session, n *node) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, kept := s.nodes[n]; kept {
+		return nil
+	}
+	if b.shut {
+		return backend.ErrClosed
+	}
 	if s.err != nil {
-		return false
+		return s.err
 	}
 	s.nodes[n] = struct{}{}
-	return true
+	b.useLocked(s)
+	return nil
 }
 
 // part is the opposite of keep.

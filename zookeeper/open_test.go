@@ -319,3 +319,13 @@ func oldServer(t *testing.T, tells bool) (addr string) {
 	})
 	return l.Addr().String()
 }
+
+func readFrame(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	p := make([]byte, be.Uint32(head[:]))
+	_, err := io.ReadFull(r, p)
+	return p, err
+}

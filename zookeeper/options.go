@@ -133,6 +133,8 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		acl:        o.ACL,
 		closing:    make(chan struct{}),
 		sessions:   make(map[time.Duration]*session),
+		limits:     defaultLimits(),
+		first:      handshakeFirst,
 		watchAfter: watchAfter,
 		idle:       idleTime,
 	}
@@ -146,11 +148,11 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		}
 	}
 	b.leases = backend.NewLeases(requests{b}, 2*o.Timeout)
-	if err := b.probe(ctx); err != nil {
-		b.leases.Close()
-		return nil, unavailable(ctx, err)
+	err = b.probe(ctx)
+	if err == nil {
+		err = b.prepare(ctx)
 	}
-	if err := b.prepare(ctx); err != nil {
+	if err != nil {
 		_ = b.Close()
 		return nil, unavailable(ctx, err)
 	}

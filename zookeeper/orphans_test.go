@@ -277,7 +277,7 @@ func TestFoundNodeOfAnotherSession(t *testing.T) {
 	if found, err := sess.recover(t.Context(), n, lost); found || err != nil {
 		t.Errorf("recovered from a node of another session: %v, %v (%s)", found, err, n.name)
 	}
-	if _, _, _, err := sess.create(t.Context(), n); err != nil {
+	if _, _, err := sess.create(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
 	own := n.path()
@@ -290,30 +290,27 @@ func TestFoundNodeOfAnotherSession(t *testing.T) {
 	}
 }
 
-// The same for the first create of a key, which makes its container, too. It may be there after all: another client has
-// made it.
+// The same for the first create of a key, and for that of its container, which another client may have made meanwhile.
 func TestLostCreateOfNewKey(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	b, other := opened(t, s.at(p.Addr)), opened(t, s.url())
-	for i := range 8 {
+	for i := range 16 {
 		r := req(fmt.Sprint("new", i), time.Minute)
 		r.Wait = i%4 >= 2
-		b.dirs.missed(b.dir(r.Key))
-		made := i >= 4
-		if made {
-			release(t, acquire(t, other, req(r.Key, time.Minute)))
-			if r.Wait { // the others look first
-				b.dirs.missed(b.dir(r.Key))
+		kind := []int32{opContainer, opCreate}[i/4%2]
+		made := i >= 8
+		met := p.once(kind, func() (bool, bool) {
+			if made && kind == opContainer {
+				release(t, acquire(t, other, req(r.Key, time.Minute)))
 			}
+			return i%2 == 0, true
+		})
+		if made && kind == opCreate {
+			release(t, acquire(t, other, req(r.Key, time.Minute)))
 		}
-		kind := int32(opMulti)
-		if made && !r.Wait {
-			kind = opCreate
-		}
-		met := p.once(kind, func() (bool, bool) { return i%2 == 0, true })
 		l := acquire(t, b, r)
 		<-met
 		q := places(t, c, b, r.Key)

@@ -27,12 +27,15 @@ func (b *Backend) prepare(ctx context.Context) error {
 	defer b.leave(s)
 	// The server that is tried first may hang for as long as a request may take.
 	for end := time.Now().Add(openTimeout); ; {
-		_, err = s.exists(ctx, b.root)
-		if !errors.Is(err, errNoConnection) || time.Now().After(end) {
+		err = s.checkContainers(ctx)
+		if !errors.Is(err, backend.ErrUnavailable) || time.Now().After(end) {
 			break
 		}
 	}
-	if !errors.Is(err, zk.ErrNoNode) {
+	if err != nil {
+		return err
+	}
+	if _, err = s.exists(ctx, b.root); !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
 	return s.makeRoot(ctx)
@@ -115,15 +118,4 @@ func (b *Backend) forget(s *session) {
 		s.idle.Stop()
 		s.idle = nil
 	}
-}
-
-// enterSession counts one more user of a session that is in use.
-func (b *Backend) enterSession(s *session) (*session, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.shut {
-		return nil, backend.ErrClosed
-	}
-	b.useLocked(s)
-	return s, nil
 }

@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,64 +14,23 @@ import (
 
 const (
 	watchAfter  = 100 * time.Millisecond
-	watchAtOnce = 64 // reads under way
+	watchAtOnce = 64 // reads under way in a session
 )
-
-// An unwatched is the node of a lease that is to be watched.
-type unwatched struct {
-	n  *node
-	at time.Time // from when on
-}
 
 // watchSoon has the node of a lease watched by this session, in which it lives.
 func (s *session) watchSoon(n *node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return
-	}
-	s.unwatched = append(s.unwatched, unwatched{n, time.Now().Add(s.b.watchAfter)})
-	s.wakeWatcherLocked()
+	time.AfterFunc(s.b.watchAfter, func() { s.watchNow(n) })
 }
 
-// wakeWatcherLocked sees to it that watchDue runs when the next node is due. The caller holds s.mu.
-func (s *session) wakeWatcherLocked() {
-	if s.watching || len(s.unwatched) == 0 {
+func (s *session) watchNow(n *node) {
+	if s.isOver() || n.isOver() {
 		return
 	}
-	s.watching = true
-	time.AfterFunc(max(0, time.Until(s.unwatched[0].at)), func() {
-		s.mu.Lock()
-		s.watching = false
-		s.mu.Unlock()
-		s.b.calls.Background(s.watchDue)
+	s.b.calls.Background(func() {
+		s.watching <- struct{}{}
+		defer func() { <-s.watching }()
+		s.watchOwn(n)
 	})
-}
-
-// watchDue watches the nodes whose time has come.
-func (s *session) watchDue() {
-	for {
-		var due []*node
-		s.mu.Lock()
-		now := time.Now()
-		for len(s.unwatched) > 0 && len(due) < watchAtOnce && !now.Before(s.unwatched[0].at) {
-			if n := s.unwatched[0].n; !n.isOver() {
-				due = append(due, n)
-			}
-			s.unwatched = s.unwatched[1:]
-		}
-		if len(due) == 0 {
-			s.wakeWatcherLocked()
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		var wg sync.WaitGroup
-		for _, n := range due {
-			wg.Go(func() { s.watchOwn(n) })
-		}
-		wg.Wait()
-	}
 }
 
 // watchOwn watches the node of a lease, and ends the lease if it is missing. A server on which it was seen once never forgets it
@@ -112,14 +69,4 @@ func (s *session) armOwn(ctx context.Context, n *node) error {
 		s.mu.Unlock()
 	}
 	return err
-}
-
-// lookAgainLocked is called when something has happened to the node of a lease, as far as its holder does not know: it looks what. The caller
-// holds s.mu.
-func (s *session) lookAgainLocked(n *node) {
-	if s.err != nil || n.isOver() {
-		return
-	}
-	s.unwatched = slices.Insert(s.unwatched, 0, unwatched{n: n})
-	s.b.calls.Background(s.watchDue)
 }

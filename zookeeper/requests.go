@@ -9,26 +9,22 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A listing is an answer to Children.
-type listing struct{ names []string }
-
 // children lists dir. A missing dir is zk.ErrNoNode.
-func (s *session) children(ctx context.Context, dir string) (listing, error) {
-	a, err := s.askAgain(ctx, func() *call { return childrenCall(dir) })
-	if err != nil {
-		return listing{}, err
-	}
-	names, err := a.children()
-	return listing{names}, err
+func (s *session) children(ctx context.Context, dir string) ([]string, error) {
+	names, _, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(dir)
+		return names, err
+	})
+	return names, err
 }
 
 // latest is children as of now. The server answers the write before it, which changes nothing, when it has applied all that
 // was committed before; only a server that is alone always has. Sync would not do: a leader answers it while it has yet
 // to apply what followers have confirmed to others (its CommitProcessor does not order syncs).
-func (s *session) latest(ctx context.Context, dir string) (listing, error) {
+func (s *session) latest(ctx context.Context, dir string) ([]string, error) {
 	if !s.b.alone {
 		if err := s.check(ctx, s.b.root); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return listing{}, err
+			return nil, err
 		}
 	}
 	return s.children(ctx, dir)
@@ -43,15 +39,12 @@ func (s *session) check(ctx context.Context, paths ...string) error {
 
 // checkAll is check with an error for each path, where the servers tell.
 func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.MultiResponse, err error) {
-	each, sent, err := awaitAgain(ctx, s, request[[]zk.MultiResponse]{
-		limit: s.b.options.Timeout,
-		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			ops := make([]any, len(paths))
-			for i, p := range paths {
-				ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
-			}
-			return c.Multi(ops...)
-		},
+	each, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+		ops := make([]any, len(paths))
+		for i, p := range paths {
+			ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
+		}
+		return c.Multi(ops...)
 	})
 	if err == nil {
 		s.contact.proved(sent)
@@ -61,11 +54,9 @@ func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.Multi
 
 // remove deletes a node. A missing one is zk.ErrNoNode.
 func (s *session) remove(ctx context.Context, path string) error {
-	c := deleteCall(path)
-	q, err := s.post(ctx, 0, c)
-	if err == nil {
-		_, err = q.wait(ctx, c)
-	}
+	_, _, err := await(ctx, s, request[struct{}]{do: func(c *zk.Conn) (struct{}, error) {
+		return struct{}{}, c.Delete(path, -1)
+	}})
 	return err
 }
 
@@ -76,14 +67,27 @@ type content struct {
 }
 
 func (s *session) get(ctx context.Context, path string) (content, error) {
-	v, _, err := awaitAgain(ctx, s, request[content]{
-		limit: s.b.options.Timeout,
-		do: func(c *zk.Conn) (content, error) {
-			data, stat, err := c.Get(path)
-			return content{data, stat}, err
-		},
+	v, _, err := ask(ctx, s, func(c *zk.Conn) (content, error) {
+		data, stat, err := c.Get(path)
+		return content{data, stat}, err
 	})
 	return v, err
+}
+
+// makeContainer creates dir, which is a key's, and reports whether it was missing.
+func (s *session) makeContainer(ctx context.Context, dir string) (made bool, err error) {
+	create := func(c *zk.Conn) (string, error) { return c.CreateContainer(dir, nil, zk.FlagContainer, s.b.acl) }
+	_, _, err = ask(ctx, s, create)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = s.makeRoot(ctx); err != nil {
+			return false, err
+		}
+		_, _, err = ask(ctx, s, create)
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // makeRoot creates the node that has all locks, and what is missing above it.
@@ -99,11 +103,8 @@ func (s *session) makeRoot(ctx context.Context) error {
 }
 
 func (s *session) make(ctx context.Context, path string) error {
-	_, _, err := await(ctx, s, request[string]{
-		limit: s.b.options.Timeout,
-		do: func(c *zk.Conn) (string, error) {
-			return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
-		},
+	_, _, err := ask(ctx, s, func(c *zk.Conn) (string, error) {
+		return c.Create(path, nil, zk.FlagPersistent, s.b.acl)
 	})
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
@@ -118,15 +119,12 @@ func (s *session) make(ctx context.Context, path string) error {
 
 // exists asks for a node's data about itself. A missing node is zk.ErrNoNode.
 func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
-	st, _, err := awaitAgain(ctx, s, request[*zk.Stat]{
-		limit: s.b.options.Timeout,
-		do: func(c *zk.Conn) (*zk.Stat, error) {
-			ok, st, err := c.Exists(path)
-			if err == nil && !ok {
-				err = zk.ErrNoNode
-			}
-			return st, err
-		},
+	st, _, err := ask(ctx, s, func(c *zk.Conn) (*zk.Stat, error) {
+		ok, st, err := c.Exists(path)
+		if err == nil && !ok {
+			err = zk.ErrNoNode
+		}
+		return st, err
 	})
 	return st, err
 }

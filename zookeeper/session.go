@@ -18,28 +18,34 @@ import (
 type session struct {
 	b       *Backend
 	class   time.Duration // the timeout to ask for
+	probing bool          // it is there to learn what is granted
+	first   time.Duration // see handshakeFirst
 	contact contact
 	over    chan struct{} // closed when it has ended, or must
+
+	watching chan struct{} // has room for the reads that set watches on leases
 
 	mu        sync.Mutex
 	conn      *zk.Conn
 	events    <-chan zk.Event
 	id        int64
 	timeout   time.Duration // as negotiated
+	took      time.Duration // by the last handshake
 	wire      *wire         // of the connection at the moment
 	ready     chan struct{} // closed while there is a connection
 	connected bool
-	dials     int // since the last connection
-	shakes    int // handshakes since, none of them answered
+	dials     int   // since the last connection
+	dialErr   error // of the last one
+	shakes    int   // handshakes since, none of them answered
 	abandoned bool
-	err       error              // why it is over
-	nodes     map[*node]struct{} // of leases that live in it
-	pending   map[string]*node   // creates under way, by the path that is asked for
+	err       error                    // why it is over
+	nodes     map[*node]struct{}       // of leases that live in it
+	writing   map[string]chan struct{} // creates that are yet to be written, by path
+	zxids     map[string]uint64        // of creates that were just answered, by path
+	asked     []time.Time              // signs of life under way
 	watches   map[string]*watched
-	unwatched []unwatched // nodes of leases, in order
-	watching  bool        // a timer will look after them
-	doomed    []*doom     // nodes to be removed, whatever it takes
-	orphans   int         // of them, those of leases that were lost
+	doomed    []*doom // nodes to be removed, whatever it takes
+	orphans   int     // of them, those of leases that were lost
 	reaping   bool
 
 	zxid    atomic.Int64 // the latest that a server told
@@ -55,18 +61,24 @@ const bufferSize = 256 << 10
 
 func newSession(b *Backend, class time.Duration) *session {
 	return &session{
-		b: b, class: class,
-		contact: contact{hop: b.limits.hop()},
-		over:    make(chan struct{}),
-		ready:   make(chan struct{}),
-		nodes:   make(map[*node]struct{}),
-		pending: make(map[string]*node),
-		watches: make(map[string]*watched),
+		b: b, class: class, first: b.first,
+		contact:  contact{hop: b.limits.hop()},
+		over:     make(chan struct{}),
+		ready:    make(chan struct{}),
+		watching: make(chan struct{}, watchAtOnce),
+		nodes:    make(map[*node]struct{}),
+		zxids:    make(map[string]uint64),
+		writing:  make(map[string]chan struct{}),
+		watches:  make(map[string]*watched),
 	}
 }
 
 // open starts to connect. What becomes of it shows in ready and over.
 func (s *session) open() error {
+	most := 0 // no limit
+	if s.probing {
+		most = bufferSize
+	}
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -74,6 +86,7 @@ func (s *session) open() error {
 		zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false),
 		zk.WithMaxConnBufferSize(bufferSize),
+		zk.WithMaxBufferSize(most),
 	)
 	if err != nil {
 		return err
@@ -85,7 +98,9 @@ func (s *session) open() error {
 	if over {
 		s.b.calls.Background(s.shut)
 	}
-	s.b.calls.Background(s.keepAlive)
+	if !s.probing {
+		s.b.calls.Background(s.keepAlive)
+	}
 	return nil
 }
 
@@ -102,7 +117,7 @@ func (s *session) event(e zk.Event) {
 	case e.Type == zk.EventSession && e.State == zk.StateExpired:
 		s.die(errExpired)
 	case e.Type != zk.EventSession:
-		s.fire(e.Path)
+		s.fire(e.Path, e.Type == zk.EventNodeDeleted)
 	}
 }
 
@@ -125,13 +140,13 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 		s.die(errExpired)
 		return nil
 	}
-	if timeout < s.class {
+	if timeout < s.class && !s.probing {
 		s.mu.Unlock()
 		s.die(fmt.Errorf("%w: %v instead of %v", errShorter, timeout, s.class))
 		return nil
 	}
 	first := s.id == 0
-	s.id, s.timeout = id, timeout
+	s.id, s.timeout, s.took = id, timeout, time.Since(w.begun)
 	s.dials, s.shakes = 0, 0
 	if !s.connected {
 		s.connected = true
@@ -166,23 +181,27 @@ func (s *session) die(err error) {
 	}
 	s.err = err
 	close(s.over)
-	var lives []*backend.Life
-	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
-			lives = append(lives, l)
-		}
-	}
+	lives := s.livesLocked()
 	for _, w := range s.watches {
-		w.fire()
+		w.fire(false)
 	}
 	s.watches = make(map[string]*watched)
-	s.unwatched = nil
 	s.mu.Unlock()
 	s.b.forget(s)
 	for _, l := range lives {
 		l.Lose()
 	}
 	s.b.calls.Background(s.shut)
+}
+
+// livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
+func (s *session) livesLocked() (lives []*backend.Life) {
+	for n := range s.nodes {
+		if l, _ := n.lease(); l != nil {
+			lives = append(lives, l)
+		}
+	}
+	return lives
 }
 
 // shut ends the library's part, and returns when that has ended.
@@ -255,14 +274,16 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	case <-ctx.Done():
 		return nil, backend.ContextError(ctx, nil)
 	case <-t.C:
-		return nil, errNoConnection
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn == nil {
-		return nil, errNoConnection
+	switch {
+	case s.connected && s.conn != nil:
+		return s.conn, nil
+	case s.dialErr != nil:
+		return nil, fmt.Errorf("%w: %v", errNoConnection, s.dialErr)
 	}
-	return s.conn, nil
+	return nil, errNoConnection
 }
 
 var errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUnavailable)
@@ -271,10 +292,13 @@ var errNoConnection = fmt.Errorf("%w: no connection to zookeeper", backend.ErrUn
 func (s *session) handshakeLimit() time.Duration {
 	const least = 250 * time.Millisecond
 	limit := min(max(s.class/4, least), handshakeMost)
+	if s.probing {
+		limit = handshakeMost
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.b.servers); n > 1 && s.id == 0 && s.dials <= n {
-		limit = min(limit, s.b.first)
+		limit = min(limit, s.first)
 	}
 	return limit
 }

@@ -70,8 +70,8 @@ func TestSessionPerClass(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Second)))
 }
 
-// A renewal for a TTL of another class moves the node to the session of that class. Its place in the queue and its token stay,
-// and its waiter waits on.
+// A renewal for a TTL of a longer class moves the node to the session of that class. Its place in the queue and its token stay,
+// and its waiter waits on. One for a shorter class leaves it where it is.
 func TestRenewMovesToAnotherSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -89,12 +89,14 @@ func TestRenewMovesToAnotherSession(t *testing.T) {
 		done <- w
 	}()
 	until(t, soon, "the waiter queues", func() bool { return len(places(t, c, b, "k")) == 2 })
-	for _, ttl := range []time.Duration{4 * time.Second, time.Hour, 2 * time.Second, 2 * time.Second, time.Hour} {
+	longest := time.Duration(0)
+	for _, ttl := range []time.Duration{4 * time.Second, 2 * time.Second, time.Hour, 2 * time.Second, time.Hour} {
+		longest = max(longest, ttl)
 		if err := l.Renew(t.Context(), ttl); err != nil {
 			t.Fatal(err)
 		}
 		home, maybe := l.(lease).n.home()
-		if class := b.limits.session(ttl); home.class != class || maybe != nil {
+		if class := b.limits.session(longest); home.class != class || maybe != nil {
 			t.Errorf("renewed to %v the node lives in a session of %v, want %v", ttl, home.class, class)
 		}
 		q := places(t, c, b, "k")
@@ -205,13 +207,13 @@ func TestCloseKeepsHeldKeys(t *testing.T) {
 	}
 }
 
-// A lease that is longer than any session lives on while a renewal moves it to a session which is being opened, or of which
-// nothing has been known for long: a slow link is none that is down.
+// A lease lives on while a renewal moves it to a session which is being opened, or of which nothing has been known for long: a slow
+// link is none that is down.
 func TestSlowMoveLosesNothing(t *testing.T) {
 	t.Parallel()
 	const (
 		ttl   = 4 * time.Second
-		delay = 400 * time.Millisecond // more than the pause between two looks after long leases
+		delay = 400 * time.Millisecond
 	)
 	s := on(t, usual)
 	for _, known := range []bool{false, true} {
@@ -220,14 +222,14 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 			p := newProxy(t, s.Addr)
 			b := opened(t, s.at(p.Addr))
 			if known {
-				release(t, acquire(t, b, req(fmt.Sprint("other", known), ttl)))
-				time.Sleep(b.limits.session(ttl) + 100*time.Millisecond)
+				release(t, acquire(t, b, req(fmt.Sprint("other", known), time.Hour)))
+				time.Sleep(b.limits.longest + 100*time.Millisecond)
 			}
-			l := acquire(t, b, req(fmt.Sprint("k", known), time.Hour))
+			l := acquire(t, b, req(fmt.Sprint("k", known), ttl))
 			p.set(func(p *proxy) { p.delay = delay })
 			done := make(chan error, 1)
 			begun := time.Now()
-			go func() { done <- l.Renew(t.Context(), ttl) }()
+			go func() { done <- l.Renew(t.Context(), time.Hour) }()
 			for ended := false; !ended; {
 				select {
 				case err := <-done:
@@ -240,7 +242,7 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 					t.Fatalf("%v after the renewal began, its deadline is in %v", time.Since(begun), left)
 				}
 			}
-			if home, maybe := l.(lease).n.home(); home.class != b.limits.session(ttl) || maybe != nil {
+			if home, maybe := l.(lease).n.home(); home.class != b.limits.longest || maybe != nil {
 				t.Errorf("it lives in a session of %v, maybe in %v", home.class, maybe)
 			}
 			p.set(func(p *proxy) { p.delay = 0 })

@@ -122,7 +122,7 @@ func TestWaitersLeaseIsWhole(t *testing.T) {
 	}
 	n := newNode(b, r)
 	n.s = s
-	_, _, sent, err := s.create(t.Context(), n)
+	_, sent, err := s.create(t.Context(), n, false)
 	if err != nil {
 		t.Fatal(err)
 	}

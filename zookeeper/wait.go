@@ -15,8 +15,8 @@ import (
 const recheck = 5 * time.Second
 
 // sleep waits until something happens to the node before n's, the only one that it watches, or until it is time to look
-// in any case. told tells which.
-func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place) (told bool, err error) {
+// in any case. gone tells that this node is not there any more, and never will be: one that is moved has its data changed before.
+func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place) (gone bool, err error) {
 	fired, stop, err := s.watch(ctx, n.dir+"/"+before[len(before)-1].name)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -30,8 +30,8 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 	t := time.NewTimer(recheck + rand.N(recheck))
 	defer t.Stop()
 	select {
-	case <-fired:
-		return true, nil
+	case gone = <-fired:
+		return gone, nil
 	case <-t.C:
 		a.heardOf(s)
 		return false, nil
@@ -50,33 +50,4 @@ func (a *attempt) heardOf(s *session) {
 	if at, _ := s.contact.heard(); at.After(a.answered) {
 		a.answered = at
 	}
-}
-
-// lastInLine is sleep for the waiter behind the holder. When something has happened it is most likely its turn: it
-// reads the queue and, unless its last write is recent, makes sure of itself at once, in one round trip. at is when the
-// write was sent that did so, zero if there was none.
-func (a *attempt) lastInLine(ctx context.Context, s *session, n *node, before []place, sent time.Time) (
-	at time.Time, l *listing, err error,
-) {
-	if told, err := a.sleep(ctx, s, n, before); err != nil || !told || a.isRecent(sent) {
-		return time.Time{}, nil, err
-	}
-	type checked struct {
-		at  time.Time
-		err error
-	}
-	done := make(chan checked, 1)
-	go func() {
-		at := time.Now()
-		done <- checked{at, s.check(ctx, n.path())}
-	}()
-	got, lerr := s.children(ctx, n.dir)
-	c := <-done
-	if lerr != nil {
-		return time.Time{}, nil, nil // the caller reads again
-	}
-	if c.err != nil {
-		c.at = time.Time{}
-	}
-	return c.at, &got, nil
 }

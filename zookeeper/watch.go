@@ -10,22 +10,22 @@ import (
 // cannot take a watch back, so it stays until the node goes.
 type watched struct {
 	armed bool
-	subs  map[chan struct{}]struct{}
+	subs  map[chan bool]struct{}
 	own   *node // of a lease of this session; nil for those of others
 }
 
-// fire wakes all of them, once.
-func (w *watched) fire() {
+// fire wakes all of them, once, and tells whether the node is gone.
+func (w *watched) fire(gone bool) {
 	for c := range w.subs {
-		close(c)
+		c <- gone
 	}
 	w.subs = nil
 }
 
-// watch returns a channel that is closed when the node at path changes or goes, or the session ends. A missing node is
-// zk.ErrNoNode. Call stop in the end.
-func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}, stop func(), err error) {
-	c := make(chan struct{})
+// watch returns a channel that is sent to when the node at path changes or goes, or the session ends: true if it is gone. A missing
+// node is zk.ErrNoNode. Call stop in the end.
+func (s *session) watch(ctx context.Context, path string) (fired <-chan bool, stop func(), err error) {
+	c := make(chan bool, 1)
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *session) watch(ctx context.Context, path string) (fired <-chan struct{}
 func (s *session) watchedLocked(path string) *watched {
 	w := s.watches[path]
 	if w == nil {
-		w = &watched{subs: make(map[chan struct{}]struct{})}
+		w = &watched{subs: make(map[chan bool]struct{})}
 		s.watches[path] = w
 	}
 	return w
@@ -70,14 +70,11 @@ func (s *session) dropLocked(path string, w *watched) {
 
 // arm sets the watch at the server.
 func (s *session) arm(ctx context.Context, path string, w *watched) error {
-	_, _, err := await(ctx, s, request[struct{}]{
-		limit: s.b.options.Timeout,
-		do: func(conn *zk.Conn) (struct{}, error) {
-			// Not ExistsW, which leaves a watch on a node that is missing.
-			_, _, _, err := conn.GetW(path)
-			return struct{}{}, err
-		},
-	})
+	_, _, err := await(ctx, s, request[struct{}]{do: func(conn *zk.Conn) (struct{}, error) {
+		// Not ExistsW, which leaves a watch on a node that is missing.
+		_, _, _, err := conn.GetW(path)
+		return struct{}{}, err
+	}})
 	if err != nil {
 		return err
 	}
@@ -87,15 +84,15 @@ func (s *session) arm(ctx context.Context, path string, w *watched) error {
 	return nil
 }
 
-// fire tells the watchers of path that something has happened.
-func (s *session) fire(path string) {
+// fire tells the watchers of path that something has happened: that its node is gone for good, or something else.
+func (s *session) fire(path string, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.watches[path]; w != nil {
 		delete(s.watches, path)
-		w.fire()
+		w.fire(gone)
 		if w.own != nil {
-			s.lookAgainLocked(w.own)
+			s.watchNow(w.own) // something that its holder may not know: look what
 		}
 	}
 }

@@ -12,19 +12,11 @@ import (
 
 // What frames are about, of the protocol.
 const (
-	opCreate    = 1
-	opDelete    = 2
-	opPing      = 11
-	opChildren  = 12
-	opMulti     = 14
-	opSetWatch  = 101 // the watches there were, on a new connection
-	opCreate2   = 15  // only in answers
-	opContainer = 19
-	opClose     = -11
-	opError     = -1 // only in answers
-	opAuth      = 100
+	opCreate   = 1
+	opAuth     = 100
+	opSetWatch = 101 // the watches there were, on a new connection
+	opClose    = -11
 
-	xidPing = -2
 	xidAuth = -4
 )
 
@@ -43,14 +35,17 @@ var (
 // request waits for one: longer where it took long on opening, as over a slow link.
 const handshakeFirst = 500 * time.Millisecond
 
-// A wire is the connection of a session. It sees every frame, and so what the client library does not tell: the timeout
-// that was negotiated, when a request was sent whose answer has come, the zxid of a create. It holds the library to one
-// session, and adds what the library lacks: pings of our own, authentication that cannot deadlock, a handshake
-// that does not hang.
+// A wire is the connection of a session. All requests are the library's. The wire sees every frame, and so what the library does not
+// tell: the timeout that was negotiated, when something was heard, the zxid of a create. It holds the library to one session, and mends
+// what is wrong in it (conn.go of v1.0.4):
 //
-// It keeps zxids to itself, and enters them into requests. The library remembers the latest while it reads it for the watches
-// that it sets again on a new connection: a data race, and with a zxid too new the servers would tell nothing of what
-// happened in between.
+//   - recvLoop writes lastZxid (849) while sendSetWatches (614) reads it, a data race, and with a zxid too new the servers would tell
+//     nothing of what happened in between: the wire keeps zxids to itself, and enters them into requests. (TestReconnectTellsWhatWasSeen,
+//     TestBrokenConnectionIsReplaced)
+//   - authenticate (683) waits for the answer to a handshake for ten times two thirds of the session's timeout: see SetReadDeadline.
+//     (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
+//   - AddAuth (967) is a request like others, which may come after them, or not at all: the wire sends it with each handshake.
+//     (TestDigest)
 type wire struct {
 	net.Conn
 	s     *session
@@ -65,33 +60,17 @@ type wire struct {
 	buf   []byte
 
 	mu      sync.Mutex
-	shaken  bool            // the handshake is over
-	ended   bool            // nothing is answered any more
-	sent    map[int32]under // the library's requests under way
-	calls   map[int32]*call // ours
-	xid     int32           // of the last of them
-	ahead   int             // how much was written that was not answered
-	pings   []time.Time     // pings under way, in order
-	heard   time.Time       // when a frame came last
-	creates map[int32]*node // creates under way
-	both    map[int32]bool  // requests under way that make a container, too
-}
-
-// An under is a request of the library that is under way.
-type under struct {
-	at   time.Time // when it was written
-	xid  int32     // as the library counts
-	size int
+	shaken  bool           // the handshake is over
+	ended   bool           // nothing is read any more
+	heard   time.Time      // when a frame came last
+	creates map[int32]bool // under way, by xid
 }
 
 func newWire(c net.Conn, s *session) *wire {
-	return &wire{
-		Conn: c, s: s, in: bufio.NewReader(c),
-		sent: make(map[int32]under), calls: make(map[int32]*call), creates: make(map[int32]*node), both: make(map[int32]bool),
-	}
+	return &wire{Conn: c, s: s, in: bufio.NewReader(c), creates: make(map[int32]bool)}
 }
 
-// Write takes frames, in whatever pieces the library writes them. It passes whole ones on: our own come between them.
+// Write takes frames, in whatever pieces the library writes them. It passes whole ones on.
 func (w *wire) Write(p []byte) (int, error) {
 	const size = 4
 	taken := len(p)
@@ -135,44 +114,29 @@ func (w *wire) writeFrame(p []byte) error {
 		return errAbandoned
 	}
 	if f := w.s.b.frame.Load(); f != nil {
-		(*f)(op)
+		(*f)(op, framePath(p[least:]))
 	}
-	var n *node
-	both := false
 	switch op {
 	case opSetWatch:
-		const zxidAt, end = least, least + 8
+		const end = least + 8
 		if len(p) < end {
 			return errFrame
 		}
 		p = append([]byte(nil), p...)
-		be.PutUint64(p[zxidAt:], uint64(w.seen))
-	case opMulti:
-		n, both = w.asContainer(p)
+		be.PutUint64(p[least:], uint64(w.seen))
+	case opCreate:
+		w.mu.Lock()
+		w.creates[xid] = true
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	switch {
-	case xid == xidPing:
-		w.pings = append(w.pings, time.Now())
-	case xid >= 0: // the others are not told from each other
-		u := under{at: time.Now(), xid: xid, size: len(p)}
-		xid %= firstXid // the numbers above are of our own calls
-		be.PutUint32(p[4:], uint32(xid))
-		w.sent[xid] = u
-		w.ahead += len(p)
-	}
-	if n != nil {
-		w.creates[xid] = n
-	}
-	if both {
-		w.both[xid] = true
-	}
-	w.mu.Unlock()
 	_, err := w.Conn.Write(p)
+	if op == opCreate {
+		w.s.wrote(framePath(p[least:]))
+	}
 	return err
 }
 
-// framePath is the string at the beginning of a request's body.
+// framePath is the string at the beginning of a body.
 func framePath(body []byte) string {
 	const size = 4
 	if len(body) < size {
@@ -225,39 +189,20 @@ func authFrame(digest []byte) []byte {
 	return append(be.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// ping sends a sign of life, and reports for how long one has been without an answer and nothing else has come.
-func (w *wire) ping() (unanswered time.Duration) {
+// silent is for how long nothing has come.
+func (w *wire) silent() time.Duration {
 	w.mu.Lock()
-	if !w.shaken {
-		w.mu.Unlock()
-		return 0
-	}
-	if len(w.pings) > 0 {
-		unanswered = min(time.Since(w.pings[0]), time.Since(w.heard))
-	}
-	blocks := w.ahead > mostAhead
-	w.mu.Unlock()
-	write := func() { _ = w.writeFrame(header(xidPing, opPing, 0)) }
-	if blocks {
-		w.s.b.calls.Background(write)
-	} else {
-		write()
-	}
-	return unanswered
-}
-
-// header begins a frame with so many more bytes.
-func header(xid, op int32, more int) []byte {
-	p := be.AppendUint32(nil, uint32(8+more))
-	p = be.AppendUint32(p, uint32(xid))
-	return be.AppendUint32(p, uint32(op))
+	defer w.mu.Unlock()
+	return time.Since(w.heard)
 }
 
 // Read serves what the library reads: whole frames, which were looked at before.
 func (w *wire) Read(p []byte) (int, error) {
 	for len(w.frame) == 0 {
 		if err := w.next(); err != nil {
-			w.end()
+			w.mu.Lock()
+			w.ended = true
+			w.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -284,96 +229,40 @@ func (w *wire) next() error {
 	if _, err := io.ReadFull(w.in, w.buf[size:]); err != nil {
 		return err
 	}
-	p, err := w.look(w.buf[size:])
-	if err != nil || p == nil {
+	if err := w.look(w.buf[size:]); err != nil {
 		return err
 	}
-	w.frame = w.buf[:size+len(p)]
-	be.PutUint32(w.frame, uint32(len(p)))
+	w.frame = w.buf
 	return nil
 }
 
-// look reads an answer, and returns it as the library is to see it; nil if it is not to.
-func (w *wire) look(p []byte) ([]byte, error) {
-	const handshake, reply = 4 + 4 + 8, 4 + 8 + 4
-	w.mu.Lock()
-	w.heard = time.Now()
-	if !w.shaken {
-		w.shaken = true
-		w.mu.Unlock()
-		if len(p) < handshake {
-			return nil, errFrame
-		}
-		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
-		return p, w.s.established(w, int64(be.Uint64(p[8:])), timeout)
-	}
+// look reads an answer, and takes its zxid out.
+func (w *wire) look(p []byte) error {
+	const reply = 4 + 8 + 4 // a handshake has as much
 	if len(p) < reply {
-		w.mu.Unlock()
-		return nil, errFrame
-	}
-	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
-	if xid >= firstXid {
-		return nil, w.hand(xid, zxid, code, p[reply:])
-	}
-	u, ok := w.sent[xid]
-	sent := u.at
-	if ok {
-		delete(w.sent, xid)
-		w.ahead -= u.size
-		be.PutUint32(p, uint32(u.xid))
-	}
-	if xid == xidPing && len(w.pings) > 0 {
-		sent, ok = w.pings[0], true
-		w.pings = w.pings[1:]
-	}
-	n, both := w.creates[xid], w.both[xid]
-	delete(w.creates, xid)
-	delete(w.both, xid)
-	w.mu.Unlock()
-	if xid == xidAuth && code != 0 {
-		w.s.die(errAuth)
-		return nil, errAuth
-	}
-	if ok {
-		w.s.contact.touched(sent)
-	}
-	if xid >= 0 {
-		w.s.saw(zxid)
-	}
-	be.PutUint64(p[4:], 0)
-	made := code == 0
-	if made && both {
-		var err error
-		if p, made, err = asCreated(p); err != nil {
-			return nil, err
-		}
-	}
-	if made && n != nil {
-		n.czxid.Store(zxid)
-	}
-	return p, nil
-}
-
-// hand gives an answer to the call that it is for. The caller holds w.mu, which is released.
-func (w *wire) hand(xid int32, zxid uint64, code int32, body []byte) error {
-	c := w.calls[xid]
-	if c == nil {
-		w.mu.Unlock()
 		return errFrame
 	}
-	delete(w.calls, xid)
-	w.ahead -= c.size
-	at := c.writtenAt
-	w.mu.Unlock()
-	w.s.contact.touched(at)
-	w.s.saw(zxid)
-	a := answer{zxid: zxid, body: append([]byte(nil), body...), err: replyError(code)}
+	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	w.mu.Lock()
-	late := c.answeredLocked(a)
+	w.heard = time.Now()
+	first, create := !w.shaken, w.creates[xid]
+	w.shaken = true
+	delete(w.creates, xid)
 	w.mu.Unlock()
-	if late != nil {
-		late()
+	switch {
+	case first:
+		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
+		return w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+	case xid == xidAuth && code != 0:
+		w.s.die(errAuth)
+		return errAuth
+	case xid >= 0:
+		w.s.saw(zxid)
 	}
+	if create && code == 0 {
+		w.s.created(framePath(p[reply:]), zxid)
+	}
+	be.PutUint64(p[4:], 0)
 	return nil
 }
 
@@ -382,6 +271,39 @@ func (s *session) saw(zxid uint64) {
 	if seen := int64(zxid); seen > s.zxid.Load() {
 		s.zxid.Store(seen)
 	}
+}
+
+// writes returns a channel that is closed when the create of path has been written.
+func (s *session) writes(path string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := make(chan struct{})
+	s.writing[path] = c
+	return c
+}
+
+func (s *session) wrote(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.writing[path]; c != nil {
+		close(c)
+		delete(s.writing, path)
+	}
+}
+
+// created notes the zxid of a create, which the library does not tell; tokenOf takes it.
+func (s *session) created(path string, zxid uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.zxids[path] = zxid
+}
+
+func (s *session) tokenOf(path string) (zxid uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	zxid = s.zxids[path]
+	delete(s.zxids, path)
+	return zxid
 }
 
 // SetReadDeadline bounds the handshake, for which the library would wait for several times the session's timeout.
