@@ -47,16 +47,28 @@ func emptiedStoreServes(t *trial) {
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
 		t.told(held.key, len(waits))
 		t.h.RestartEmpty()
+		emptied := time.Now()
 		t.becomesFreeAfterOutage(t.a, t.newKey())
 		t.becomesFreeAfterOutage(t.b, t.newKey())
 		bound := t.g.Round(held.ttl) + t.handOff() + recovery
 		first := t.firstOf(waits, bound, "to those who waited when the store lost its data")
+		t.outlived(emptied, waits...)
 		t.refused(t.a, first.grant)
 		t.refused(t.b, first.grant)
 		for _, w := range waits {
 			t.release(w.granted(t, bound, "after release in a store that had lost its data"))
 		}
 		t.wakesUp(held.key)
+	}
+}
+
+// outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's TTL had run out,
+// and the waiter's lease went too, as it was told.
+func (t *trial) outlived(at time.Time, waits ...*waiting) {
+	for _, w := range waits {
+		if w.ended() && w.err == nil && w.grant.after.Before(at) && t.within(time.Second, w.grant.Lost()) {
+			t.tooLate("a waiter had its turn before the store lost its leases")
+		}
 	}
 }
 

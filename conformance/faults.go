@@ -238,11 +238,15 @@ func restartKeepsWaiters(t *trial) {
 	w := t.wait(t.b, t.key, t.long())
 	t.told(t.key, 1)
 	t.h.Restart()
+	restarted := time.Now()
 	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
 	if early := g.Deadline().Sub(next.after); early > 0 && t.g.EarlyLoss == "" {
 		t.doubleGrant("a waiter was granted the key %v before the holder's deadline, after a restart", early)
 	}
 	t.becomesFreeAfterOutage(t.a, t.newKey())
+	if t.g.EarlyLoss != "" {
+		t.outlived(restarted, w)
+	}
 	t.release(next)
 }
 
