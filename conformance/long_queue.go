@@ -170,7 +170,7 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
 		t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
-	case h.TTL != 0 && h.TTL < deadline.Sub(time.Now()), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
+	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
 		t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
 	}
 }

@@ -199,7 +199,7 @@ func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 	if h.Owner != g.owner {
 		t.tooLate("a lease of %v ended before it could be looked at, %v after its deadline", ttl, begun.Sub(deadline))
 	}
-	if least := deadline.Sub(time.Now()); h.TTL != 0 && h.TTL < least {
+	if least := time.Until(deadline); h.TTL != 0 && h.TTL < least {
 		t.fatalf("%s for %v: Inspect tells a TTL of %v, when the holder counts on %v", what, ttl, h.TTL, least)
 	}
 	if most := t.g.Round(ttl) + t.g.MaxLate + backend.Margin(ttl); h.TTL > most {
