@@ -11,7 +11,8 @@ import (
 
 // ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
 func (s *suite) ask(b backend.Backend, o Options) error {
-	if err := s.admitted(b, o.NotReady); err != nil {
+	// Another error is the store's own fault, which the checks tell.
+	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
 		return err
 	}
 	if s.h.Many <= 0 {
