@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -21,7 +22,8 @@ import (
 // The library knows no contexts. A lane knows its connection, and bounds by itself how long it is waited for.
 type lanes struct {
 	addr    string
-	options Options
+	timeout time.Duration
+	tls     *tls.Config   // nil without TLS
 	slots   chan struct{} // as many as there may be lanes in use
 
 	mu     sync.Mutex
@@ -29,11 +31,8 @@ type lanes struct {
 	closed bool
 }
 
-func newLanes(addr string, o Options) *lanes {
-	if o.DialContext == nil {
-		o.DialContext = oneServer(new(net.Dialer).DialContext)
-	}
-	return &lanes{addr: addr, options: o, slots: make(chan struct{}, o.MaxConns)}
+func newLanes(addr string, most int, timeout time.Duration) *lanes {
+	return &lanes{addr: addr, timeout: timeout, slots: make(chan struct{}, most)}
 }
 
 // A lane is one connection.
@@ -46,8 +45,8 @@ type lane struct {
 	conn  net.Conn  // the last that was dialled
 }
 
-// do runs f, whose requests go to the server by c, until end, or answerGrace after the end of ctx, and returns its error.
-func (p *lanes) do(ctx context.Context, end time.Time, f func(c *memcache.Client) error) error {
+// do implements transport.
+func (p *lanes) do(ctx context.Context, end time.Time, _ func(), f func(c *memcache.Client) error) error {
 	if err := p.enter(ctx, end); err != nil {
 		return err
 	}
@@ -102,10 +101,10 @@ func (p *lanes) take() (*lane, error) {
 		return l, nil
 	}
 	l := &lane{client: memcache.NewFromSelector(server(p.addr))}
-	l.client.Timeout = p.options.Timeout + time.Minute // ours, and shorter, is the lane's limit
+	l.client.Timeout = p.timeout + time.Minute // ours, and shorter, is the lane's limit
 	l.client.MaxIdleConns = 1
 	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
-		return l.dial(network, addr, p.options.DialContext)
+		return l.dial(network, addr, p.tls)
 	}
 	return l, nil
 }
@@ -131,7 +130,7 @@ func (p *lanes) drop() {
 	}
 }
 
-// close refuses those who come.
+// close implements transport.
 func (p *lanes) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -140,12 +139,19 @@ func (p *lanes) close() {
 }
 
 // dial connects within the step's limit.
-func (l *lane) dial(network, addr string, dial dialer) (net.Conn, error) {
+func (l *lane) dial(network, addr string, secure *tls.Config) (net.Conn, error) {
 	l.mu.Lock()
 	limit := l.limit
 	l.mu.Unlock()
 	ctx, cancel := context.WithDeadline(l.ctx, limit)
 	defer cancel()
+	if err := oneServer(ctx, addr); err != nil {
+		return nil, err
+	}
+	dial := new(net.Dialer).DialContext
+	if secure != nil {
+		dial = (&tls.Dialer{Config: secure}).DialContext
+	}
 	conn, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -156,27 +162,21 @@ func (l *lane) dial(network, addr string, dial dialer) (net.Conn, error) {
 	return &boundConn{conn, l}, nil
 }
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
 // oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
 // own.
-func oneServer(dial dialer) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := netip.ParseAddr(host); err != nil {
-			list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-			if err != nil {
-				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
-			}
-			if err := oneOfEach(host, list); err != nil {
-				return nil, err
-			}
-		}
-		return dial(ctx, network, addr)
+func oneServer(ctx context.Context, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
 	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: err}
+	}
+	return oneOfEach(host, list)
 }
 
 func oneOfEach(host string, list []netip.Addr) error {

@@ -23,7 +23,8 @@ const (
 
 // A target is what a URL names.
 type target struct {
-	addr    string       // host:port
+	addr    string // host:port
+	conns   int
 	secure  bool         // by TLS
 	files   tlsurl.Files // of TLS
 	options Options
@@ -39,7 +40,7 @@ func parseURL(raw string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t := target{secure: u.Scheme == schemeTLS, options: Options{Namespace: params[paramNamespace]}}
+	t := target{conns: defaultConns, secure: u.Scheme == schemeTLS, options: Options{Namespace: params[paramNamespace]}}
 	if t.addr, err = address(u); err == nil {
 		err = t.setParams(u.Scheme, u.Query)
 	}
@@ -102,7 +103,7 @@ func (t *target) setParams(scheme, query string) error {
 				return fmt.Errorf("parameter %q is not a positive duration, as in 500ms", name)
 			}
 		case paramConns:
-			if t.options.MaxConns, err = strconv.Atoi(value); err != nil || t.options.MaxConns < 1 || t.options.MaxConns > maxConns {
+			if t.conns, err = strconv.Atoi(value); err != nil || t.conns < 1 || t.conns > maxConns {
 				return fmt.Errorf("parameter %q is not a number from 1 to %d", name, maxConns)
 			}
 		default:
