@@ -117,6 +117,7 @@ func TestConformanceCallersClient(t *testing.T) {
 			Thaw:   s.Thaw,
 			Cut:    func(backend.Backend) { cut(t, s.Addr) },
 			Linked: link.Linked([]string{s.Addr}, open),
+			Skip:   map[string]string{"CloseLeavesNoConnection": "the client is the caller's, and so is closing it"},
 		}
 	})
 }
