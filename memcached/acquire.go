@@ -1,11 +1,9 @@
 package memcached
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -40,10 +38,9 @@ type attempt struct {
 	ttl   time.Duration // as it will be granted
 	asked bool          // the key was asked for before
 
-	unanswered bool        // a request that stores the lock went unanswered, and may still arrive
-	mine       bool        // the server may hold the key for this owner
-	over       atomic.Bool // it has ended without a lease
-	spent      error       // why no further try makes sense
+	unanswered bool  // a request that stores the lock went unanswered, and may still arrive
+	mine       bool  // the server may hold the key for this owner
+	spent      error // why no further try makes sense
 }
 
 // An answer is what a try has found out.
@@ -73,9 +70,8 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 
 // try asks for the key once. It returns neither a lease nor an error when the owner is spent.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	asked, mine := a.asked, a.mine // a step that was given up may run on
-	ans, unanswered, err := ask(ctx, a.b, step{late: a.late}, func(c *memcache.Client, unanswered bool) (answer, error) {
-		return a.ask(c, asked, mine || unanswered)
+	ans, unanswered, err := ask(ctx, a.b, 0, func(c *memcache.Client, unanswered bool) (answer, error) {
+		return a.ask(c, a.asked, a.mine || unanswered)
 	})
 	a.asked = true
 	a.unanswered = a.unanswered || unanswered
@@ -117,19 +113,9 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 // ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants. mine tells that the
 // lock may have been stored before.
 func (a *attempt) ask(c *memcache.Client, asked, mine bool) (ans answer, err error) {
-	if asked && isDate(a.ttl) { // a waiter does not ask for the time every time
-		if ans.holder, err = read(c, a.name, a.r.Key); err != nil || ans.holder != nil && ans.holder.owner != a.r.Owner {
-			return ans, cmp.Or(err, backend.ErrHeld)
-		}
-	}
 	ans.sent = time.Now()
-	var now int64
-	expiration, err := a.b.expiration(c, a.ttl, &now)
-	if err != nil {
-		return ans, err
-	}
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
-	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration})
+	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration(a.ttl)})
 	if errors.Is(err, memcache.ErrNotStored) {
 		if asked && !mine { // only a waiter asks again, and the holder is of no use to it
 			return ans, backend.ErrHeld
@@ -155,17 +141,7 @@ func (a *attempt) ask(c *memcache.Client, asked, mine bool) (ans answer, err err
 
 // end removes, in the background, what the server may keep of an attempt that got no lease.
 func (a *attempt) end() {
-	a.over.Store(true)
 	if a.mine {
-		a.abandon()
+		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
 	}
 }
-
-// late is run by a step that nobody waits for any more, when it has ended.
-func (a *attempt) late() {
-	if a.over.Load() {
-		a.abandon() // what end has removed before may be there again
-	}
-}
-
-func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }

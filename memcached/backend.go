@@ -14,13 +14,14 @@ import (
 
 // A Backend keeps locks in one memcached. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
-	transport  transport
+	lanes      *lanes
 	options    Options
 	naming     naming
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls.Calls
 	seen       atomic.Uint64    // the greatest token
+	raising    sync.Mutex       // held by the request that raises a counter beyond seen
 	now        func() time.Time // the wall clock
 
 	closing context.Context // ends when Close begins
@@ -33,14 +34,14 @@ var (
 	_ backend.BatchRenewer = (*Backend)(nil)
 )
 
-func newBackend(t transport, o Options) *Backend {
-	b := &Backend{transport: t, options: o, naming: naming{o.Namespace}, guarantees: guarantees(), now: time.Now}
+func newBackend(addr string, o Options) *Backend {
+	b := &Backend{lanes: newLanes(addr, o), options: o, naming: naming{o.Namespace}, guarantees: guarantees(), now: time.Now}
 	b.closing, b.close = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
 
-// Acquire implements [backend.Backend].
+// Acquire implements [backend.Backend]. A TTL over Guarantees.MaxTTL is ErrInvalid.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -59,7 +60,11 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		defer cancel(nil)
 		ctx = wait
 	}
-	a := &attempt{b: b, r: r, name: b.naming.lock(r.Key), ttl: b.guarantees.Round(r.TTL)}
+	ttl, err := b.round(r.TTL)
+	if err != nil {
+		return nil, err
+	}
+	a := &attempt{b: b, r: r, name: b.naming.lock(r.Key), ttl: ttl}
 	l, err := a.run(ctx)
 	if err != nil {
 		a.end()
@@ -83,7 +88,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, backend.ErrClosed
 	}
 	defer b.calls.End()
-	r, _, err := ask(ctx, b, step{}, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
+	r, _, err := ask(ctx, b, 0, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
 	if err != nil || r == nil {
 		return backend.Holder{}, err
 	}
@@ -96,14 +101,14 @@ func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 // closeGrace is how long Close waits for requests under way.
 const closeGrace = time.Second
 
-// Close implements [backend.Backend]. A client given to New stays open.
+// Close implements [backend.Backend].
 func (b *Backend) Close() error {
 	b.once.Do(func() {
 		b.calls.Seal()
 		b.close()
 		b.calls.Drain(closeGrace)
 		b.leases.Close()
-		b.transport.close()
+		b.lanes.close()
 	})
 	return nil
 }

@@ -26,7 +26,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
 	for i, ttl := range ttls {
-		granted[i] = b.guarantees.Round(ttl)
+		granted[i], errs[i] = b.round(ttl)
 	}
 	var workers sync.WaitGroup
 	slots := make(chan struct{}, batchWorkers)
@@ -48,9 +48,11 @@ func (b *Backend) sendShare(ctx context.Context, lives []*backend.Life, granted 
 	names := make([]string, len(lives))
 	for i, l := range lives {
 		names[i] = b.naming.lock(l.Key())
-		limit = min(limit, max(granted[i]/3, leastLimit))
+		if errs[i] == nil {
+			limit = min(limit, max(granted[i]/3, leastLimit))
+		}
 	}
-	found, _, err := ask(ctx, b, step{limit: limit}, func(c *memcache.Client, _ bool) ([]error, error) {
+	found, _, err := ask(ctx, b, limit, func(c *memcache.Client, _ bool) ([]error, error) {
 		return b.renewShare(c, names, lives, granted)
 	})
 	if slices.ContainsFunc(found, func(err error) bool { return errors.Is(err, errAgain) }) {
@@ -58,6 +60,7 @@ func (b *Backend) sendShare(ctx context.Context, lives []*backend.Life, granted 
 	}
 	for i := range lives {
 		switch {
+		case errs[i] != nil: // its TTL is too long
 		case err != nil:
 			errs[i] = err
 		case errors.Is(found[i], errAgain):
@@ -80,19 +83,17 @@ func (b *Backend) renewShare(
 		return nil, err
 	}
 	found = make([]error, len(lives))
-	var now int64
 	for i, l := range lives {
+		if granted[i] == 0 {
+			continue // its TTL is too long
+		}
 		item := items[names[i]]
 		if item == nil {
 			found[i] = backend.ErrLost
 			continue
 		}
-		expiration, err := b.expiration(c, granted[i], &now)
-		if err != nil {
-			return nil, err
-		}
 		sent := time.Now()
-		err = swapItem(c, item, recordOf(l), recordOf(l).encode(), expiration)
+		err = swapItem(c, item, recordOf(l), recordOf(l).encode(), expiration(granted[i]))
 		switch {
 		case broken(err):
 			return nil, err

@@ -1,7 +1,6 @@
 // Package memcached keeps locks in one memcached server. It is tested with memcached 1.6.
 //
-// Import it for its URL scheme, or use [New] with a gomemcache client that the application owns. Applications use package
-// lock on top.
+// Import it for its URL schemes, or use [New] with an address. Applications use package lock on top.
 //
 // A lock is one item with an expiration. An acquire is an add, and an incr that draws its fencing token. A renewal and a
 // release read the item (gets), compare the owner in it, and swap it if it has not changed since (cas), a release for
@@ -22,9 +21,8 @@
 //     meantime by its clock of before, which would cut TTLs short. An acquire or renewal that took more than 250 ms is
 //     therefore repeated by a renewal, 100 ms later, before it counts. What is left are requests that arrive in the last
 //     250 ms of a pause: their leases may end early, by as long as the pause was.
-//   - A TTL of more than 30 days has to be a date by the server's clock. The server is asked for its time, by some nine
-//     requests, so that a client's clock does not matter. Dates end in January 2038, as they are 32 bits to the client
-//     library: a TTL beyond is ErrUnsupported.
+//   - The longest TTL is 30 days less two seconds, Guarantees.MaxTTL. memcached takes what is longer for a date by its clock. A TTL
+//     beyond is ErrInvalid.
 //   - Tokens increase per key across release, expiry, eviction and restart, while the server's clock does not step back past
 //     the last grant. They come from one counter, which begins at the time in µs whenever it is missing: by the clock of
 //     the client that finds it so, kept within the four seconds that the server's clock of whole seconds allows. So the
@@ -46,9 +44,9 @@
 //     ErrOutOfMemory then. A lease that cannot be renewed is lost at its deadline; one that cannot be released ends by its
 //     TTL.
 //   - A key belongs to one server. With several, a change of their list moves keys away from their holders; a URL names one,
-//     and a host name with several addresses is refused. See [New] for a client of one's own.
-//   - Compare-and-swap numbers start anew with the server, so that an old owner's number may be a new owner's. On connections
-//     opened by URL both requests of a swap go over one connection, which does not outlive the server. See [New].
+//     and a host name with several addresses is refused.
+//   - Compare-and-swap numbers start anew with the server, so that an old owner's number may be a new owner's. Both requests of a
+//     swap therefore go over one connection, which does not outlive the server.
 //   - A server without compare-and-swap (-C) is refused.
 //   - After a request without an answer the outcome is unknown. It is made again and recognises its own owner. If there is
 //     no answer within the timeout, Acquire fails, and a clean-up in the background, or at last the TTL, frees the key.
@@ -74,5 +72,5 @@
 //	cacert=file            with memcacheds, which is TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with memcacheds: the client's certificate and its key, in PEM, for servers that want one
 //
-// For other ways to the server make a client with a DialContext, and give it to [New].
+// For other ways to the server give [New] a DialContext.
 package memcached

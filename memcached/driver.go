@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -36,13 +37,14 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	lanes := newLanes(t.addr, t.conns, t.options.Timeout)
 	if t.secure {
-		if lanes.tls, err = t.files.Config(); err != nil {
+		config, err := t.files.Config()
+		if err != nil {
 			return nil, err
 		}
+		t.options.DialContext = oneServer((&tls.Dialer{Config: config}).DialContext)
 	}
-	b := newBackend(lanes, t.options)
+	b := newBackend(t.addr, t.options)
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
@@ -53,7 +55,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 // look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
 // token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
-	_, _, err := ask(ctx, b, step{limit: openTimeout}, func(c *memcache.Client, _ bool) (none struct{}, err error) {
+	_, _, err := ask(ctx, b, openTimeout, func(c *memcache.Client, _ bool) (none struct{}, err error) {
 		item := &memcache.Item{Key: b.naming.scratch(backend.NewOwner()[:32]), Value: []byte("?"), Expiration: 10}
 		if err := c.Add(item); err != nil {
 			return none, err

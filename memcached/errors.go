@@ -62,7 +62,7 @@ func explain(ctx context.Context, err error) error {
 func unavailable(err error) error {
 	var n net.Error
 	var timeout *memcache.ConnectTimeoutError
-	for _, e := range []error{errNoAnswer, errBusy, memcache.ErrNoServers, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, e := range []error{errNoAnswer, errBusy, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 		}
@@ -109,7 +109,7 @@ func unreached(err error) bool {
 	var timeout *memcache.ConnectTimeoutError
 	var later laterError
 	return !errors.As(err, &later) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &timeout) ||
-		errors.Is(err, errBusy) || errors.Is(err, memcache.ErrNoServers) || backend.Definite(err))
+		errors.Is(err, errBusy) || backend.Definite(err))
 }
 
 // harmless reports whether a step that has ended with err, without an answer, has certainly changed nothing.

@@ -3,16 +3,12 @@ package memcached_test
 import (
 	"fmt"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/anylock/lock/memcached"
 )
 
-// An application that has a client of its own gives it to New.
+// An application that does not want a URL gives the address to New.
 func ExampleNew() {
-	client := memcache.New("localhost:11211")
-	client.MaxIdleConns = 32
-	store, err := memcached.New(client, &memcached.Options{Namespace: "myapp"})
+	store, err := memcached.New("localhost:11211", &memcached.Options{Namespace: "myapp"})
 	if err != nil {
 		fmt.Println(err)
 		return

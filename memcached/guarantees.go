@@ -18,6 +18,7 @@ const earlyLoss = "eviction by the cache, a restart, flush_all, a pause of the s
 func guarantees() backend.Guarantees {
 	return backend.Guarantees{
 		MinTTL:      minTTL,
+		MaxTTL:      maxTTL,
 		Granularity: granularity,
 		MaxLate:     maxLate,
 		EarlyLoss:   earlyLoss,

@@ -2,7 +2,6 @@ package memcached
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,8 +21,7 @@ import (
 // The library knows no contexts. A lane knows its connection, and bounds by itself how long it is waited for.
 type lanes struct {
 	addr    string
-	timeout time.Duration
-	tls     *tls.Config   // nil without TLS
+	options Options
 	slots   chan struct{} // as many as there may be lanes in use
 
 	mu     sync.Mutex
@@ -31,8 +29,11 @@ type lanes struct {
 	closed bool
 }
 
-func newLanes(addr string, most int, timeout time.Duration) *lanes {
-	return &lanes{addr: addr, timeout: timeout, slots: make(chan struct{}, most)}
+func newLanes(addr string, o Options) *lanes {
+	if o.DialContext == nil {
+		o.DialContext = oneServer(new(net.Dialer).DialContext)
+	}
+	return &lanes{addr: addr, options: o, slots: make(chan struct{}, o.MaxConns)}
 }
 
 // A lane is one connection.
@@ -45,8 +46,8 @@ type lane struct {
 	conn  net.Conn  // the last that was dialled
 }
 
-// do implements transport.
-func (p *lanes) do(ctx context.Context, end time.Time, _ func(), f func(c *memcache.Client) error) error {
+// do runs f, whose requests go to the server by c, until end, or answerGrace after the end of ctx, and returns its error.
+func (p *lanes) do(ctx context.Context, end time.Time, f func(c *memcache.Client) error) error {
 	if err := p.enter(ctx, end); err != nil {
 		return err
 	}
@@ -101,10 +102,10 @@ func (p *lanes) take() (*lane, error) {
 		return l, nil
 	}
 	l := &lane{client: memcache.NewFromSelector(server(p.addr))}
-	l.client.Timeout = p.timeout + time.Minute // ours, and shorter, is the lane's limit
+	l.client.Timeout = p.options.Timeout + time.Minute // ours, and shorter, is the lane's limit
 	l.client.MaxIdleConns = 1
 	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
-		return l.dial(network, addr, p.tls)
+		return l.dial(network, addr, p.options.DialContext)
 	}
 	return l, nil
 }
@@ -130,7 +131,7 @@ func (p *lanes) drop() {
 	}
 }
 
-// close implements transport.
+// close refuses those who come.
 func (p *lanes) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -139,19 +140,12 @@ func (p *lanes) close() {
 }
 
 // dial connects within the step's limit.
-func (l *lane) dial(network, addr string, secure *tls.Config) (net.Conn, error) {
+func (l *lane) dial(network, addr string, dial dialer) (net.Conn, error) {
 	l.mu.Lock()
 	limit := l.limit
 	l.mu.Unlock()
 	ctx, cancel := context.WithDeadline(l.ctx, limit)
 	defer cancel()
-	if err := oneServer(ctx, addr); err != nil {
-		return nil, err
-	}
-	dial := new(net.Dialer).DialContext
-	if secure != nil {
-		dial = (&tls.Dialer{Config: secure}).DialContext
-	}
 	conn, err := dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -162,21 +156,27 @@ func (l *lane) dial(network, addr string, secure *tls.Config) (net.Conn, error) 
 	return &boundConn{conn, l}, nil
 }
 
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
 // own.
-func oneServer(ctx context.Context, addr string) error {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
+func oneServer(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+			}
+			if err := oneOfEach(host, list); err != nil {
+				return nil, err
+			}
+		}
+		return dial(ctx, network, addr)
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil
-	}
-	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return &net.OpError{Op: "dial", Net: "tcp", Err: err}
-	}
-	return oneOfEach(host, list)
 }
 
 func oneOfEach(host string, list []netip.Addr) error {

@@ -33,10 +33,13 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	granted := q.b.guarantees.Round(ttl)
+	granted, err := q.b.round(ttl)
+	if err != nil {
+		return 0, err
+	}
 	// On a connection that hangs a renewal fails while there is time for another one.
 	limit := max(granted/3, leastLimit)
-	err := q.b.prolong(ctx, q.b.naming.lock(l.Key()), recordOf(l), granted, limit)
+	err = q.b.prolong(ctx, q.b.naming.lock(l.Key()), recordOf(l), granted, limit)
 	return granted, err
 }
 
@@ -47,14 +50,9 @@ func recordOf(l *backend.Life) record {
 // prolong prolongs the lock of r's owner to ttl from now.
 func (b *Backend) prolong(ctx context.Context, name string, r record, ttl, limit time.Duration) error {
 	for i := 1; ; i++ {
-		took, _, err := ask(ctx, b, step{limit: limit}, func(c *memcache.Client, _ bool) (time.Duration, error) {
-			var now int64
-			expiration, err := b.expiration(c, ttl, &now)
-			if err != nil {
-				return 0, err
-			}
+		took, _, err := ask(ctx, b, limit, func(c *memcache.Client, _ bool) (time.Duration, error) {
 			sent := time.Now()
-			err = swap(c, name, r, r.encode(), expiration)
+			err := swap(c, name, r, r.encode(), expiration(ttl))
 			return time.Since(sent), err
 		})
 		if err != nil || took <= slow || i == prolongAttempts {
@@ -110,7 +108,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	name := q.b.naming.lock(l.Key())
-	_, unanswered, err := ask(ctx, q.b, step{}, func(c *memcache.Client, _ bool) (struct{}, error) {
+	_, unanswered, err := ask(ctx, q.b, 0, func(c *memcache.Client, _ bool) (struct{}, error) {
 		return struct{}{}, swap(c, name, recordOf(l), nil, gone)
 	})
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"testing"
 	"time"
@@ -15,42 +14,38 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A TTL beyond thirty days is a date by the server's clock, and holds whatever the client's clock says.
-func TestLongTTL(t *testing.T) {
+// The longest TTL is sent as a time from now, and holds; one beyond it would be taken for a date, and is refused.
+func TestLongestTTL(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	b := opened(t, "memcached://"+s.Addr+patient)
-	const day = 24 * time.Hour
-	key := 0
-	for _, skew := range []time.Duration{0, time.Second, -time.Second, 90 * time.Second, -3 * time.Hour, 40 * day, -400 * day} {
-		b.now = func() time.Time { return time.Now().Add(skew) }
-		for _, ttl := range []time.Duration{30*day - 3*time.Second, 30*day - 2*time.Second, 30 * day, 30*day + time.Second, 31 * day, 365 * day} {
-			key++
-			name := fmt.Sprint("k", key)
-			holds := func(what string) {
-				t.Helper()
-				least := int(ttl / time.Second)
-				most := least + int(b.guarantees.MaxLate/time.Second) + 1
-				if left := left(t, s.Addr, b.naming.lock(name)); left < least || left > most {
-					t.Errorf("%s for %v with a clock that is %v off: %ds left, want from %d to %d", what, ttl, skew, left, least, most)
-				}
-			}
-			l := acquire(t, b, req(name, ttl))
-			holds("acquire")
-			isHeld(t, b, name)
-			if err := l.Renew(context.Background(), time.Minute); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Renew(context.Background(), ttl); err != nil {
-				t.Fatal(err)
-			}
-			holds("renew")
-			if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: ttl}}); errs[0] != nil {
-				t.Fatal(errs[0])
-			}
-			holds("batch renewal")
-			release(t, l)
+	holds := func(what string) {
+		t.Helper()
+		least := int(maxTTL / time.Second)
+		if left := left(t, s.Addr, b.naming.lock("k")); left < least || left > least+serverLag {
+			t.Errorf("%s for %v: %ds left", what, maxTTL, left)
 		}
+	}
+	l := acquire(t, b, req("k", maxTTL))
+	holds("acquire")
+	long := []backend.Renewal{{Lease: l, TTL: maxTTL + 1}}
+	for _, err := range []error{l.Renew(context.Background(), maxTTL+1), b.RenewBatch(context.Background(), long)[0]} {
+		if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("renew for more: %v, want ErrInvalid", err)
+		}
+	}
+	holds("a renewal that is refused")
+	if err := l.Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	long[0].TTL = maxTTL
+	if errs := b.RenewBatch(context.Background(), long); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	holds("batch renewal")
+	release(t, l)
+	if _, err := b.Acquire(context.Background(), req("k", maxTTL+1)); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("acquire for more: %v, want ErrInvalid", err)
 	}
 }
 
@@ -75,46 +70,6 @@ func TestBoundary(t *testing.T) {
 		if _, err := boundary(1e9, 1e9+4, func(int64) (bool, error) { return always, nil }); !errors.Is(err, errAbsurdClock) {
 			t.Errorf("%v", err)
 		}
-	}
-}
-
-// Dates of the client library end in 2038.
-func TestDatesEnd(t *testing.T) {
-	t.Parallel()
-	b := newBackend(nil, Options{})
-	defer b.leases.Close()
-	now := int64(math.MaxInt32) - 40*24*60*60
-	if date, err := b.expiration(nil, 31*24*time.Hour, &now); err != nil || date <= 0 {
-		t.Errorf("%d, %v", date, err)
-	}
-	if _, err := b.expiration(nil, 41*24*time.Hour, &now); !errors.Is(err, backend.ErrUnsupported) {
-		t.Errorf("a date after 2038: %v, want ErrUnsupported", err)
-	}
-}
-
-// A waiter for a long TTL asks for the server's time when the key is free only.
-func TestLongWaiterAsksSeldom(t *testing.T) {
-	t.Parallel()
-	s := servers.Memcached(t)
-	p := newProxy(t, s.Addr)
-	b := opened(t, "memcached://"+p.Addr)
-	l := acquire(t, b, req("k", time.Minute))
-	p.count()
-	got := make(chan error, 1)
-	go func() {
-		next, err := b.Acquire(context.Background(), waiting("k", 31*24*time.Hour))
-		if err == nil {
-			err = next.Release(context.Background())
-		}
-		got <- err
-	}()
-	time.Sleep(2 * time.Second) // the time that is measured
-	if counts, _ := p.count(); counts["set"] > 5 || counts["gets"] > 60 {
-		t.Errorf("a waiter sent %v in 2s", counts)
-	}
-	release(t, l)
-	if err := <-got; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
@@ -19,19 +19,19 @@ import (
 func TestURLs(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]target{
-		"memcached://h":    {addr: "h:11211", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
-		"MEMCACHED://h:1/": {addr: "h:1", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
-		"memcached://10.0.0.1:11212?timeout=500ms":        {addr: "10.0.0.1:11212", conns: defaultConns, options: Options{defaultNamespace, 500 * time.Millisecond}},
-		"memcached://[::1]":                               {addr: "[::1]:11211", conns: defaultConns, options: Options{defaultNamespace, defaultTimeout}},
-		"memcached://[::1]:5?max_idle_conns=7&timeout=3s": {addr: "[::1]:5", conns: 7, options: Options{defaultNamespace, 3 * time.Second}},
+		"memcached://h":    {addr: "h:11211", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
+		"MEMCACHED://h:1/": {addr: "h:1", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
+		"memcached://10.0.0.1:11212?timeout=500ms":        {addr: "10.0.0.1:11212", options: Options{Namespace: defaultNamespace, Timeout: 500 * time.Millisecond, MaxConns: defaultConns}},
+		"memcached://[::1]":                               {addr: "[::1]:11211", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
+		"memcached://[::1]:5?max_idle_conns=7&timeout=3s": {addr: "[::1]:5", options: Options{Namespace: defaultNamespace, Timeout: 3 * time.Second, MaxConns: 7}},
 		"memcacheds://h?cacert=/ca.pem": {
-			addr: "h:11211", conns: defaultConns, secure: true, files: tlsurl.Files{CA: "/ca.pem"},
-			options: Options{defaultNamespace, defaultTimeout},
+			addr: "h:11211", secure: true, files: tlsurl.Files{CA: "/ca.pem"},
+			options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns},
 		},
-		"memcached://h?lock_namespace=app-1&timeout=1m":      {addr: "h:11211", conns: defaultConns, options: Options{"app-1", time.Minute}},
-		"memcached://h.example.org:11211?lock_namespace=%40": {addr: "h.example.org:11211", conns: defaultConns, options: Options{"@", defaultTimeout}},
+		"memcached://h?lock_namespace=app-1&timeout=1m":      {addr: "h:11211", options: Options{Namespace: "app-1", Timeout: time.Minute, MaxConns: defaultConns}},
+		"memcached://h.example.org:11211?lock_namespace=%40": {addr: "h.example.org:11211", options: Options{Namespace: "@", Timeout: defaultTimeout, MaxConns: defaultConns}},
 	} {
-		if got, err := parseURL(url); err != nil || got != want {
+		if got, err := parseURL(url); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", url, got, err, want)
 		}
 	}
@@ -133,26 +133,34 @@ func TestOneAddressOfEachFamily(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("nil client: %v", err)
-	}
 	s := servers.Memcached(t)
-	c := raw(t, s.Addr)
-	for _, o := range []*Options{{Namespace: "a b"}, {Namespace: strings.Repeat("n", 200)}, {Timeout: -1}} {
-		if _, err := New(c, o); !errors.Is(err, backend.ErrInvalid) {
+	for _, addr := range []string{"", "host", "::1"} {
+		if _, err := New(addr, nil); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("address %q: %v", addr, err)
+		}
+	}
+	for _, o := range []*Options{{Namespace: "a b"}, {Namespace: strings.Repeat("n", 200)}, {Timeout: -1}, {MaxConns: -1}, {MaxConns: maxConns + 1}} {
+		if _, err := New(s.Addr, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
 		}
 	}
-	b, err := New(c, nil)
+	var dials atomic.Int32
+	b, err := New(s.Addr, &Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := New(c, &Options{Namespace: "other"})
+	other, err := New(s.Addr, &Options{Namespace: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := acquire(t, b, req("k", time.Minute))
-	isHeld(t, opened(t, "memcached://"+s.Addr), "k")     // by URL and by client, it is the same lock
+	if dials.Load() == 0 {
+		t.Error("the connection is not by DialContext")
+	}
+	isHeld(t, opened(t, "memcached://"+s.Addr), "k")     // by URL and by New, it is the same lock
 	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are apart
 	release(t, l)
 	for range 2 {
@@ -160,15 +168,4 @@ func TestNew(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := c.Ping(); err != nil {
-		t.Errorf("the caller's client after Close: %v", err)
-	}
-	none, err := New(memcache.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := none.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, memcache.ErrNoServers) {
-		t.Errorf("a client without servers: %v", err)
-	}
-	_ = none.Close()
 }

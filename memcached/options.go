@@ -1,10 +1,10 @@
 package memcached
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"time"
-
-	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
 )
@@ -25,6 +25,13 @@ type Options struct {
 	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s if
 	// zero.
 	Timeout time.Duration
+
+	// MaxConns is how many connections there are at most, one for each request at a time; 32 if zero.
+	MaxConns int
+
+	// DialContext makes the connections, by TLS for example. If nil they are plain TCP, and a host name with several addresses of one
+	// family is refused, as these may be several servers.
+	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 func (o *Options) validate() (Options, error) {
@@ -38,33 +45,29 @@ func (o *Options) validate() (Options, error) {
 	if v.Timeout == 0 {
 		v.Timeout = defaultTimeout
 	}
+	if v.MaxConns == 0 {
+		v.MaxConns = defaultConns
+	}
 	if v.Timeout < 0 {
 		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
+	}
+	if v.MaxConns < 1 || v.MaxConns > maxConns {
+		return v, fmt.Errorf("%w: %d connections are not from 1 to %d", backend.ErrInvalid, v.MaxConns, maxConns)
 	}
 	return v, validateNamespace(v.Namespace)
 }
 
-// New returns a Backend on a client that the application owns: Close does not close it. It makes no request. Nil opts are
-// the defaults.
+// New returns a Backend on the server at addr, as host:port. It makes no request. Nil opts are the defaults.
 //
-// The client must reach one server. With several, gomemcache picks one by a checksum of the item's name modulo the number
-// of servers, and New cannot see that: two clients exclude each other only while they have the same servers in the same
-// order, and a change of the list moves most keys to servers that know nothing of their holders.
-//
-// A client should have a MaxIdleConns as high as the number of its requests at once: beyond it, gomemcache opens a
-// connection for each request. Acquire returns when its context ends whatever the client's Timeout is, but that decides
-// how long an unanswered request then occupies a goroutine.
-//
-// On a client of one's own, other than on connections opened by URL, the two requests of a renewal or release may go over
-// different connections. Should the server restart between the two, and a new owner's item get the same
-// compare-and-swap number as the old one, the late request replaces it. Open by URL where restarts matter that much.
-func New(client *memcache.Client, opts *Options) (*Backend, error) {
+// It takes an address, not a client of gomemcache: both requests of a compare-and-swap must go over one connection. The numbers that
+// they compare start anew with the server, and over two connections one that was read before a restart could be another owner's.
+func New(addr string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
 		return nil, err
 	}
-	if client == nil {
-		return nil, fmt.Errorf("%w: nil client", backend.ErrInvalid)
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, fmt.Errorf("%w: address %q: %v", backend.ErrInvalid, addr, err)
 	}
-	return newBackend(&shared{client: client}, o), nil
+	return newBackend(addr, o), nil
 }

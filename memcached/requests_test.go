@@ -16,7 +16,7 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "memcached://"+p.Addr)
+	b := opened(t, "memcached://"+p.Addr+patient)
 	d, err := backend.DefaultMux.Lookup("memcached://h")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestBatchRequests(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
-	b := opened(t, "memcached://"+p.Addr)
+	b := opened(t, "memcached://"+p.Addr+patient)
 	const leases = 3 * batchLeases
 	list := make([]backend.Renewal, leases)
 	for i := range list {

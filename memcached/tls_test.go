@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 
 // eachConn calls f for the connections that are idle.
 func eachConn(b *Backend, f func(c net.Conn)) {
-	p := b.transport.(*lanes)
+	p := b.lanes
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.idle {

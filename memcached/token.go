@@ -27,7 +27,7 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 		seen := b.seen.Load()
 		token, err := c.Increment(name, 1)
 		if err == nil && token <= seen { // the counter of an older life, or of a slow clock
-			token, err = c.Increment(name, seen-token+1)
+			token, err = b.raiseCounter(c, name)
 		}
 		if errors.Is(err, memcache.ErrCacheMiss) {
 			token, err = b.begin(c, name, seen)
@@ -44,6 +44,21 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("token: %w", errContended)
+}
+
+// raiseCounter draws a token from a counter that is behind what this Backend has seen. One request at a time raises it: each of many would add
+// all that is missing, and the counter would run ahead of the time by as many times as much, again and again.
+func (b *Backend) raiseCounter(c *memcache.Client, name string) (uint64, error) {
+	b.raising.Lock()
+	defer b.raising.Unlock()
+	token, err := c.Increment(name, 1)
+	if seen := b.seen.Load(); err == nil && token <= seen {
+		token, err = c.Increment(name, seen-token+1)
+	}
+	if err == nil {
+		b.raiseSeen(token)
+	}
+	return token, err
 }
 
 // begin begins the counter anew, and returns its first token, beyond seen. ErrNotStored says that another client was faster.

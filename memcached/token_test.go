@@ -3,6 +3,7 @@ package memcached
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,41 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
+
+// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it would be ahead by
+// their number times as much, and that many times more whenever it is lost again.
+func TestCounterIsRaisedOnce(t *testing.T) {
+	t.Parallel()
+	s := servers.Memcached(t)
+	if _, err := opened(t, "memcached://"+s.Addr).Acquire(t.Context(), waiting("begins the counter", time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	b := opened(t, "memcached://"+s.Addr)
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	b.raiseSeen(ahead)
+	const requests = 64
+	var wg sync.WaitGroup
+	var most atomic.Uint64
+	for i := range requests {
+		wg.Go(func() {
+			l, err := b.Acquire(context.Background(), waiting(fmt.Sprint("k", i), time.Minute))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if l.Token() <= ahead {
+				t.Errorf("token %d, and %d was seen", l.Token(), ahead)
+			}
+			for old := most.Load(); old < l.Token() && !most.CompareAndSwap(old, l.Token()); {
+				old = most.Load()
+			}
+		})
+	}
+	wg.Wait()
+	if over := most.Load() - ahead; over > 3*requests {
+		t.Errorf("%d requests have raised the counter by %d beyond what was seen", requests, over)
+	}
+}
 
 // Tokens of a key rise in the order of its grants, by many clients at once, while the counter is dropped all the time.
 func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {

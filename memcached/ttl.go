@@ -22,33 +22,21 @@ const (
 	// looks at the time about once a second, each time a little later in the second: that makes one, and two when its look
 	// has just slipped past the end of a second and skipped it, as it does every few minutes.
 	serverLag = 2
+
+	maxTTL = (mostRelative - serverLag) * time.Second
 )
 
-// seconds returns what to send for a TTL in whole seconds, as a time from now.
-func seconds(ttl time.Duration) int64 {
-	return int64((ttl+time.Second-1)/time.Second) + serverLag
+// round returns what is granted for a TTL that is asked for.
+func (b *Backend) round(ttl time.Duration) (time.Duration, error) {
+	if ttl > maxTTL {
+		return 0, fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, maxTTL)
+	}
+	return b.guarantees.Round(ttl), nil
 }
 
-// isDate tells that a TTL is too long to be sent as a time from now.
-func isDate(ttl time.Duration) bool { return seconds(ttl) > mostRelative }
-
-// expiration returns what to send for a TTL. A long one has to be a date by the server's clock, which may differ from ours:
-// so the server is asked for the time, once for all that share *now, which is 0 at first.
-func (b *Backend) expiration(c *memcache.Client, ttl time.Duration, now *int64) (int32, error) {
-	n := seconds(ttl)
-	if n <= mostRelative {
-		return int32(n), nil
-	}
-	if *now == 0 {
-		var err error
-		if *now, err = b.serverTime(c); err != nil {
-			return 0, err
-		}
-	}
-	if n += *now; n > math.MaxInt32 {
-		return 0, fmt.Errorf("%w: the client library's dates end in January 2038, before this ttl of %v does", backend.ErrUnsupported, ttl)
-	}
-	return int32(n), nil
+// expiration returns what to send for a TTL in whole seconds, as a time from now.
+func expiration(ttl time.Duration) int32 {
+	return int32((ttl+time.Second-1)/time.Second) + serverLag
 }
 
 var errAbsurdClock = errors.New("the server's clock is not between February 1970 and January 2038")

@@ -23,8 +23,7 @@ const (
 
 // A target is what a URL names.
 type target struct {
-	addr    string // host:port
-	conns   int
+	addr    string       // host:port
 	secure  bool         // by TLS
 	files   tlsurl.Files // of TLS
 	options Options
@@ -40,7 +39,7 @@ func parseURL(raw string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t := target{conns: defaultConns, secure: u.Scheme == schemeTLS, options: Options{Namespace: params[paramNamespace]}}
+	t := target{secure: u.Scheme == schemeTLS, options: Options{Namespace: params[paramNamespace]}}
 	if t.addr, err = address(u); err == nil {
 		err = t.setParams(u.Scheme, u.Query)
 	}
@@ -103,7 +102,7 @@ func (t *target) setParams(scheme, query string) error {
 				return fmt.Errorf("parameter %q is not a positive duration, as in 500ms", name)
 			}
 		case paramConns:
-			if t.conns, err = strconv.Atoi(value); err != nil || t.conns < 1 || t.conns > maxConns {
+			if t.options.MaxConns, err = strconv.Atoi(value); err != nil || t.options.MaxConns < 1 || t.options.MaxConns > maxConns {
 				return fmt.Errorf("parameter %q is not a number from 1 to %d", name, maxConns)
 			}
 		default:
