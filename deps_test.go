@@ -22,7 +22,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/memcached": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/zookeeper": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
 	"/postgres":  {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{
+	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
 	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{
