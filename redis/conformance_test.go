@@ -110,13 +110,14 @@ func TestConformanceCallersClient(t *testing.T) {
 			t.Cleanup(func() { _ = c.Close() })
 			return New(c, nil)
 		}
+		linked := link.Linked([]string{s.Addr}, open)
 		return conformance.Harness{
 			Open:   func(ctx context.Context) (backend.Backend, error) { return open(ctx, []string{s.Addr}) },
 			Evict:  func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Freeze: s.Freeze,
 			Thaw:   s.Thaw,
 			Cut:    func(backend.Backend) { cut(t, s.Addr) },
-			Linked: link.Linked([]string{s.Addr}, open),
+			Linked: linked,
 			Skip:   map[string]string{"CloseLeavesNoConnection": "the client is the caller's, and so is closing it"},
 		}
 	})
