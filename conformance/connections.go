@@ -29,7 +29,7 @@ var connectionChecks = []Check{
 	},
 }
 
-// ways are calls that a client makes of a busy key, and which end without a lease.
+// endedCalls are calls that a client makes of a busy key, and which end without a lease.
 func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 	t.together(n, func(int) {
 		w := t.wait(c, busy.key, t.long())

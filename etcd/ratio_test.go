@@ -10,14 +10,13 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // Hand-offs between 8 clients that hold the key for no time, compared with concurrency.Mutex by turns on one server, so that
 // what else the machine does meets both. It was 5.8 to 6.9 with the data on a disk that others used, 8.3 to 9.6 on tmpfs.
 func TestHandOffsComparedWithMutex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("measures for several seconds")
-	}
+	storetest.Long(t, "measures for several seconds")
 	const clients, rounds, turn = 8, 5, time.Second
 	s := servers.EtcdCurrent(t)
 	stores, mutexes := make([]*Backend, clients), make([]*concurrency.Mutex, clients)
@@ -65,9 +64,7 @@ func cyclesIn(d time.Duration, clients int, f func(w int)) int {
 
 // One client alone, compared with concurrency.Mutex by turns: acquire and release, and the failed try.
 func TestUncontendedComparedWithMutex(t *testing.T) {
-	if testing.Short() {
-		t.Skip("measures for several seconds")
-	}
+	storetest.Long(t, "measures for several seconds")
 	s := servers.EtcdCurrent(t)
 	b, c := opened(t, "etcd://"+s.Addr), raw(t, s.Addr)
 	m := concurrency.NewMutex(session(t, c), "mutex/free")

@@ -147,10 +147,7 @@ func TestKilledWhileBreaking(t *testing.T) {
 			dir := t.TempDir()
 			b := open(t, dir)
 			first := mustTry(t, b, "k", time.Hour)
-			stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
-			stuck.ok("arm")
-			stuck.send("try k 1000")
-			stuck.awaitStop()
+			stuck := stoppedAt(t, dir, "changed", "try k 1000")
 
 			breaker := start(t, dir, "shell", stopVariable+"="+point+" KILL")
 			breaker.ok("arm")
@@ -183,14 +180,8 @@ func TestGoesOnWhileBroken(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			b := open(t, dir)
-			stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
-			stuck.ok("arm")
-			stuck.send("try k 60000")
-			stuck.awaitStop()
-			breaker := start(t, dir, "shell", stopVariable+"="+point+" STOP")
-			breaker.ok("arm")
-			breaker.send("try k 60000")
-			breaker.awaitStop()
+			stuck := stoppedAt(t, dir, "changed", "try k 60000")
+			breaker := stoppedAt(t, dir, point, "try k 60000")
 			stuck.thaw()
 			var answers []string
 			if point == "breaking" { // too soon for the break to make a difference
@@ -228,14 +219,8 @@ func TestStoppedWhileBreaking(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			b := open(t, dir)
-			stuck := start(t, dir, "shell", stopVariable+"=written STOP")
-			stuck.ok("arm")
-			stuck.send("try k 1000")
-			stuck.awaitStop()
-			c := start(t, dir, "shell", stopVariable+"="+point+" STOP")
-			c.ok("arm")
-			c.send("try k 1000")
-			c.awaitStop()
+			stuck := stoppedAt(t, dir, "written", "try k 1000")
+			c := stoppedAt(t, dir, point, "try k 1000")
 			mustTry(t, b, "other", time.Minute)
 			got := make(chan uint64)
 			go func() { got <- mustWait(t, b, "k", time.Minute).Token() }()
@@ -254,6 +239,16 @@ func TestStoppedWhileBreaking(t *testing.T) {
 	}
 }
 
+// stoppedAt starts a process that stops by itself at a point of what it is told to do.
+func stoppedAt(t *testing.T, dir, point, command string) *child {
+	t.Helper()
+	c := start(t, dir, "shell", stopVariable+"="+point+" STOP")
+	c.ok("arm")
+	c.send(command)
+	c.awaitStop()
+	return c
+}
+
 // A process that was stopped while it had a bucket locked, the file of which was replaced twice since, does no harm.
 func TestBrokenTwice(t *testing.T) {
 	t.Parallel()
@@ -261,10 +256,7 @@ func TestBrokenTwice(t *testing.T) {
 	b := open(t, dir)
 	var stuck []*child
 	for range 2 {
-		c := start(t, dir, "shell", stopVariable+"=changed STOP")
-		c.ok("arm")
-		c.send("try k 60000")
-		c.awaitStop()
+		c := stoppedAt(t, dir, "changed", "try k 60000")
 		stuck = append(stuck, c)
 		mustTry(t, b, "k", time.Minute).Release(t.Context())
 	}
@@ -289,10 +281,7 @@ func TestBreakIsLeft(t *testing.T) {
 			dir := t.TempDir()
 			b := open(t, dir)
 			first := mustTry(t, b, "k", time.Hour)
-			stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
-			stuck.ok("arm")
-			stuck.send("try k 1000")
-			stuck.awaitStop()
+			stuck := stoppedAt(t, dir, "changed", "try k 1000")
 			breaker := start(t, dir, "shell", stopVariable+"="+point+" KILL")
 			breaker.ok("arm")
 			breaker.send("try k 1000")
@@ -318,19 +307,13 @@ func TestFileChangesBeforeItIsLocked(t *testing.T) {
 			dir := t.TempDir()
 			b := open(t, dir)
 			mustTry(t, b, "k", time.Minute).Release(t.Context()) // makes the file
-			c := start(t, dir, "shell", stopVariable+"=opened STOP")
-			c.ok("arm")
-			c.send("try k 60000")
-			c.awaitStop()
+			c := stoppedAt(t, dir, "opened", "try k 60000")
 			if how == "removed" {
 				if err := os.Remove(filepath.Join(dir, file.BucketName("k"))); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				stuck := start(t, dir, "shell", stopVariable+"=changed STOP")
-				stuck.ok("arm")
-				stuck.send("try k 1000")
-				stuck.awaitStop()
+				stuck := stoppedAt(t, dir, "changed", "try k 1000")
 				mustTry(t, b, "k", time.Minute).Release(t.Context()) // breaks the lock
 				stuck.kill()
 			}
@@ -351,10 +334,7 @@ func TestKilledWhileStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := open(t, dir)
-	c := start(t, dir, "shell", stopVariable+"=changed STOP")
-	c.ok("arm")
-	c.send("try k 60000")
-	c.awaitStop()
+	c := stoppedAt(t, dir, "changed", "try k 60000")
 	c.signal(syscall.SIGKILL)
 	begin := time.Now()
 	mustWait(t, b, "k", time.Minute)

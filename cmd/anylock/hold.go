@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,13 +58,8 @@ type leaseRecord struct {
 // holdAlone holds the lock until standard input ends, a signal comes, or the lock is lost.
 func (r *runner) holdAlone(ctx context.Context) error {
 	began := time.Now()
-	signals := make(chan os.Signal, 1)
-	notify(signals, signalsEnding)
-	defer signal.Stop(signals)
-	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
-	defer r.notices.close()
-	r.reasons = newReasons(r.notices, r.app.verbose)
-
+	signals, end := r.begin()
+	defer end()
 	opts, err := r.options()
 	if err != nil {
 		return err

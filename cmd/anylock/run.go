@@ -198,6 +198,19 @@ func (r *runner) fit(g lock.Guarantees) error {
 
 func (r *runner) conflictCode() int { return int(r.conflictExit) }
 
+// begin listens for signals that end us, and gathers what there is to tell, until end is called.
+func (r *runner) begin() (signals chan os.Signal, end func()) {
+	const queued = 16
+	signals = make(chan os.Signal, queued)
+	notify(signals, signalsEnding)
+	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
+	r.reasons = newReasons(r.notices, r.app.verbose)
+	return signals, func() {
+		r.notices.close()
+		signal.Stop(signals)
+	}
+}
+
 // run holds the lock around the command. Nothing that it started is left when it returns, but for what the command
 // itself has left in the background.
 func (r *runner) run(ctx context.Context) error {
@@ -206,15 +219,9 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const queued = 16
-	signals := make(chan os.Signal, queued)
-	notify(signals, signalsEnding)
+	signals, end := r.begin()
+	defer end()
 	notify(signals, signalsPassed)
-	defer signal.Stop(signals)
-	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
-	defer r.notices.close()
-	r.reasons = newReasons(r.notices, r.app.verbose)
-
 	opts, err := r.options()
 	if err != nil {
 		return err

@@ -161,6 +161,11 @@ func (w *way) come(data []byte) {
 		return
 	}
 	w.queue = append(w.queue, arrival{data, time.Now()})
+	w.wake()
+}
+
+// wake lets the goroutine that passes on look at the queue.
+func (w *way) wake() {
 	select {
 	case w.arrived <- struct{}{}:
 	default:
@@ -205,10 +210,7 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	w.staged = next.data[:n]
 	w.queue = w.queue[1:]
 	if len(w.queue) > 0 { // which may go next
-		select {
-		case w.arrived <- struct{}{}:
-		default:
-		}
+		w.wake()
 	}
 	return l.changed, 0
 }
