@@ -50,7 +50,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	var other, moved []int
 	for i, l := range lives {
-		granted[i] = b.guarantees.Round(ttls[i])
+		granted[i] = ttls[i]
 		main, err := l.Data.(*held).keptBy(granted[i])
 		switch {
 		case err != nil:

@@ -40,15 +40,14 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	granted := q.b.guarantees.Round(ttl)
 	// Where a server hangs, a renewal fails while there is time for another one.
-	limited, cancel := context.WithTimeout(ctx, max(granted/3, leastLimit))
+	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
 	defer cancel()
-	err := q.renew(limited, l, granted)
+	err := q.renew(limited, l, ttl)
 	if err != nil && limited.Err() != nil && !backend.Ended(ctx) && !errors.Is(err, backend.ErrLost) {
 		err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
 	}
-	return granted, err
+	return ttl, err
 }
 
 func (q requests) renew(ctx context.Context, l *backend.Life, ttl time.Duration) error {

@@ -118,7 +118,6 @@ type requests struct{ *Backend }
 
 // RenewLease implements backend.Requests.
 func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	ttl = guarantees.Round(ttl)
 	err := b.store.update(ctx, l.Key(), false, func(r *record, now int64) (bool, error) {
 		if r.owner != l.Owner() {
 			return false, backend.ErrLost

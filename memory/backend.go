@@ -104,16 +104,15 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return b.leases.RenewBatch(ctx, renewals, func(_ context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
-		granted, errs = make([]time.Duration, len(lives)), make([]error, len(lives))
+		errs = make([]error, len(lives))
 		b.store.mu.Lock()
 		defer b.store.mu.Unlock()
 		for i, l := range lives {
-			granted[i] = guarantees.Round(ttls[i])
-			if !b.store.renewLocked(l.Key(), l.Owner(), granted[i]) {
+			if !b.store.renewLocked(l.Key(), l.Owner(), ttls[i]) {
 				errs[i] = backend.ErrLost
 			}
 		}
-		return granted, errs
+		return ttls, errs
 	})
 }
 
@@ -134,7 +133,6 @@ func (requests) Guarantees() backend.Guarantees { return guarantees }
 
 // RenewLease implements backend.Requests.
 func (q requests) RenewLease(_ context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	ttl = guarantees.Round(ttl)
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	if !q.store.renewLocked(l.Key(), l.Owner(), ttl) {

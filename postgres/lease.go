@@ -20,19 +20,18 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*hold), &q.b.pool
-	granted := q.b.guarantees.Round(ttl)
 	limit, _ := h.s.limit(nil)
 	_, err := h.s.make(ctx, request{
-		limit: max(limit, granted),
+		limit: max(limit, ttl),
 		do: func(rctx context.Context) error {
 			if p.isGone(h) {
 				return backend.ErrLost
 			}
-			if err := q.b.prolong(rctx, h, granted); err != nil {
+			if err := q.b.prolong(rctx, h, ttl); err != nil {
 				return h.s.lostOr(err)
 			}
 			p.mu.Lock()
-			h.ttl = granted
+			h.ttl = ttl
 			p.mu.Unlock()
 			return nil
 		},
@@ -40,7 +39,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	if errors.Is(err, errBroken) {
 		err = backend.ErrLost
 	}
-	return granted, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
+	return ttl, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
 }
 
 func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error {

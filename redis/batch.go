@@ -31,8 +31,9 @@ type share struct {
 func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
 	todo := make([]int, len(lives))
-	for i, ttl := range ttls {
-		todo[i], granted[i] = i, b.guarantees.Round(ttl)
+	copy(granted, ttls)
+	for i := range todo {
+		todo[i] = i
 	}
 	// A second round for what has failed in a way that passes.
 	for range 2 {

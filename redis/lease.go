@@ -22,20 +22,19 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	b := q.b
-	granted := b.guarantees.Round(ttl)
-	r := renewalOf(l, granted)
+	r := renewalOf(l, ttl)
 	v, _, err := b.eval(ctx, request{
 		script: renewScript,
 		keys:   []string{r.lock.(string)},
-		args:   []any{r.value, granted.Milliseconds()},
+		args:   []any{r.value, ttl.Milliseconds()},
 		ack:    true,
 		// On a connection that hangs a renewal fails while there is time for another one.
-		limit: max(granted/3, leastLimit),
+		limit: max(ttl/3, leastLimit),
 	})
 	if err == nil {
 		renewAnswers(v, 1, func(_ int, e error) { err = e })
 	}
-	return granted, err
+	return ttl, err
 }
 
 // ReleaseLease implements [backend.Requests].

@@ -36,7 +36,7 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 	for i, l := range lives {
 		n := l.Data.(*node)
 		s, maybe := n.home()
-		if maybe == nil && b.limits.session(b.guarantees.Round(ttls[i])) <= s.class {
+		if maybe == nil && b.limits.session(ttls[i]) <= s.class {
 			groups[s] = append(groups[s], i)
 			continue
 		}
@@ -53,7 +53,7 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 						continue
 					}
 					prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-					granted[i], errs[i] = q.renewed(ctx, n, s, begun, b.guarantees.Round(ttls[i]), prove)
+					granted[i], errs[i] = q.renewed(ctx, n, s, begun, ttls[i], prove)
 				}
 			})
 		}

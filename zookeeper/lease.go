@@ -70,7 +70,6 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 // RenewLease implements [backend.Requests]. Where the TTL wants a longer session, the node is moved. It never is to a shorter one.
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	n, begun := l.Data.(*node), time.Now()
-	ttl = q.b.guarantees.Round(ttl)
 	if err := q.b.settle(ctx, n); err != nil {
 		return 0, q.renewError(ctx, n, err)
 	}
