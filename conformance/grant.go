@@ -54,6 +54,11 @@ func (t *trial) short() time.Duration {
 	return t.g.Round(max(usual, t.g.MinTTL) * time.Duration(t.stretch))
 }
 
+// awaited is a short TTL of a lease that is to be alive still when a waiter has arrived, see arrived.
+func (t *trial) awaited() time.Duration {
+	return t.g.Round(t.short() + 2*t.h.Settle*time.Duration(t.stretch))
+}
+
 // long is a TTL that no check sees the end of. Twice as long can be had, too.
 func (t *trial) long() time.Duration {
 	const usual = 2 * time.Minute

@@ -79,15 +79,15 @@ func tokensIncrease(t *trial) {
 
 func tokensIncreaseForWaiters(t *trial) {
 	s := &tokens{t: t}
-	g := t.acquire(t.a, t.key, t.short())
+	g := t.acquire(t.a, t.key, t.awaited())
 	s.next(g, "grant of a free key")
 	for i := range 6 {
-		w := t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, t.short())
+		w := t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, t.awaited())
 		t.arrived(t.key, 1)
 		if i%3 != 2 {
 			t.release(g)
 		}
-		g = w.granted(t, t.g.Round(t.short())+t.handOff(), "after the holder's end")
+		g = w.granted(t, t.awaited()+t.handOff(), "after the holder's end")
 		s.next(g, "grant to a waiter")
 	}
 }

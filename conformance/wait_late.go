@@ -38,7 +38,7 @@ func waiterIsNotLate(t *trial) {
 			l.add("a holder that died", t.lateness(g, w, g.after))
 		},
 		func(i int) { // renewed while it is waited for
-			g := t.acquire(t.b, t.newKey(), []time.Duration{t.short(), t.long()}[i%2])
+			g := t.acquire(t.b, t.newKey(), []time.Duration{t.awaited(), t.long()}[i%2])
 			w := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 			t.renew(g, t.short()) // ErrLost on a slow machine
