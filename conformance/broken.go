@@ -34,11 +34,14 @@ const (
 
 // breaks records the failure of a rule of package backend, and ends the goroutine it is called on.
 func (t *trial) breaks(rule int, format string, args ...any) {
-	text := ruleTexts[rule]
+	t.breaksText(t.ruleText(rule), format, args...)
+}
+
+func (t *trial) ruleText(rule int) string {
 	if slices.Contains(ruleNumbers(t.rule), rule) {
-		text = t.rule // which says it in more detail
+		return t.rule // which says it in more detail
 	}
-	t.breaksText(text, format, args...)
+	return ruleTexts[rule]
 }
 
 // breaksText is breaks for what a method promises.
@@ -78,7 +81,7 @@ func (t *trial) sharedWith(key string, grants []*grant) string {
 }
 
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
-var framework = []string{"trial.go", "execute.go", "run.go", "grant.go", "wait.go"}
+var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
 // as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.

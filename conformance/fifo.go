@@ -97,7 +97,7 @@ func (l *line) drained(d time.Duration) {
 	done := make(chan struct{})
 	go func() { l.all.Wait(); close(done) }()
 	if !l.t.within(d, done) {
-		l.t.fatalf("%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
+		l.t.notInTime(l.t.rule, "%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *line) inOrder(d time.Duration) {
 		for _, owner := range l.turns {
 			places = append(places, fmt.Sprint(slices.Index(arrived, owner)+1))
 		}
-		l.t.fatalf("waiters that arrived as 1 to %d had their turns as %v", len(arrived), places)
+		l.t.notInTime(l.t.rule, "waiters that arrived as 1 to %d had their turns as %v", len(arrived), places)
 	}
 }
 

@@ -131,7 +131,11 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
 func (t *trial) answered(err error, begun time.Time) {
-	const slow = 200 * time.Millisecond // a renewal for a short TTL is given up sooner than others
+	const slow = 200 * time.Millisecond
+	t.answeredIn(slow, err, begun)
+}
+
+func (t *trial) answeredIn(slow time.Duration, err error, begun time.Time) {
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return
@@ -210,7 +214,7 @@ func (t *trial) release(g *grant) {
 func (t *trial) renew(g *grant, ttl time.Duration) {
 	deadline, before := g.Deadline(), time.Now()
 	err := g.Renew(t.ctx, ttl)
-	t.answered(err, before)
+	t.answeredIn(min(200*time.Millisecond, t.kept(ttl)/4), err, before) // a renewal for a short TTL is given up sooner than others
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):

@@ -101,14 +101,14 @@ func (c *crowd) next() {
 		return turn >= 0
 	})
 	if !ok {
-		c.fatalf("%d waiters are parked on a free key", len(c.waits))
+		c.notInTime(c.rule, "%d waiters are parked on a free key", len(c.waits))
 	}
 	w, ttl := c.waits[turn], c.ttls[turn]
 	if w.err != nil {
 		c.fatalf("a waiting Acquire: %v", w.err)
 	}
 	if turn > 0 && c.trial.g.FIFO {
-		c.fatalf("waiter %d had its turn before %d that had come before it", turn+1, turn)
+		c.notInTime(c.rule, "waiter %d had its turn before %d that had come before it", turn+1, turn)
 	}
 	if early := last.Sub(w.grant.after); early > 0 && c.g.live(w.grant.after) && c.g.ttl == c.short() {
 		c.fatalf("a waiter was granted the key %v before the holder's deadline", early)

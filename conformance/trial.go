@@ -31,6 +31,7 @@ type trial struct {
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
 
+	pulse  pulse
 	others sync.WaitGroup // goroutines of the check
 
 	mu       sync.Mutex
@@ -62,6 +63,7 @@ type outcome struct {
 func (t *trial) perform() outcome {
 	defer t.cancel()
 	done := make(chan struct{})
+	defer t.watchPulse()()
 	go pprof.Do(t.ctx, pprof.Labels(labelName, t.label), func(context.Context) {
 		defer close(done)
 		defer t.recover() // of finish

@@ -59,7 +59,6 @@ type stalls struct{ sum time.Duration }
 
 // saw notes that something took so long which takes usual, more or less.
 func (s *stalls) saw(took, usual time.Duration) {
-	const stall = 50 * time.Millisecond
 	if over := took - usual; over > stall {
 		s.sum = min(s.sum+over, soon)
 	}
@@ -138,7 +137,7 @@ func (w *waiting) ended() bool {
 // granted waits for the lease, which must come within d.
 func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	if !t.within(d, w.done) {
-		t.breaks(9, "%s: a waiter has not been granted the free key within %v", when, d)
+		t.notInTime(t.ruleText(9), "%s: a waiter has not been granted the free key within %v", when, d)
 	}
 	if w.err != nil {
 		t.breaks(9, "%s: a waiting Acquire: %v", when, w.err)

@@ -72,7 +72,7 @@ func waiterIsNotLate(t *trial) {
 	const most = time.Second
 	for how, times := range l.times {
 		if slices.Sort(times); times[len(times)/2] > most {
-			t.errorf("a waiter has the key of %s %v later than it was free (median of %d)", how, times[len(times)/2].Round(tick), len(times))
+			t.notInTime(t.rule, "a waiter has the key of %s %v later than it was free (median of %d)", how, times[len(times)/2].Round(tick), len(times))
 		}
 	}
 }
