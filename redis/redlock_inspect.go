@@ -57,7 +57,7 @@ func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.H
 		return backend.Holder{}, false, r.noQuorum(t.silent(errs, begun))
 	}
 	h, named := t.holder(answers)
-	return h, !h.Held() || named >= t.quorum, nil
+	return h, !h.Held() || named >= t.quorum && h.TTL > 0, nil
 }
 
 func (r *Redlock) inspectAt(n *node, key string) (backend.Holder, error) {

@@ -219,7 +219,7 @@ func (e *election) outcome() error {
 }
 
 // held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
-// the owner that most nodes name.
+// the owner that a quorum names, if there is one.
 func (e *election) held() error {
 	owners := make(map[string]int)
 	others, barred := 0, 0 // that do not name a holder
@@ -246,5 +246,8 @@ func (e *election) held() error {
 	e.doubtful = len(named) <= e.t.n-e.t.quorum && barred == 0
 	holder := most.Holder
 	holder.Token = agreedToken(named, holder.Owner, e.t.quorum)
+	if owners[holder.Owner] < e.t.quorum {
+		holder.Owner = "" // a node that has missed a release names an earlier one
+	}
 	return &backend.HeldError{Holder: holder}
 }

@@ -103,7 +103,9 @@ func TestRedlockWaiterPassesSlowNode(t *testing.T) {
 	waiter := openedRedlock(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
 	l := acquire(t, holder, req("k", ttl))
 	done := startAcquire(context.Background(), waiter, waiting("k", ttl))
-	time.Sleep(500 * time.Millisecond) // it has been refused
+	until(t, soon, "the waiter has been refused and looks at the key", func() bool {
+		return commands(t, raw(t, f.nodes[0].Addr))["pttl"]+commands(t, raw(t, f.nodes[2].Addr))["pttl"] > 0
+	})
 	p.Set(func(p *storetest.Proxy) { p.Delay = nodeTimeout(ttl) * 3 / 2 })
 	var before []map[string]int
 	for _, n := range f.nodes {
