@@ -18,21 +18,13 @@ import (
 // left is cleaned up in the background, at the latest by the TTL. A store that cannot be reached at first is an error at
 // once; an outage while waiting is outlived for a time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	lease, err := l.acquire(ctx, key, opts, true)
-	if err != nil {
-		return nil, l.error("acquire", l.defaults.prefix+key, err)
-	}
-	return lease, nil
+	return l.get(ctx, key, opts, true)
 }
 
 // TryAcquire is Acquire that does not wait: a key that is busy is ErrHeld, with a *HeldError that names the holder where
 // the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	lease, err := l.acquire(ctx, key, opts, false)
-	if err != nil {
-		return nil, l.error("acquire", l.defaults.prefix+key, err)
-	}
-	return lease, nil
+	return l.get(ctx, key, opts, false)
 }
 
 // Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop
@@ -51,7 +43,19 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 	return f(lease.Context(), lease)
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+func (l *Locker) get(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	if l.traces.acquire != nil {
+		return l.traced(ctx, key, opts, wait)
+	}
+	lease, err := l.acquire(ctx, ctx, key, opts, wait)
+	if err != nil {
+		return nil, l.error("acquire", l.defaults.prefix+key, err)
+	}
+	return lease, nil
+}
+
+// acquire makes its requests with askCtx, a child of ctx; the lease's context is a child of ctx.
+func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
 		return nil, err
@@ -74,12 +78,12 @@ func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		}
 	}
 	if !wait || !terms.limited {
-		return l.contend(ctx, ctx, full, terms, wait)
+		return l.contend(ctx, askCtx, full, terms, wait)
 	}
 	if terms.wait == 0 {
-		return l.contend(ctx, ctx, full, terms, false)
+		return l.contend(ctx, askCtx, full, terms, false)
 	}
-	limited, cancel := context.WithTimeout(ctx, terms.wait)
+	limited, cancel := context.WithTimeout(askCtx, terms.wait)
 	defer cancel()
 	lease, err := l.contend(ctx, limited, full, terms, true)
 	// Stores go by the clock, which may be ahead of the context's timer.
@@ -167,7 +171,7 @@ func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait boo
 	owner := backend.NewOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
-		return l.newGrant(lease, owner, ttl), nil
+		return l.newGrant(lease, full, owner, ttl), nil
 	}
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		holder := held.Holder

@@ -22,6 +22,7 @@ const keepPause = 100 * time.Millisecond
 type hold struct {
 	locker  *Locker
 	lease   backend.Lease
+	key     string
 	owner   string
 	granted time.Time
 	stop    func() bool // ends the watch for its loss; nil where the call may come all the same
@@ -36,6 +37,7 @@ type hold struct {
 	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
 	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
 	taken    atomic.Int32 // by workers that renew it
+	due      time.Time    // when it was last to be renewed; only the worker that has taken it touches it
 	renewal  alarm.Entry[*hold]
 }
 
@@ -51,8 +53,8 @@ type stay struct {
 	lease  Lease
 }
 
-func (l *Locker) newGrant(lease backend.Lease, owner string, ttl time.Duration) *grant {
-	g := &grant{hold: hold{locker: l, lease: lease, owner: owner, ttl: ttl, left: true}}
+func (l *Locker) newGrant(lease backend.Lease, key, owner string, ttl time.Duration) *grant {
+	g := &grant{hold: hold{locker: l, lease: lease, key: key, owner: owner, ttl: ttl, left: true}}
 	g.hold.renewal.Item = &g.hold
 	g.hold.watch()
 	return g
@@ -138,7 +140,7 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *se
 		t.token = token<<handoffBits | uint64(h.handoffs)
 	}
 	lease := &s.lease
-	lease.tenure, lease.parent = t, ctx
+	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0
 	g.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	left := h.lease.Deadline().Sub(now)

@@ -74,6 +74,9 @@ func (t *tenure) lose() {
 		cancel(err)
 	}
 	t.locker.leave(t.gate)
+	if t.locker.traces.lease != nil {
+		t.traceEnd(context.Background(), t.held(), true, err)
+	}
 	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
 		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
@@ -101,6 +104,8 @@ func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.w
 type Lease struct {
 	tenure *tenure
 	parent context.Context
+	again  bool // a re-entry
+	handed bool // by the holder before
 
 	mu        sync.Mutex
 	ctx       context.Context
@@ -348,6 +353,18 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		locker.discard(ctx, h)
 		return lost
 	}
+	if locker.traces.lease == nil {
+		return t.finish(ctx)
+	}
+	held := t.held()
+	err := t.finish(ctx)
+	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), locker.error("release", t.gate.key, err))
+	return err
+}
+
+// finish gives up what the last handle has held.
+func (t *tenure) finish(ctx context.Context) error {
+	h, locker := t.hold, t.locker
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
 			return locker.keep(ctx, t.gate, h, left)

@@ -47,6 +47,7 @@ type Locker struct {
 	guarantees Guarantees
 	defaults   settings
 	renewals   *renewer
+	traces     traces
 
 	mu     sync.Mutex
 	gates  map[string]*gate
@@ -117,7 +118,7 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
 	l := &Locker{
-		backend: b, name: name, guarantees: b.Guarantees(), defaults: s,
+		backend: b, name: name, guarantees: b.Guarantees(), defaults: s, traces: tracesOf(s.tracer),
 		gates: make(map[string]*gate), done: make(chan struct{}),
 		stopping: make(chan struct{}), drained: make(chan struct{}),
 	}

@@ -41,6 +41,7 @@ type settings struct {
 	prefix  string
 	require []Requirement
 	logger  *slog.Logger
+	tracer  Tracer
 
 	err error // of an option's own value
 }

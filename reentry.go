@@ -30,5 +30,5 @@ func (l *Lease) reenter(ctx context.Context) *Lease {
 		return nil
 	}
 	t.count++
-	return &Lease{tenure: t, parent: ctx}
+	return &Lease{tenure: t, parent: ctx, again: true}
 }

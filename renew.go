@@ -227,6 +227,7 @@ func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 		}
 		due = append(due, e.Item)
 		e.Item.taken.Add(1)
+		e.Item.due = e.At()
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -252,6 +253,7 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, attemptTime(shortest))
+	begun := time.Now()
 	var errs []error
 	if r.batch != nil {
 		errs = r.batch.RenewBatch(ctx, renewals)
@@ -268,6 +270,11 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 		}
 	}
 	now := time.Now()
+	if r.locker.traces.renewal != nil {
+		for i, h := range holds {
+			r.locker.traceRenewal(h, begun, now.Sub(begun), errs[i])
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, h := range holds {

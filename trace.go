@@ -1,0 +1,155 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Tracer is told when acquisitions begin and end. It may implement RenewalTracer and LeaseTracer besides. Its methods are called by
+// many goroutines at once, on the goroutines that do the work, so they must not block or call the Locker.
+//
+// For every start there is one end.
+type Tracer interface {
+	// TraceAcquireStart is called when Acquire or TryAcquire begins. The context that it returns goes to TraceAcquireEnd and to the
+	// store's requests; the lease's own context stays a child of the caller's.
+	TraceAcquireStart(ctx context.Context, s AcquireStart) context.Context
+
+	// TraceAcquireEnd is called just before Acquire or TryAcquire returns.
+	TraceAcquireEnd(ctx context.Context, e AcquireEnd)
+}
+
+// A RenewalTracer is a Tracer that is told of automatic renewals.
+type RenewalTracer interface {
+	// TraceRenewal is called after each attempt.
+	TraceRenewal(r RenewalEnd)
+}
+
+// A LeaseTracer is a Tracer that is told how leases end.
+type LeaseTracer interface {
+	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: when its last handle is released, or
+	// it is lost. ctx is the context of the Release, and context.Background for a loss.
+	TraceLeaseEnd(ctx context.Context, e LeaseEnd)
+}
+
+// AcquireStart describes an acquisition that begins.
+type AcquireStart struct {
+	Backend string // as in errors: "redis"
+	Key     string // with the Locker's prefix
+	TTL     time.Duration
+	Wait    bool // false for TryAcquire
+}
+
+// Outcome is how an acquisition ended.
+type Outcome string
+
+// The outcomes of an acquisition.
+const (
+	OutcomeGranted   Outcome = "granted"   // by the store
+	OutcomeHandedOn  Outcome = "handed_on" // by the holder before, inside the process
+	OutcomeReentered Outcome = "reentered" // it was held under the context already
+	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
+	OutcomeTimeout   Outcome = "timeout"   // WithWait, or the context's deadline, has passed
+	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
+	OutcomeError     Outcome = "error"     // anything else
+)
+
+// AcquireEnd describes an acquisition that has ended.
+type AcquireEnd struct {
+	AcquireStart
+	Waited  time.Duration // since its start
+	Outcome Outcome
+	Owner   string // of the lease; empty without one
+	Token   uint64 // of the lease
+	Err     error  // as the caller gets it
+}
+
+// RenewalEnd describes an attempt to renew a lease automatically.
+type RenewalEnd struct {
+	Backend string
+	Key     string
+	Owner   string
+	Late    time.Duration // when the attempt began, after it was due
+	Took    time.Duration // for the request, which may have renewed others beside this one
+	Err     error         // of an unknown outcome; ErrLost if the lease was over
+}
+
+// LeaseEnd describes a lease that has ended.
+type LeaseEnd struct {
+	Backend string
+	Key     string
+	Owner   string
+	Token   uint64
+	Held    time.Duration // since it was granted or handed on
+	Lost    bool          // it ended without being released: Err matches ErrLost, or ErrClosed if its Locker was closed
+	Err     error         // nil if it was released, or the release's error
+}
+
+// WithTracer has t told what the Locker does. Without one, tracing costs nothing.
+func WithTracer(t Tracer) Option {
+	return lockerOption(func(s *settings) { s.tracer = t })
+}
+
+// traces is a Tracer with what else it implements, all nil without one.
+type traces struct {
+	acquire Tracer
+	renewal RenewalTracer
+	lease   LeaseTracer
+}
+
+func tracesOf(t Tracer) (s traces) {
+	s.acquire = t
+	s.renewal, _ = t.(RenewalTracer)
+	s.lease, _ = t.(LeaseTracer)
+	return s
+}
+
+// traced is acquire with its start and end told.
+func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	terms := &l.defaults
+	if with, err := terms.with(opts); err == nil { // else acquire tells
+		terms = with
+	}
+	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
+	begun := time.Now()
+	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
+	lease, err := l.acquire(ctx, tctx, key, opts, wait)
+	if err != nil {
+		err = l.error("acquire", e.Key, err)
+	}
+	e.Waited, e.Err = time.Since(begun), err
+	switch {
+	case lease != nil:
+		e.Owner, e.Token = lease.Owner(), lease.Token()
+		e.Outcome = OutcomeGranted
+		if lease.again {
+			e.Outcome = OutcomeReentered
+		} else if lease.handed {
+			e.Outcome = OutcomeHandedOn
+		}
+	case errors.Is(err, context.Canceled):
+		e.Outcome = OutcomeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:
+		e.Outcome = OutcomeTimeout
+	case errors.Is(err, ErrHeld):
+		e.Outcome = OutcomeHeld
+	default:
+		e.Outcome = OutcomeError
+	}
+	l.traces.acquire.TraceAcquireEnd(tctx, e)
+	return lease, err
+}
+
+// traceRenewal tells of an attempt to renew h that began at begun.
+func (l *Locker) traceRenewal(h *hold, begun time.Time, took time.Duration, err error) {
+	l.traces.renewal.TraceRenewal(RenewalEnd{
+		Backend: l.name, Key: h.key, Owner: h.owner, Late: max(0, begun.Sub(h.due)), Took: took, Err: err,
+	})
+}
+
+// traceEnd tells how t has ended.
+func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
+	t.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
+		Backend: t.locker.name, Key: t.gate.key, Owner: t.hold.owner, Token: t.token, Held: held, Lost: lost, Err: err,
+	})
+}

@@ -1,0 +1,260 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
+)
+
+// recorder keeps what it is told.
+type recorder struct {
+	mu       sync.Mutex
+	started  []lock.AcquireStart
+	acquired []lock.AcquireEnd
+	renewed  []lock.RenewalEnd
+	ended    []lock.LeaseEnd
+}
+
+type recorderKey struct{}
+
+func (r *recorder) TraceAcquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = append(r.started, s)
+	return context.WithValue(ctx, recorderKey{}, len(r.started))
+}
+
+func (r *recorder) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n, _ := ctx.Value(recorderKey{}).(int); n < 1 || r.started[n-1] != e.AcquireStart {
+		panic("the end of another acquisition's start")
+	}
+	r.acquired = append(r.acquired, e)
+}
+
+func (r *recorder) TraceRenewal(e lock.RenewalEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.renewed = append(r.renewed, e)
+}
+
+func (r *recorder) TraceLeaseEnd(_ context.Context, e lock.LeaseEnd) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = append(r.ended, e)
+}
+
+// outcomes are those of the acquisitions that have ended, in order.
+func (r *recorder) outcomes() (all []lock.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.acquired {
+		all = append(all, e.Outcome)
+	}
+	return all
+}
+
+func (r *recorder) renewals() []lock.RenewalEnd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.renewed)
+}
+
+func (r *recorder) ends() []lock.LeaseEnd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
+func (r *recorder) latest() lock.AcquireEnd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acquired[len(r.acquired)-1]
+}
+
+func TestTracerIsToldOfAcquisitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTracer(r), lock.WithTTL(ttl), lock.WithPrefix("p/"))
+		last := acquire(t, l, "k")
+		next := queue(t, l, 1)
+		release(t, last)
+		release(t, <-next)
+		first := acquire(t, l, "k")
+		if e := r.latest(); e.Key != "p/k" || e.Backend == "" || e.TTL != ttl || !e.Wait || e.Owner != first.Owner() || e.Token != first.Token() || e.Err != nil {
+			t.Errorf("granted: %+v", e)
+		}
+		again, err := l.Acquire(first.Context(), "k", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, again)
+		_, err = l.TryAcquire(t.Context(), "k")
+		wantErr(t, err, lock.ErrHeld)
+		if e := r.latest(); e.Err != err || e.Wait || e.Owner != "" {
+			t.Errorf("refused: %+v, want the error %v", e, err)
+		}
+		_, err = l.Acquire(t.Context(), "k", lock.WithWait(3*time.Second))
+		wantErr(t, err, lock.ErrHeld)
+		if e := r.latest(); e.Waited < 3*time.Second || e.Waited > 4*time.Second {
+			t.Errorf("waited %v, want 3 s", e.Waited)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = l.Acquire(ctx, "k")
+		wantErr(t, err, context.DeadlineExceeded)
+		cancel()
+		_, err = l.Acquire(ctx, "other")
+		wantErr(t, err, context.DeadlineExceeded)
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		_, err = l.Acquire(ctx, "other")
+		wantErr(t, err, context.Canceled)
+		_, err = l.Acquire(first.Context(), "k")
+		wantErr(t, err, lock.ErrDeadlock)
+		_, err = l.Acquire(t.Context(), "")
+		wantErr(t, err, lock.ErrInvalid)
+		release(t, first)
+		want := []lock.Outcome{
+			lock.OutcomeGranted, lock.OutcomeHandedOn, lock.OutcomeGranted, lock.OutcomeReentered, lock.OutcomeHeld, lock.OutcomeTimeout, lock.OutcomeTimeout, lock.OutcomeTimeout,
+			lock.OutcomeCanceled, lock.OutcomeError, lock.OutcomeError,
+		}
+		if got := r.outcomes(); !slices.Equal(got, want) {
+			t.Errorf("outcomes %v, want %v", got, want)
+		}
+		if len(r.started) != len(r.acquired) {
+			t.Errorf("%d acquisitions began, %d ended", len(r.started), len(r.acquired))
+		}
+	})
+}
+
+func TestTracerIsToldHowLeasesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTracer(r), lock.WithTTL(ttl))
+		lease := acquire(t, l, "released")
+		time.Sleep(time.Minute)
+		release(t, lease)
+		release(t, lease)
+		outlived, err := l.Acquire(t.Context(), "lost", lock.WithoutRenewal())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * ttl)
+		wantErr(t, outlived.Release(t.Context()), lock.ErrLost)
+		left := acquire(t, l, "closed")
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, left.Release(t.Context()), lock.ErrClosed)
+		ended := r.ends()
+		if len(ended) != 3 {
+			t.Fatalf("%d leases ended, want 3: %+v", len(ended), ended)
+		}
+		if e := ended[0]; e.Key != "released" || e.Owner != lease.Owner() || e.Token != lease.Token() || e.Held != time.Minute || e.Lost || e.Err != nil {
+			t.Errorf("%+v", e)
+		}
+		if e := ended[1]; e.Key != "lost" || e.Held < ttl-time.Second || e.Held > ttl || !e.Lost || !errors.Is(e.Err, lock.ErrLost) {
+			t.Errorf("%+v", e)
+		}
+		if e := ended[2]; e.Key != "closed" || !e.Lost || !errors.Is(e.Err, lock.ErrClosed) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A release of unknown outcome ends the lease once.
+func TestTracerIsToldOfUnknownRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTracer(r), lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		broken := errors.New("broken")
+		f.set(func() { f.release = func(context.Context) error { return broken } })
+		wantErr(t, lease.Release(t.Context()), broken)
+		wantErr(t, lease.Release(t.Context()), broken)
+		if e := r.ends(); len(e) != 1 || e[0].Lost || !errors.Is(e[0].Err, broken) {
+			t.Errorf("%+v, want one end with the error", e)
+		}
+		f.set(func() { f.release = nil })
+		release(t, lease)
+	})
+}
+
+func TestTracerIsToldOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTracer(r), lock.WithTTL(ttl))
+		lease := acquire(t, l, "k")
+		time.Sleep(3 * ttl)
+		before := r.renewals()
+		n := len(before)
+		if n < 6 || n > 12 {
+			t.Errorf("%d renewals in three TTLs", n)
+		}
+		for _, e := range before {
+			if e.Key != "k" || e.Owner != lease.Owner() || e.Backend == "" || e.Late != 0 || e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+		f.set(func() { f.renew = hang })
+		time.Sleep(2 * ttl)
+		after := r.renewals()[n:]
+		longest := time.Duration(0)
+		for _, e := range after {
+			if e.Err == nil {
+				t.Errorf("a renewal that hangs: %+v", e)
+			}
+			longest = max(longest, e.Took)
+		}
+		if len(after) == 0 || longest < ttl/9 {
+			t.Errorf("%d renewals that hang, the longest for %v", len(after), longest)
+		}
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+	})
+}
+
+// Renewals that wait for others tell by how much they are late.
+func TestTracerIsToldOfLateRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, slow = 200, 500 * time.Millisecond
+		r := &recorder{}
+		f := newFaulty(memory.New())
+		l := locker(t, f, lock.WithTracer(r), lock.WithTTL(ttl))
+		f.set(func() {
+			f.renew = func(context.Context) error {
+				time.Sleep(slow)
+				return nil
+			}
+		})
+		var leases []*lock.Lease
+		for i := range n {
+			leases = append(leases, acquire(t, l, fmt.Sprint(i)))
+		}
+		time.Sleep(ttl)
+		late := time.Duration(0)
+		for _, e := range r.renewals() {
+			if late = max(late, e.Late); e.Took < slow || e.Took > 2*slow {
+				t.Errorf("took %v, want %v", e.Took, slow)
+			}
+		}
+		if late <= 0 || late > ttl/2 {
+			t.Errorf("the latest was late by %v", late)
+		}
+		for _, lease := range leases {
+			release(t, lease)
+		}
+	})
+}
