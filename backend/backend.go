@@ -26,7 +26,8 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer], tell by [Readiness] that it cannot grant yet, and by [Capacity] how much its server has room for. A Lease may also be a [LossNotifier]; [Life] is one.
+// A Backend may also be a [BatchRenewer], tell by [Readiness] that it cannot grant yet, and by [Capacity] how much its server has
+// room for; it may list its keys as a [Lister], and end the leases of others as a [Breaker]. A Lease may also be a [LossNotifier]; [Life] is one.
 package backend
 
 import (
@@ -184,6 +185,21 @@ type Capacity interface {
 	// Capacity asks the server for how many more leases and waiters it has room at present, whoever's they are; 0 means that
 	// there is no such limit.
 	Capacity(ctx context.Context) (leases int, err error)
+}
+
+// Lister is an optional interface of a Backend that can tell which keys are held, for people and tools.
+type Lister interface {
+	// List returns the keys that begin with prefix and seem to be held, in any order: some may be free by now, and one that was granted
+	// meanwhile may be missing. It may read all that the store keeps.
+	List(ctx context.Context, prefix string) (keys []string, err error)
+}
+
+// Breaker is an optional interface of a Backend that can end the lease of any client.
+type Breaker interface {
+	// Break ends the lease of owner on key, as if its holder had released it: the next waiter is told. The holder learns of it at once
+	// where the store tells, and else when it renews. ErrLost means that owner does not hold the key; another error that the outcome is
+	// unknown.
+	Break(ctx context.Context, key, owner string) error
 }
 
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.

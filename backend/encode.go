@@ -63,3 +63,26 @@ func (e Encoding) plain(c byte) bool {
 	}
 	return strings.IndexByte(e.Extra, c) >= 0
 }
+
+// Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut short.
+func (e Encoding) Decode(name string) (key string, ok bool) {
+	escape := e.Escape
+	if escape == 0 {
+		escape = '%'
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c == escape && i+2 < len(name) {
+			high, low := strings.IndexByte(hexDigits, name[i+1]), strings.IndexByte(hexDigits, name[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			c = byte(high<<4 | low)
+			i += 2
+		}
+		b.WriteByte(c)
+	}
+	key = b.String()
+	return key, e.Encode(key) == name
+}

@@ -88,6 +88,9 @@ func checkName(t *testing.T, e Encoding, key, name string) {
 			t.Errorf("%q holds an upper-case letter", name)
 		}
 	}
+	if got, ok := e.Decode(name); ok != !strings.Contains(name, string(escape)+"=") || ok && got != key {
+		t.Errorf("%q is the name of %q, %v; want %q", name, got, ok, key)
+	}
 	if e.Encode(key) != name {
 		t.Errorf("%q is not always the same", key)
 	}

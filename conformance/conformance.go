@@ -147,7 +147,7 @@ func Checks() []Check {
 		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks,
 		numberChecks, largeBatchChecks, longQueueChecks, inFlightChecks, likenessChecks,
 		maxLeasesChecks, faultChecks, fullChecks, emptyChecks, memberChecks,
-		waitLateChecks, underWayChecks, connectionChecks, toldChecks,
+		waitLateChecks, underWayChecks, connectionChecks, toldChecks, operateChecks,
 	} {
 		all = append(all, topic...)
 	}

@@ -78,16 +78,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := b.enter(ctx); err != nil {
 		return nil, err
 	}
-	if !b.calls.Begin() {
-		return nil, backend.ErrClosed
-	}
 	defer b.calls.End()
-	if b.isClosing() {
-		return nil, backend.ErrClosed
-	}
 	actx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.closing, cancel)()
@@ -113,16 +107,10 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.Holder{}, err
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := b.enter(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	if !b.calls.Begin() {
-		return backend.Holder{}, backend.ErrClosed
-	}
 	defer b.calls.End()
-	if b.isClosing() {
-		return backend.Holder{}, backend.ErrClosed
-	}
 	h, err := b.inspect(ctx, key)
 	if err != nil && backend.Ended(ctx) {
 		err = backend.ContextError(ctx, err)
@@ -162,6 +150,21 @@ func holder(first *mvccpb.KeyValue) backend.Holder {
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// enter begins a call, which ends with calls.End.
+func (b *Backend) enter(ctx context.Context) error {
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
+	}
+	if !b.calls.Begin() {
+		return backend.ErrClosed
+	}
+	if b.isClosing() {
+		b.calls.End()
+		return backend.ErrClosed
+	}
+	return nil
+}
 
 func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
 

@@ -221,26 +221,34 @@ func (s *store) decode(path string, body []byte) (bucket, error) {
 // peek reads a key's record without its lock. ok is false if that needs the lock.
 func (s *store) peek(key string) (r record, now int64, ok bool, err error) {
 	path := s.path(bucketName(key))
+	b, ok, err := s.read(path)
+	if err != nil || !ok {
+		return record{}, 0, false, err
+	}
+	now = s.clock()
+	if r, err = b.record(key, now); err != nil {
+		return record{}, 0, false, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, now, true, nil
+}
+
+// read reads a bucket without its lock. ok is false if that needs the lock: it was overtaken by two writes, or is about to be replaced.
+func (s *store) read(path string) (b bucket, ok bool, err error) {
 	fd, err := openAt(path, openRead, 0)
 	if errors.Is(err, errAbsent) {
-		return record{}, s.clock(), true, nil
+		return bucket{}, true, nil
 	}
 	if err != nil {
-		return record{}, 0, false, err
+		return bucket{}, false, err
 	}
 	defer closeFD(fd)
 	img, err := readImage(fd)
 	if errors.Is(err, errTorn) || img.broken {
-		return record{}, 0, false, nil // overtaken by two writes, or about to be replaced
+		return bucket{}, false, nil
 	}
 	if err != nil {
-		return record{}, 0, false, fmt.Errorf("%s: %w", path, err)
+		return bucket{}, false, fmt.Errorf("%s: %w", path, err)
 	}
-	b, err := s.decode(path, img.body)
-	if err != nil {
-		return record{}, 0, false, err
-	}
-	now = s.clock()
-	r, err = b.record(key, now)
-	return r, now, err == nil, err
+	b, err = s.decode(path, img.body)
+	return b, err == nil, err
 }

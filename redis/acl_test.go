@@ -179,6 +179,29 @@ func TestConformanceDocumentedRights(t *testing.T) {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+			Skip:  map[string]string{"ListTellsHeldKeys": "it takes +scan besides"},
 		}
 	})
+}
+
+// List takes one right more.
+func TestDocumentedRightsOfList(t *testing.T) {
+	t.Parallel()
+	c := raw(t, servers.Redis(t).Addr)
+	rights := documentedRights(t)
+	for i, want := range []bool{false, true} {
+		if want {
+			rights = append(rights, "+scan")
+		}
+		b, err := openURL(t.Context(), user(t, c, fmt.Sprint("list", i), rights))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.List(t.Context(), ""); (err == nil) != want {
+			t.Errorf("%v: %v", rights, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

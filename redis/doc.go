@@ -76,7 +76,7 @@
 //	+del +eval +evalsha +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
 //	+zadd +zcard +zpopmin +zrange +zrem
 //
-// It needs +select besides for a database other than 0, +cluster|slots in a Cluster, and +wait for MinReplicas. Another namespace
+// It needs +select besides for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. Another namespace
 // takes the place of anylock. Redis 6.0 knows no rights of channels: leave &anylock:inbox:* out. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
 // lock, and is refused when it has to wait.
 //

@@ -82,39 +82,32 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if err := backend.ValidateKey(key); err != nil {
 		return backend.Holder{}, err
 	}
-	if err := b.enterCall(ctx); err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.calls.End()
-	s, err := b.enterAny(b.limits.longest)
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.leave(s)
-	h, err := s.inspect(ctx, b.dir(key))
-	if err != nil {
-		return backend.Holder{}, unavailable(ctx, b.closedOr(ctx, err))
-	}
-	return h, nil
+	var h backend.Holder
+	err := b.onAny(ctx, func(s *session) (err error) {
+		h, _, err = s.head(ctx, b.dir(key))
+		return err
+	})
+	return h, err
 }
 
-func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, error) {
+// head tells who is the first in the queue of dir, and the name of its node.
+func (s *session) head(ctx context.Context, dir string) (_ backend.Holder, node string, _ error) {
 	const attempts = 10 // holders may go between the two reads
 	for i := 1; ; i++ {
 		names, err := s.latest(ctx, dir)
 		if errors.Is(err, zk.ErrNoNode) {
-			return backend.Holder{}, nil
+			return backend.Holder{}, "", nil
 		}
 		q := queueOf(names)
 		if err != nil || len(q) == 0 {
-			return backend.Holder{}, err
+			return backend.Holder{}, "", err
 		}
 		c, err := s.get(ctx, dir+"/"+q[0].name)
 		if errors.Is(err, zk.ErrNoNode) && i < attempts {
 			continue
 		}
 		if err != nil {
-			return backend.Holder{}, err
+			return backend.Holder{}, "", err
 		}
 		token, owner, ok := parseRecord(c.data)
 		if !ok {
@@ -123,7 +116,7 @@ func (s *session) inspect(ctx context.Context, dir string) (backend.Holder, erro
 		if token == 0 {
 			token = uint64(c.stat.Czxid)
 		}
-		return backend.Holder{Owner: owner, Token: token, Waiters: len(q) - 1}, nil
+		return backend.Holder{Owner: owner, Token: token, Waiters: len(q) - 1}, q[0].name, nil
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 const (
 	exitOK            = 0
 	exitConflict      = 1   // run: the key is held by another; -E sets another code
-	exitFree          = 1   // inspect: nobody holds the key
+	exitFree          = 1   // inspect, break: nobody holds the key, or not that owner
 	exitChecksFailed  = 1   // conform: the store breaks a rule
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
 	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached

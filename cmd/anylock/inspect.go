@@ -77,6 +77,10 @@ type holderRecord struct {
 }
 
 func writeHolderJSON(w io.Writer, key string, h lock.Holder) error {
+	return writeJSON(w, newHolderRecord(key, h))
+}
+
+func newHolderRecord(key string, h lock.Holder) holderRecord {
 	r := holderRecord{Key: key, Held: h.Held()}
 	if h.Held() {
 		r.Owner = &h.Owner
@@ -91,7 +95,7 @@ func writeHolderJSON(w io.Writer, key string, h lock.Holder) error {
 	if h.Waiters >= 0 {
 		r.Waiters = &h.Waiters
 	}
-	return writeJSON(w, r)
+	return r
 }
 
 // writeJSON is encodeJSON for people, too.

@@ -1,0 +1,103 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+var operateChecks = []Check{
+	{
+		Name: "ListTellsHeldKeys",
+		Rule: "Lister.List tells each key that is held and begins with the prefix, whoever holds it, once, and none that begins otherwise",
+		run:  listTellsHeldKeys,
+	},
+	{
+		Name: "BreakEndsOneLease",
+		Rule: "Breaker.Break ends the lease of the owner that it names, whose next renewal is ErrLost, and wakes the next waiter; of others none",
+		run:  breakEndsOneLease,
+	},
+}
+
+func listTellsHeldKeys(t *trial) {
+	lister, ok := t.b.(backend.Lister)
+	if !ok {
+		t.skipf("the store is no Lister")
+	}
+	list := func(prefix string) []string {
+		keys, err := lister.List(t.ctx, prefix)
+		if err != nil {
+			t.fatalf("List: %v", err)
+		}
+		for i, key := range keys {
+			if !strings.HasPrefix(key, prefix) {
+				t.fatalf("List of the prefix %s tells %s", show(prefix), show(key))
+			}
+			if slices.Contains(keys[:i], key) {
+				t.fatalf("List tells %s twice", show(key))
+			}
+		}
+		return keys
+	}
+	prefix := t.newKey()
+	held := []*grant{t.acquire(t.a, t.newKey(), t.long())}
+	for i, end := range []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/" + strings.Repeat("k", 900)} {
+		client := []backend.Backend{t.a, t.b}[i%2]
+		held = append(held, t.acquire(client, prefix+end, t.long()))
+	}
+	waiter := t.wait(t.a, prefix, t.long())
+	t.arrived(prefix, 1)
+	for _, part := range []string{prefix, prefix + "/", prefix + "/a", prefix + "/*", prefix + "/\xff", prefix + "/%", held[0].key} {
+		keys := list(part)
+		for _, g := range held {
+			if strings.HasPrefix(g.key, part) && !slices.Contains(keys, g.key) {
+				t.fatalf("List of the prefix %s does not tell %s, which is held", show(part), show(g.key))
+			}
+		}
+	}
+	waiter.cancelAndFail(t)
+	for _, g := range held {
+		t.release(g)
+	}
+	for _, key := range list(prefix) {
+		if h := t.inspect(key); h.Held() {
+			t.breaksText(inspectRule, "Inspect says that %q holds %s, which was released", h.Owner, show(key))
+		}
+	}
+}
+
+func breakEndsOneLease(t *trial) {
+	breaker, ok := t.b.(backend.Breaker)
+	if !ok {
+		t.skipf("the store is no Breaker")
+	}
+	for _, client := range []backend.Backend{t.a, t.b} {
+		g := t.acquire(client, t.newKey(), t.long())
+		other := t.acquire(client, t.newKey(), t.long())
+		w := t.wait(t.a, g.key, t.long())
+		t.arrived(g.key, 1)
+		t.tellsLoss("Break of an owner that nobody is", func() error { return breaker.Break(t.ctx, g.key, backend.NewOwner()) })
+		t.tellsLoss("Break of an owner that waits", func() error { return breaker.Break(t.ctx, g.key, w.owner) })
+		t.tellsLoss("Break of an owner that holds another key", func() error { return breaker.Break(t.ctx, g.key, other.owner) })
+		t.renew(g, t.long())
+		t.heldBy(g)
+		if err := breaker.Break(t.ctx, g.key, g.owner); err != nil {
+			t.fatalf("Break of a live lease: %v", err)
+		}
+		next := w.granted(t, t.handOff(), "after Break of the holder's lease")
+		if t.g.Fencing > backend.FencingNone && next.Token() <= g.Token() {
+			t.breaks(7, "token %d was granted after %d", next.Token(), g.Token())
+		}
+		t.tellsLoss("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		if !t.within(soon, g.Lost()) {
+			t.breaks(6, "Lost is open after Renew was ErrLost")
+		}
+		t.tellsLoss("Break of a lease that was broken", func() error { return breaker.Break(t.ctx, g.key, g.owner) })
+		t.isLost(g.Release(t.ctx), "Release of a lease that was broken")
+		t.heldBy(next)
+		t.heldBy(other)
+		t.release(next)
+		t.release(other)
+	}
+}

@@ -1,0 +1,102 @@
+package conformance_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// what tools ask of a store
+var operateMutants = []mutant{
+	{"list tells keys of its own client alone", "ListTellsHeldKeys"},
+	{"list leaves out what is waited for", "ListTellsHeldKeys"},
+	{"list takes the prefix for a pattern", "ListTellsHeldKeys"},
+	{"list compares the beginning of the prefix alone", "ListTellsHeldKeys"},
+	{"break ends whoever holds the key", "BreakEndsOneLease"},
+	{"break takes a waiter's place away", "BreakEndsOneLease"},
+	{"break wakes nobody", "BreakEndsOneLease"},
+	{"break ends nothing", "BreakEndsOneLease"},
+}
+
+var (
+	_ backend.Lister  = (*client)(nil)
+	_ backend.Breaker = (*client)(nil)
+)
+
+func (c *client) List(ctx context.Context, prefix string) (keys []string, err error) {
+	if c.leases.Closed() {
+		return nil, backend.ErrClosed
+	}
+	var found []string
+	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (s *server) list(c *client, prefix string) (keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.keys {
+		fits := strings.HasPrefix(key, prefix)
+		switch {
+		case s.is("list takes the prefix for a pattern"):
+			head, _, cut := strings.Cut(prefix, "*")
+			fits = fits && !cut || cut && len(prefix) > len(head)+1 && strings.HasPrefix(key, head)
+		case s.is("list compares the beginning of the prefix alone"):
+			fits = strings.HasPrefix(key, prefix[:min(len(prefix), 20)])
+		case s.is("list tells keys of its own client alone"):
+			fits = fits && e.client == c
+		case s.is("list leaves out what is waited for"):
+			fits = fits && len(e.queue) == 0
+		}
+		if fits && e.owner != "" && time.Now().Before(e.expires) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func (c *client) Break(ctx context.Context, key, owner string) error {
+	if err := backend.ValidateKey(key); err != nil {
+		return err
+	}
+	if c.leases.Closed() {
+		return backend.ErrClosed
+	}
+	done := false
+	if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
+		return err
+	}
+	if !done {
+		return backend.ErrLost
+	}
+	return nil
+}
+
+func (s *server) breakLease(key, owner string) (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = s.name(key)
+	e := s.entryLocked(key)
+	s.expireLocked(key, e, time.Now())
+	if i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner }); i >= 0 && s.is("break takes a waiter's place away") {
+		e.queue = slices.Delete(e.queue, i, i+1)
+		return true
+	}
+	if e.owner != owner && !s.is("break ends whoever holds the key") {
+		return false
+	}
+	switch {
+	case s.is("break ends nothing"):
+	case s.is("break wakes nobody"):
+		e.owner, e.expires = "", time.Time{}
+	default:
+		s.endLocked(key, e)
+	}
+	return true
+}

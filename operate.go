@@ -1,0 +1,86 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A HeldKey is a key that is held, without the Locker's prefix, and who holds it.
+type HeldKey struct {
+	Key string
+	Holder
+}
+
+// List tells which keys that begin with prefix are held, and by whom, sorted by key. It is for people and tools: the answer may be old
+// by the time it arrives, and making it may cost the store a look at all that it keeps. ErrUnsupported means that the store cannot
+// list its keys.
+func (l *Locker) List(ctx context.Context, prefix string) ([]HeldKey, error) {
+	held, err := l.list(ctx, l.defaults.prefix+prefix)
+	if err != nil {
+		return nil, l.error("list", l.defaults.prefix+prefix, err)
+	}
+	return held, nil
+}
+
+func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
+	lister, ok := l.backend.(backend.Lister)
+	if !ok {
+		return nil, fmt.Errorf("%w: the store cannot list its keys", ErrUnsupported)
+	}
+	keys, err := lister.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(keys)
+	const atOnce = 16
+	var (
+		all     = make([]HeldKey, len(keys))
+		errs    = make([]error, len(keys))
+		places  = make(chan struct{}, atOnce)
+		workers sync.WaitGroup
+	)
+	for i, key := range keys {
+		places <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-places }()
+			all[i].Key = strings.TrimPrefix(key, l.defaults.prefix)
+			all[i].Holder, errs[i] = l.backend.Inspect(ctx, key)
+			all[i].Token <<= handoffBits
+		})
+	}
+	workers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
+}
+
+// Break ends the lease that owner has on key, whichever process holds it, and lets the next one have the key. Its holder may be at work
+// still: it learns of its loss at once where the store tells, and at its next renewal at the latest, so make sure that it is dead, or
+// that what it writes to checks fencing tokens. The owner is that of Inspect or List, so that nobody else's lease is ended.
+//
+// ErrLost means that owner does not hold the key any more; ErrUnsupported that the store cannot do it.
+func (l *Locker) Break(ctx context.Context, key, owner string) error {
+	full, err := l.fullKey(key)
+	breaker, ok := l.backend.(backend.Breaker)
+	switch {
+	case err != nil:
+	case owner == "":
+		err = fmt.Errorf("%w: empty owner", ErrInvalid)
+	case !ok:
+		err = fmt.Errorf("%w: the store cannot end the leases of others", ErrUnsupported)
+	default:
+		err = breaker.Break(ctx, full, owner)
+	}
+	if err != nil {
+		return l.error("break", l.defaults.prefix+key, err)
+	}
+	l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
+	return nil
+}

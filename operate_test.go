@@ -1,0 +1,70 @@
+package lock_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+func TestListTellsHoldersBelowThePrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewStore()
+		mine, other := locker(t, s.Client(), lock.WithPrefix("mine/")), locker(t, s.Client())
+		b, a := acquire(t, mine, "b"), acquire(t, mine, "a")
+		foreign := acquire(t, other, "foreign")
+		held, err := mine.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, h := range held {
+			keys = append(keys, h.Key)
+		}
+		if !slices.Equal(keys, []string{"a", "b"}) || held[0].Owner != a.Owner() || held[0].Token != a.Token() || held[1].Owner != b.Owner() {
+			t.Errorf("%+v", held)
+		}
+		if held, err := other.List(t.Context(), "mine/b"); err != nil || len(held) != 1 || held[0].Key != "mine/b" {
+			t.Errorf("%+v, error %v", held, err)
+		}
+		release(t, a)
+		release(t, b)
+		release(t, foreign)
+		if held, err := other.List(t.Context(), ""); err != nil || len(held) != 0 {
+			t.Errorf("%+v, error %v", held, err)
+		}
+	})
+}
+
+func TestBrokenLeaseIsLostAtItsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewStore()
+		holder, operator := locker(t, s.Client(), lock.WithTTL(ttl)), locker(t, s.Client())
+		lease := acquire(t, holder, "k")
+		wantErr(t, operator.Break(t.Context(), "k", "another"), lock.ErrLost)
+		wantErr(t, operator.Break(t.Context(), "k", ""), lock.ErrInvalid)
+		wantErr(t, operator.Break(t.Context(), "", lease.Owner()), lock.ErrInvalid)
+		if err := operator.Break(t.Context(), "k", lease.Owner()); err != nil {
+			t.Fatal(err)
+		}
+		next := acquire(t, operator, "k")
+		time.Sleep(ttl / 2)
+		if !lost(lease) {
+			t.Error("the holder has not heard of it at its renewal")
+		}
+		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+		wantErr(t, operator.Break(t.Context(), "k", lease.Owner()), lock.ErrLost)
+		release(t, next)
+	})
+}
+
+func TestStoreThatCannotListOrBreakSaysSo(t *testing.T) {
+	l := locker(t, struct{ backend.Backend }{memory.New()})
+	_, err := l.List(t.Context(), "")
+	wantErr(t, err, lock.ErrUnsupported)
+	wantErr(t, l.Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
+}

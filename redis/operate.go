@@ -1,0 +1,84 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
+func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	if !b.calls.Begin() {
+		return nil, backend.ErrClosed
+	}
+	defer b.calls.End()
+	keys, err := b.scan(ctx, prefix)
+	switch {
+	case backend.Ended(ctx):
+		return nil, backend.ContextError(ctx, err)
+	case err != nil && b.isClosing():
+		return nil, backend.ErrClosed
+	case err != nil:
+		return nil, unavailable(err)
+	}
+	return keys, nil
+}
+
+func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err error) {
+	const page = 1000
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	all := b.naming.namespace + ":{"
+	one := func(ctx context.Context, c *redis.Client) error {
+		scan := c.Scan(ctx, 0, globEscaper.Replace(all)+"*}lock:"+globEscaper.Replace(prefix)+"*", page).Iterator()
+		for scan.Next(ctx) {
+			_, key, ok := strings.Cut(strings.TrimPrefix(scan.Val(), all), "}lock:")
+			mu.Lock()
+			if ok && strings.HasPrefix(key, prefix) && !seen[key] && b.naming.lock(key) == scan.Val() {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+			mu.Unlock()
+		}
+		return scan.Err()
+	}
+	switch c := b.client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, one)
+	case *redis.Ring:
+		err = c.ForEachShard(ctx, one)
+	case *redis.Client:
+		err = one(ctx, c)
+	}
+	return keys, err
+}
+
+// globEscaper makes a pattern of SCAN that matches a text.
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// Break implements [backend.Breaker].
+func (b *Backend) Break(ctx context.Context, key, owner string) error {
+	h, err := b.Inspect(ctx, key)
+	if err != nil {
+		return err
+	}
+	if h.Owner != owner || h.Token == 0 { // 0: the key is kept for it, and it does not know yet
+		return backend.ErrLost
+	}
+	if !b.calls.Begin() {
+		return backend.ErrClosed
+	}
+	defer b.calls.End()
+	removed, err := b.release(ctx, key, owner, h.Token)
+	if err == nil && !removed {
+		err = backend.ErrLost
+	}
+	return err
+}
