@@ -125,7 +125,7 @@ func (s *server) takes(c *client, most int) bool {
 	defer s.mu.Unlock()
 	n := c.taking
 	for _, e := range s.keys {
-		if e.client == c {
+		if e.client == c && time.Now().Before(e.expires) {
 			n++
 		}
 	}

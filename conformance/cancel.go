@@ -169,7 +169,7 @@ func (r *raced) stayFree() {
 func cancelRacesGrant(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
-	t.together(raceWorkers, func(i int) {
+	t.inChunks(raceWorkers, 2, func(i int) {
 		client := []backend.Backend{t.a, t.b}[i%2]
 		for range raceRounds {
 			if t.ended() || time.Now().After(end) {
@@ -193,7 +193,7 @@ func cancelRacesGrant(t *trial) {
 func cancelRacesAttempt(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
-	t.together(raceWorkers, func(i int) {
+	t.inChunks(raceWorkers, 2, func(i int) {
 		for round := range raceRounds {
 			if t.ended() || time.Now().After(end) {
 				return
@@ -220,7 +220,7 @@ func cancelRacesAttempt(t *trial) {
 }
 
 func cancelledWaiterDelaysNextBriefly(t *trial) {
-	t.together(4, func(i int) {
+	t.inChunks(4, 2, func(i int) {
 		for round := range 5 {
 			key := t.newKey() // what was cancelled on the last one may still arrive there
 			g := t.acquire(t.a, key, t.long())

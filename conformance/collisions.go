@@ -121,12 +121,12 @@ func (t *trial) apart(c collision) {
 // shortHash holds many keys and tries others: with any hash of 16 bits or fewer, some of those are refused.
 func (t *trial) shortHash() {
 	const (
-		hash    = 1 << 16
-		enough  = 12              // expected collisions: all are missed once in 160 000 runs
-		atMost  = 3 * time.Second // slow stores, and those that cannot hold many, are known less well
-		workers = 8
+		hash   = 1 << 16
+		enough = 12              // expected collisions: all are missed once in 160 000 runs
+		atMost = 3 * time.Second // slow stores, and those that cannot hold many, are known less well
 	)
-	each := t.h.Many - min(workers, t.h.Many/2)
+	workers := min(8, t.h.Many/2)
+	each := t.h.Many - workers
 	held := make([][]*grant, workers)
 	t.together(workers, func(i int) {
 		for n := i; n < 2*each; n += workers {

@@ -56,7 +56,7 @@ func contentionParksNobody(t *trial) {
 		most    = 10
 	)
 	typical := t.typical()
-	each := min(most, t.h.Many/workers-1) // of either client
+	each := max(1, min(most, t.h.Many/workers-1)) // of either client
 	begun := time.Now()
 	var all atomic.Int64
 	t.together(workers, func(int) {
@@ -68,7 +68,7 @@ func contentionParksNobody(t *trial) {
 			}
 			n := 2 * each
 			if round%3 != 0 { // a queue that runs empty meets who comes
-				n = 2 + rand.N(min(n, 4))
+				n = 2 + rand.N(min(n-1, 4))
 			}
 			c := &contention{trial: t, key: key}
 			c.round(n, typical)

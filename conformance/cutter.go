@@ -41,7 +41,7 @@ type cutter struct {
 
 // cutEverywhere makes request again and again, with a cut at every byte of what it sends and gets.
 func (t *trial) cutEverywhere(request func(*cutter)) {
-	all := make([]*cutter, cutters)
+	all := make([]*cutter, max(1, min(cutters, t.h.Many/2)))
 	for i := range all {
 		c, link := t.linked()
 		all[i] = &cutter{t: t, client: c, link: link}

@@ -182,7 +182,7 @@ func oneAttemptWins(t *trial) {
 // that several keys at once take no longer than one.
 func exclusiveUnderExpiry(t *trial) {
 	const keys, goroutines = 3, 6
-	t.together(keys, func(n int) {
+	t.inChunks(keys, goroutines/2, func(n int) {
 		var (
 			key   = t.newKey()
 			mu    sync.Mutex

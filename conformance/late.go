@@ -325,13 +325,10 @@ func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 }
 
 func slowReleaseSparesNext(t *trial) {
-	const keys = 8 // each release arrives at another moment around the expiry
+	keys := min(8, t.h.Many) // each release arrives at another moment around the expiry
 	c, link := t.linked()
 	t.usable(c)
-	var (
-		grants [keys]*grant
-		nexts  [keys]*waiting
-	)
+	grants, nexts := make([]*grant, keys), make([]*waiting, keys)
 	t.together(keys, func(i int) {
 		grants[i] = t.acquire(c, t.newKey(), t.short())
 		nexts[i] = t.wait(t.b, grants[i].key, t.long())
@@ -341,7 +338,7 @@ func slowReleaseSparesNext(t *trial) {
 	t.together(keys, func(i int) {
 		g := grants[i]
 		// Sent while the lease is live, it arrives in the time from half a delay before the deadline to most of one after it.
-		time.Sleep(time.Until(g.Deadline().Add(-delay*3/2 + delay*time.Duration(11*i)/(8*keys))))
+		time.Sleep(time.Until(g.Deadline().Add(-delay*3/2 + delay*time.Duration(11*i)/time.Duration(8*keys))))
 		release := t.call(func() error { return g.Release(t.ctx) })
 		next := nexts[i].granted(t, t.g.Round(t.short())+t.handOff(), "after a release that was slow to arrive")
 		_ = release.ends(t, recovery, "Release on a slow link")

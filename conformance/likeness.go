@@ -112,9 +112,7 @@ func (t *trial) eachPair(f func(p likePair)) {
 	for _, p := range ownersAlike() {
 		pairs = append(pairs, likePair{p.two, p.one})
 	}
-	for pairs := range slices.Chunk(pairs, max(1, t.h.Many/2)) {
-		t.together(len(pairs), func(i int) { f(pairs[i]) })
-	}
+	t.inChunks(len(pairs), 2, func(i int) { f(pairs[i]) })
 }
 
 // acquireAs is acquire by an owner of that name.

@@ -67,7 +67,7 @@ func (t *trial) livesUntil(g *grant, deadline time.Time) bool {
 }
 
 func lostAtDeadline(t *trial) {
-	t.together(20, func(i int) {
+	t.inChunks(20, 1, func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.short()+time.Duration(i)*t.short()/20)
 		t.losesOnTime(g)
 		if least := backend.Deadline(g.before, g.ttl); g.ttl > t.kept(g.ttl) && time.Now().Before(least) {

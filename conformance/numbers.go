@@ -233,10 +233,11 @@ func (t *trial) inTurns(n int, f func(i int)) {
 	})
 }
 
-// inChunks runs f with 0 to n-1, as many at once as one client can have leases.
-func (t *trial) inChunks(n int, f func(i int)) {
-	for from := 0; from < n; from += t.h.Many {
-		t.together(min(t.h.Many, n-from), func(i int) { f(from + i) })
+// inChunks runs f with 0 to n-1, as many at once as one client can have leases, of which a call of f has up to so many.
+func (t *trial) inChunks(n, each int, f func(i int)) {
+	atOnce := max(1, t.h.Many/each)
+	for from := 0; from < n; from += atOnce {
+		t.together(min(atOnce, n-from), func(i int) { f(from + i) })
 	}
 }
 

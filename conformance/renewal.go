@@ -174,8 +174,8 @@ func (t *trial) raceRenewals(g *grant) {
 }
 
 func renewRacesExpiry(t *trial) {
-	const workers, rounds = 12, 2
-	t.together(workers, func(i int) {
+	const keys, rounds = 12, 2
+	t.inChunks(keys, 1, func(i int) {
 		key := t.newKey()
 		moment := 10 * time.Millisecond
 		if i%2 == 0 {

@@ -56,7 +56,7 @@ func (s *tokens) next(g *grant, when string) {
 }
 
 func tokensIncrease(t *trial) {
-	t.together(6, func(n int) {
+	t.inChunks(6, 2, func(n int) {
 		s, key := &tokens{t: t}, t.newKey()
 		for i := range 12 {
 			client := []backend.Backend{t.a, t.b, t.b}[i%3]

@@ -108,7 +108,7 @@ func ttlIsRoundedUp(t *trial) {
 	if t.g.MinTTL > time.Millisecond {
 		ttls = append(ttls, t.g.MinTTL/2, t.g.MinTTL-1)
 	}
-	t.inChunks(len(ttls), func(i int) {
+	t.inChunks(len(ttls), 1, func(i int) {
 		ttl := ttls[i]
 		var g *grant
 		const attempts = 20

@@ -68,7 +68,7 @@ func waiterIsNotLate(t *trial) {
 			l.add("a holder that died as the waiter came", t.lateness(g, w, answered))
 		},
 	}
-	t.together(each*len(holders), func(i int) { holders[i/each](i % each) })
+	t.inChunks(each*len(holders), 2, func(i int) { holders[i/each](i % each) })
 	const most = time.Second
 	for how, times := range l.times {
 		if slices.Sort(times); times[len(times)/2] > most {

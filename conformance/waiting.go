@@ -71,7 +71,7 @@ func waiterGetsReleasedKey(t *trial) {
 }
 
 func waiterGetsExpiredKey(t *trial) {
-	t.together(8, func(i int) {
+	t.inChunks(8, 2, func(i int) {
 		client, key := t.a, t.newKey()
 		if i%2 == 0 {
 			client = t.b
@@ -143,7 +143,7 @@ func noLostWakeUp(t *trial) {
 		atMost  = 4 * time.Second
 	)
 	end := time.Now().Add(atMost)
-	t.together(workers, func(i int) {
+	t.inChunks(workers, 2, func(i int) {
 		key := t.newKey()
 		waiter := t.b
 		if i%4 == 3 {
