@@ -21,6 +21,19 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
+var collisionChecks = []Check{
+	{
+		Name: "KeysDoNotCollide",
+		Rule: "rule 8: keys are not their hash: keys with the same hash of 32 bits, or any of 16, share nothing",
+		run:  keysDoNotCollide,
+	},
+	{
+		Name: "KeysAreNotTheirEncoding",
+		Rule: "rule 8: a key shares nothing with its own escaped form, its digest, or the names that stores derive from it",
+		run:  keysAreNotTheirEncoding,
+	},
+}
+
 // A collision is two keys with the same hash.
 type collision struct {
 	hash     string

@@ -29,6 +29,8 @@ package conformance
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -130,6 +132,7 @@ func (h Harness) withDefaults() Harness {
 // A Check proves one rule.
 type Check struct {
 	Name  string // as in "StaleReleaseSparesNewHolder"
+	Group string // of checks on one topic, as in "ownership"
 	Rule  string // the rule of package backend, in a sentence
 	Needs []Need // what must be there for the check to run
 
@@ -138,18 +141,61 @@ type Check struct {
 	run   func(t *trial)
 }
 
-// Checks lists the checks in the order in which they are reported: by topic, those that make faults last.
+// Path is the name with the group's before it, as in "ownership/StaleReleaseSparesNewHolder".
+func (c Check) Path() string { return c.Group + "/" + c.Name }
+
+// Matches reports whether run matches the name of c, that of its group, or its path. Nil matches all.
+func (c Check) Matches(run *regexp.Regexp) bool {
+	return run == nil || run.MatchString(c.Name) || run.MatchString(c.Group) || run.MatchString(c.Path())
+}
+
+// A group is the checks on one topic.
+type group struct {
+	name   string
+	checks []Check
+}
+
+// topic is the group of that name.
+func topic(name string, checks ...[]Check) group {
+	g := group{name, slices.Concat(checks...)}
+	for i := range g.checks {
+		g.checks[i].Group = name
+	}
+	return g
+}
+
+// groups are in the order in which they are reported: those that make faults last.
+func groups() []group {
+	return []group{
+		topic("guarantees", guaranteeChecks),
+		topic("exclusion", exclusionChecks),
+		topic("ttl", ttlChecks, numberChecks),
+		topic("ownership", ownershipChecks, likenessChecks),
+		topic("renewal", renewalChecks, batchChecks, largeBatchChecks),
+		topic("loss", lossChecks, toldChecks),
+		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
+		topic("cancel", cancelChecks, underWayChecks),
+		topic("tokens", tokenChecks),
+		topic("keys", keyChecks, collisionChecks, inputChecks),
+		topic("inspect", inspectChecks, operateChecks),
+		topic("close", closeChecks, goroutineChecks, connectionChecks),
+		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
+		topic("evict", evictChecks),
+		topic("cuts", cutChecks),
+		topic("late", replyChecks, lateChecks),
+		topic("partitions", partitionChecks),
+		topic("processes", processChecks),
+		topic("histories", historyChecks),
+		topic("faults", faultChecks, fullChecks, emptyChecks),
+		topic("members", memberChecks),
+	}
+}
+
+// Checks lists the checks in the order in which they are reported, group after group.
 func Checks() []Check {
 	var all []Check
-	for _, topic := range [][]Check{
-		guaranteeChecks, exclusionChecks, ttlChecks, ownershipChecks, renewalChecks, batchChecks, lossChecks, waitingChecks, busyChecks,
-		fifoChecks, cancelChecks, tokenChecks, keyChecks, inputChecks, inspectChecks, closeChecks, goroutineChecks,
-		evictChecks, crowdChecks, cutChecks, replyChecks, partitionChecks, processChecks, historyChecks,
-		numberChecks, largeBatchChecks, longQueueChecks, inFlightChecks, likenessChecks,
-		maxLeasesChecks, faultChecks, fullChecks, emptyChecks, memberChecks,
-		waitLateChecks, underWayChecks, connectionChecks, toldChecks, operateChecks,
-	} {
-		all = append(all, topic...)
+	for _, g := range groups() {
+		all = append(all, g.checks...)
 	}
 	return all
 }

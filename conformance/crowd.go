@@ -32,16 +32,6 @@ var crowdChecks = []Check{
 		Rule: "rules 3 and 5: refused attempts, stale renewals and failed releases change neither the holder's lease nor the queue",
 		run:  failedRequestsChangeNothing,
 	},
-	{
-		Name: "KeysDoNotCollide",
-		Rule: "rule 8: keys are not their hash: keys with the same hash of 32 bits, or any of 16, share nothing",
-		run:  keysDoNotCollide,
-	},
-	{
-		Name: "KeysAreNotTheirEncoding",
-		Rule: "rule 8: a key shares nothing with its own escaped form, its digest, or the names that stores derive from it",
-		run:  keysAreNotTheirEncoding,
-	},
 }
 
 // contentionParksNobody has goroutines of both clients contend for a key, on two keys side by side.

@@ -15,7 +15,7 @@ import (
 
 // Options tune Execute. The zero Options are good.
 type Options struct {
-	Run      *regexp.Regexp // only checks whose name it matches; nil means all
+	Run      *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
 	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
@@ -42,6 +42,7 @@ const (
 // A Result is how one check ended.
 type Result struct {
 	Name     string
+	Group    string // empty for a claim
 	Rule     string
 	Status   Status
 	Broken   string // the rule that a failed check found broken: mostly Rule
@@ -65,7 +66,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		observe sync.Mutex
 	)
 	for _, c := range Checks() {
-		if o.Run != nil && !o.Run.MatchString(c.Name) {
+		if !c.Matches(o.Run) {
 			continue
 		}
 		started = append(started, s.start(c, func(r Result) {
@@ -188,7 +189,7 @@ func (s *suite) execute(c Check) (r Result) {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
 	}
-	r = Result{Name: c.Name, Rule: c.Rule}
+	r = Result{Name: c.Name, Group: c.Group, Rule: c.Rule}
 	if reason, missing := s.skips(c); reason != "" {
 		r.Status, r.Output, r.Missing = Skip, reason, missing
 		return r

@@ -3,13 +3,12 @@ package conformance
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-var replyChecks = slices.Concat([]Check{
+var replyChecks = []Check{
 	{
 		Name: "LostAcquireReplyLeavesNothing",
 		Rule: "rule 4: an Acquire whose answer is lost is granted, or fails and is cleaned up; " +
@@ -41,7 +40,7 @@ var replyChecks = slices.Concat([]Check{
 		Needs: []Need{needsLinked},
 		run:   lostRefusalChangesNothing,
 	},
-}, lateChecks)
+}
 
 // begin starts an Acquire on a goroutine of its own.
 func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {

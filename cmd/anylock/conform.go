@@ -74,7 +74,7 @@ before the end and nothing had failed.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.only, "run", "", "only the checks whose name matches this `REGEXP`")
+	flags.StringVar(&c.only, "run", "", "only the checks whose name, or whose group's, matches this `REGEXP`")
 	flags.BoolVar(&c.faults, "faults", false, "put a proxy before the store that makes faults, and freeze and kill processes")
 	flags.BoolVar(&c.list, "list", false, "list the checks, run none")
 	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default by the store)")
@@ -84,10 +84,10 @@ before the end and nothing had failed.`,
 	return cmd
 }
 
-// selected are the checks whose name matches only, or all.
+// selected are the checks that only matches, or all.
 func selected(only *regexp.Regexp) (checks []conformance.Check) {
 	for _, c := range conformance.Checks() {
-		if only == nil || only.MatchString(c.Name) {
+		if c.Matches(only) {
 			checks = append(checks, c)
 		}
 	}
@@ -171,6 +171,7 @@ func openForSuite(ctx context.Context, rawURL string) (backend.Backend, error) {
 // A checkRecord describes a check in JSON.
 type checkRecord struct {
 	Name  string   `json:"name"`
+	Group string   `json:"group"`
 	Rule  string   `json:"rule"`
 	Rules []int    `json:"rules,omitempty"`
 	Needs []string `json:"needs,omitempty"`
@@ -179,7 +180,7 @@ type checkRecord struct {
 func (c *conformRun) printList(checks []conformance.Check) error {
 	records := make([]checkRecord, len(checks))
 	for i, check := range checks {
-		records[i] = checkRecord{Name: check.Name, Rule: check.Rule, Rules: check.Rules()}
+		records[i] = checkRecord{Name: check.Name, Group: check.Group, Rule: check.Rule, Rules: check.Rules()}
 		for _, n := range check.Needs {
 			records[i].Needs = append(records[i].Needs, n.Missing)
 		}
@@ -191,7 +192,7 @@ func (c *conformRun) printList(checks []conformance.Check) error {
 		return usagef("--list prints text or json")
 	}
 	for _, r := range records {
-		fmt.Fprintf(c.stdout, "%s\n     %s\n", r.Name, r.Rule)
+		fmt.Fprintf(c.stdout, "%s/%s\n     %s\n", r.Group, r.Name, r.Rule)
 		for _, n := range r.Needs {
 			fmt.Fprintf(c.stdout, "     needs %s\n", n)
 		}

@@ -115,15 +115,15 @@ func TestProgress(t *testing.T) {
 	if got, want := screen(), "1 of 3 checks, 3 s: Second, AVeryLongN…"; got != want || utf8.RuneCountInString(got) != 39 {
 		t.Errorf("screen %q, want %q", got, want)
 	}
-	p.ended(conformance.Result{Name: "Second", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"}, print)
-	if got, want := screen(), "fail Second (0s)\n     rule 1: x\n     found y\n"; got != want {
+	p.ended(conformance.Result{Name: "Second", Group: "waiting", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"}, print)
+	if got, want := screen(), "fail waiting/Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}
 	line.WriteString(results.String()) // what comes from now on is below
 	results.Reset()
 	p.showLocked(p.text(4 * time.Second))
 	p.end()
-	if got, want := screen(), "fail Second (0s)\n     rule 1: x\n     found y\n"; got != want {
+	if got, want := screen(), "fail waiting/Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen at the end %q, want %q", got, want)
 	}
 	if !strings.Contains(line.String(), "2 of 3 checks, 1 failed, 4 s") {

@@ -101,7 +101,7 @@ func (p textPrinter) finish(w io.Writer, s suiteResult) error {
 
 func writeResultText(w io.Writer, r conformance.Result) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (%s)\n", r.Status, r.Name, shortDuration(r.Duration))
+	fmt.Fprintf(&b, "%s %s/%s (%s)\n", r.Status, r.Group, r.Name, shortDuration(r.Duration))
 	if r.Status == conformance.Fail {
 		fmt.Fprintf(&b, "     %s\n", cmp.Or(r.Broken, r.Rule))
 		for line := range strings.Lines(r.Output) {

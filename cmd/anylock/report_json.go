@@ -21,6 +21,7 @@ type ruleRecord struct {
 
 type resultRecord struct {
 	Name        string  `json:"name"`
+	Group       string  `json:"group,omitempty"`
 	Rule        string  `json:"rule"`
 	Rules       []int   `json:"rules,omitempty"`
 	Broken      string  `json:"broken,omitempty"` // the rule that a failure broke, mostly Rule
@@ -48,7 +49,7 @@ func (jsonPrinter) finish(w io.Writer, s suiteResult) error {
 
 func newResultRecord(r conformance.Result) resultRecord {
 	return resultRecord{
-		Name: r.Name, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
+		Name: r.Name, Group: r.Group, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
 		Output: r.Output, Seconds: r.Duration.Seconds(),
 	}
 }

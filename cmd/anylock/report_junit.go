@@ -51,7 +51,7 @@ func (junitPrinter) finish(w io.Writer, s suiteResult) error {
 	total := time.Duration(0)
 	for _, r := range s.results {
 		total += r.Duration
-		c := junitCase{Class: "anylock.conformance." + s.driver, Name: r.Name, Time: junitTime(r.Duration)}
+		c := junitCase{Class: junitClass(s.driver, r), Name: r.Name, Time: junitTime(r.Duration)}
 		switch {
 		case r.Status == conformance.Fail:
 			c.Failure = &junitMessage{Message: cmp.Or(r.Broken, r.Rule), Text: r.Output}
@@ -75,6 +75,11 @@ func (junitPrinter) finish(w io.Writer, s suiteResult) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// junitClass is by what readers of the format group cases.
+func junitClass(driver string, r conformance.Result) string {
+	return "anylock.conformance." + driver + "." + cmp.Or(r.Group, "unproven")
 }
 
 func junitTime(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

@@ -52,7 +52,7 @@ func TestNothingIsMissing(t *testing.T) {
 			t.Errorf(`%v: run "make evidence"`, err)
 		}
 	}
-	for check := range f.rules {
+	for check := range f.checks {
 		if !slices.ContainsFunc(f.mutants, func(m mutant) bool { return m.Check == check }) {
 			t.Errorf("no mutant is found by %s", check)
 		}

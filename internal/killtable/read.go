@@ -17,7 +17,7 @@ import (
 type findings struct {
 	collections []collection
 	mutants     []mutant
-	rules       map[string]string // by check
+	checks      map[string]conformance.Check // by name
 }
 
 // A collection is the specimens of one package, and the source that shows them.
@@ -37,9 +37,9 @@ var order = []string{"redis", "redlock", "memcached", "zookeeper", "etcd", "post
 
 // read collects what the tests have recorded below dir, the module's folder.
 func read(dir string) (*findings, error) {
-	f := &findings{rules: make(map[string]string)}
+	f := &findings{checks: make(map[string]conformance.Check)}
 	for _, c := range conformance.Checks() {
-		f.rules[c.Name] = c.Rule
+		f.checks[c.Name] = c
 	}
 	packages, err := filepath.Glob(filepath.Join(dir, "conformance", "specimens", "*", "testdata", "specimens.json"))
 	if err != nil {
@@ -86,7 +86,7 @@ func place(dir string) int {
 func (f *findings) validate() error {
 	var errs []error
 	known := func(who, check string) {
-		if f.rules[check] == "" {
+		if f.checks[check].Name == "" {
 			errs = append(errs, fmt.Errorf("%s is found by %s, and there is no such check", who, check))
 		}
 	}

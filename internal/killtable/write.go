@@ -25,24 +25,26 @@ func (f *findings) killTable() string {
 		"fail for a bug that it is there for: %d [specimens](specimens.md), which are famous wrong ways to lock, each a small store "+
 		"on a real server; and %d mutants, each the suite's own reference store with one bug. Tests prove every line, in every run: "+
 		"the named check fails for the specimen and passes for its twin, the same store without the sin; it fails for the mutant "+
-		"and passes for the reference store. For every check there is a mutant.", len(f.rules), count, f.bugs())))
+		"and passes for the reference store. For every check there is a mutant.", len(f.checks), count, f.bugs())))
 	b.WriteString("\n## Specimens\n\n| store | wrong way | found by | what that proves |\n|---|---|---|---|\n")
 	for _, c := range f.collections {
 		for _, s := range c.Specimens {
 			for _, k := range s.Kills {
-				row(&b, c.Store, fmt.Sprintf("[%s](specimens.md#%s)", s.Title, anchor(c, s)), k.Check, f.rules[k.Check])
+				f.row(&b, k.Check, c.Store, fmt.Sprintf("[%s](specimens.md#%s)", s.Title, anchor(c, s)))
 			}
 		}
 	}
 	b.WriteString("\n## Mutants\n\n| bug | found by | what that proves |\n|---|---|---|\n")
 	for _, m := range f.mutants {
-		row(&b, m.Bug, m.Check, f.rules[m.Check])
+		f.row(&b, m.Check, m.Bug)
 	}
 	return b.String()
 }
 
-func row(b *strings.Builder, cells ...string) {
-	for _, c := range cells {
+// row is a line of a table: what is wrong, and the check that finds it.
+func (f *findings) row(b *strings.Builder, check string, wrong ...string) {
+	c := f.checks[check]
+	for _, c := range append(wrong, c.Path(), c.Rule) {
 		b.WriteString("| " + strings.ReplaceAll(c, "|", "\\|") + " ")
 	}
 	b.WriteString("|\n")
@@ -80,7 +82,7 @@ func (f *findings) section(b *strings.Builder, c collection, s specimens.Specime
 	b.WriteString("\nThe step that is wrong:\n\n")
 	code(b, c, s.Sin)
 	for _, k := range s.Kills {
-		b.WriteString("\n" + wrap(fmt.Sprintf("`%s` finds it (%s):", k.Check, f.rules[k.Check])))
+		b.WriteString("\n" + wrap(fmt.Sprintf("`%s` finds it (%s):", k.Check, f.checks[k.Check].Rule)))
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", k.Evidence)
 	}
 	b.WriteString("\n" + wrap("The right way: "+s.Right) + "\n")
