@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"crypto/md5"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base32"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -40,19 +38,15 @@ type collision struct {
 	one, two string
 }
 
-// collisions has a pair of keys for each of the hashes. They are new in each process.
-var collisions = sync.OnceValue(func() []collision {
-	var seed [8]byte
-	rand.Read(seed[:])
-	prefix := "conformance-" + hex.EncodeToString(seed[:]) + "-"
-	var all []collision
+// collisions are a pair of keys for each of the hashes, all beginning with prefix.
+func collisions(prefix string) (all []collision) {
 	table := make([]candidate, candidateSlots)
 	for i, h := range hashes() {
 		clear(table)
 		all = append(all, collide(h, prefix+strconv.Itoa(i)+"-", table)) // no key is of two pairs
 	}
 	return all
-})
+}
 
 // A candidate is a key by its number and hash, in an open table of many more slots than it gets keys.
 type candidate struct{ sum, nth uint32 }
@@ -94,14 +88,9 @@ func collide(h namedHash, prefix string, table []candidate) collision {
 	panic("no two of half a million keys have the same " + h.name)
 }
 
-// collidingKeys are those of collisions, which all suites of the process share: they have them one at a time.
-var collidingKeys sync.Mutex
-
 func keysDoNotCollide(t *trial) {
 	t.shortHash()
-	collidingKeys.Lock()
-	defer collidingKeys.Unlock()
-	all := collisions()
+	all := collisions(t.key + "-")
 	workers := min(8, t.h.Many/2)
 	t.together(workers, func(i int) {
 		for ; i < len(all) && !t.ended(); i += workers {
