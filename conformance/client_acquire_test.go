@@ -108,13 +108,12 @@ type answer struct {
 	refused error // by a server that is full
 	sent    time.Time
 	kicked  <-chan struct{} // closed when the place may be lost
-	cut     <-chan struct{}
-	conn    *conn // that it was asked on, nil without a wire
+	conn    *conn           // that it was asked on, nil without a wire
 }
 
 // ask makes one attempt.
 func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
-	a := answer{kicked: c.kicked(), cut: c.broken(), sent: time.Now()}
+	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
 		if a.conn, err = c.wire.dial(); err != nil {
@@ -135,7 +134,8 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 
 // await waits for its turn. A broken connection or a restart may have cost the place: then it asks again, by the same owner.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
-	p, kicked, cut, turn := a.place, a.kicked, a.cut, (<-chan granted)(a.place.turn)
+	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
+	var cut <-chan struct{}
 	if a.conn != nil {
 		over := make(chan struct{})
 		defer close(over)

@@ -23,8 +23,7 @@ type client struct {
 	skew   time.Duration // of its wall clock
 
 	mu    sync.Mutex
-	cut   chan struct{} // closed when connections break
-	asked int           // how often for its guarantees
+	asked int // how often for its guarantees
 	lives []*backend.Life
 
 	emptied int // how often the server had lost its data when the client came about
@@ -37,7 +36,7 @@ func newClient(s *server) *client {
 	s.clients++
 	emptied := s.emptied
 	s.mu.Unlock()
-	c := &client{server: s, emptied: emptied, done: make(chan struct{}), cut: make(chan struct{})}
+	c := &client{server: s, emptied: emptied, done: make(chan struct{})}
 	c.leases = backend.NewLeases(requests{c}, requestTimeout)
 	return c
 }
@@ -49,19 +48,6 @@ func (c *client) isOlder() bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	return c.emptied != c.server.emptied
-}
-
-func (c *client) cutOff() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.cut)
-	c.cut = make(chan struct{})
-}
-
-func (c *client) broken() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.cut
 }
 
 // do sends a request, which takes its time. The server serves it even if nobody waits for the answer any more.

@@ -74,7 +74,8 @@ type Harness struct {
 	// hooks it may be called at any time.
 	Process ProcessFunc
 
-	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted.
+	// Cut breaks every connection that client has at the moment; the store goes on and new connections are accepted. A harness with
+	// Linked needs none: there the link does it.
 	Cut func(client backend.Backend)
 
 	// Members are the servers of a cluster, any one of which may fail while the others serve. Each in turn is stopped,

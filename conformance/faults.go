@@ -217,10 +217,11 @@ func (t *trial) anchored(what string, request func() *grant) {
 }
 
 func cutClientRecovers(t *trial) {
+	c, cut := t.cuttable()
 	held := t.acquire(t.a, t.key, t.long())
-	w := t.wait(t.b, t.key, t.long())
+	w := t.wait(c, t.key, t.long())
 	t.told(t.key, 1)
-	t.h.Cut(t.b)
+	cut()
 	time.Sleep(t.h.Settle)
 	if w.ended() {
 		t.fatalf("a waiting Acquire ended when its connections broke: %v", w.err)
@@ -229,7 +230,7 @@ func cutClientRecovers(t *trial) {
 	t.release(held)
 	next := w.granted(t, recovery+t.g.MaxLate, "after release, with connections that broke before")
 	t.refused(t.a, next)
-	t.becomesFreeAfterOutage(t.b, t.newKey())
+	t.becomesFreeAfterOutage(c, t.newKey())
 	t.release(next)
 }
 

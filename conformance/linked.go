@@ -25,6 +25,16 @@ func (t *trial) linked() (backend.Backend, Link) {
 	return b, link
 }
 
+// cuttable opens a client whose every connection cut breaks.
+func (t *trial) cuttable() (b backend.Backend, cut func()) {
+	if t.h.Cut == nil {
+		b, link := t.linked()
+		return b, link.Cut
+	}
+	b = t.open()
+	return b, func() { t.h.Cut(b) }
+}
+
 // process starts another process with a client, which is killed at the end.
 func (t *trial) process(skew time.Duration) Process {
 	p, err := t.h.Process(t.ctx, skew)

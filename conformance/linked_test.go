@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -131,5 +132,29 @@ func TestShamProcess(t *testing.T) {
 		t.Error(err)
 	} else if err := l.Release(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where clients have no links, the harness cuts them by its hook: it is called for a client that is waiting.
+func TestCutHook(t *testing.T) {
+	t.Parallel()
+	for bug, want := range map[string]conformance.Status{"": conformance.Pass, "broken connection ends the wait": conformance.Fail} {
+		s := newServer(bug)
+		defer close(s.stop)
+		var links sync.Map
+		results, err := conformance.Execute(t.Context(), conformance.Harness{
+			Open: func(ctx context.Context) (backend.Backend, error) {
+				b, link, err := s.linked(ctx)
+				links.Store(b, link)
+				return b, err
+			},
+			Cut: func(b backend.Backend) {
+				link, _ := links.Load(b)
+				link.(conformance.Link).Cut()
+			},
+		}, conformance.Options{Run: only("CutClientRecovers")})
+		if err != nil || results[0].Status != want {
+			t.Errorf("%q: %+v, error %v, want %s", bug, results, err, want)
+		}
 	}
 }

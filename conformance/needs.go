@@ -77,8 +77,8 @@ var (
 		"a client can hold any number of leases (Guarantees.MaxLeases)",
 		func(g backend.Guarantees, _ Harness) bool { return g.MaxLeases > 0 }}
 	needsCut = Need{"Harness.Cut",
-		"the harness has no Cut hook",
-		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil }}
+		"the harness has neither a Cut hook nor a Linked hook",
+		func(_ backend.Guarantees, h Harness) bool { return h.Cut != nil || h.Linked != nil }}
 )
 
 // Unmet returns the first need of c that is not met, or nil if c applies.

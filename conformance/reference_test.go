@@ -98,7 +98,6 @@ func (s *server) harness() conformance.Harness {
 		Thaw:         func() { s.frozen.Store(false); s.gate.Unlock() },
 		Fill:         s.fill,
 		Restart:      s.restart,
-		Cut:          func(b backend.Backend) { b.(*client).cutOff() },
 		Members:      []conformance.Member{s.member(), s.member(), s.member()},
 		Gather:       func() { s.apart = false },
 		Outage:       outage,
