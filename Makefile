@@ -16,9 +16,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # slow to compile.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
-# Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only, and
-# without -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
-MODULES := examples/sqlite bench/peers
+# Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
+# them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
+MODULES := examples/sqlite bench/peers conformance/specimens
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
 
 .PHONY: help
@@ -27,14 +27,11 @@ help: ## Show this list
 	@echo
 	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
-# The fast tier leaves out the specimens of locks, which are tested whole or not at all. Its packages wait for leases and servers more
-# than they compute, so that there are more at a time than processors.
-fast = $(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -v '/conformance/specimens/'),$(PKG))
-
+# The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 .PHONY: test
 test: ## Install missing servers, then run the fast tests, on one real server of each kind; no server may be missing
 	@scripts/install-servers
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) $(fast); \
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) $(PKG); \
 		echo "make test: the tests took $$SECONDS s"
 
 .PHONY: test-time
@@ -47,7 +44,8 @@ test-all: ## Run every test with the race detector: clusters, failovers, mutants
 	-@scripts/redis-versions >/dev/null
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(PKG)
 	$(if $(filter ./...,$(PKG)),ANYLOCK_TEST_REQUIRE=1 $(GO) test -count=1 -run '^TestNewLeaderEndsNoneOfMany$$' ./etcd)
-	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
+	$(if $(filter ./...,$(PKG)),$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test $$([ $$module != conformance/specimens ] || echo -race) \
+		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 .PHONY: soak
 soak: ## Run histories and storms on all stores with fresh seeds for DURATION; ends at the first failure, and prints its seed
@@ -118,9 +116,9 @@ size: ## Count the lines of code of each part, and write the table into docs/ARC
 
 .PHONY: evidence
 evidence: ## Record what the suite says of specimens and mutants, which "make docs" shows
-	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run 'MutantsRecord|Specimens' \
-		./conformance ./conformance/specimens/...
+	ANYLOCK_UPDATE=1 $(GO) test -count=1 -run MutantsRecord ./conformance
+	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens ./...
 
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins
-	ANYLOCK_TEST_REQUIRE=1 ANYLOCK_TWINS=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens $(ARGS) ./conformance/specimens/...
+	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_TWINS=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens $(ARGS) ./...

@@ -33,7 +33,7 @@ var dependencies = map[string]struct{ own, others []string }{
 }
 
 // These are not for import by applications, and may depend on anything.
-var freePackages = []string{"/cmd/", "/internal/", "/bench", "/conformance/specimens/"}
+var freePackages = []string{"/cmd/", "/internal/", "/bench"}
 
 func TestDependencies(t *testing.T) {
 	imports := listImports(t)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/anylock/lock/internal/declared"
 )
 
 // recordFile is where a package keeps its collection with what the checks said of it.
@@ -114,7 +116,7 @@ var nameForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // validate reports what is missing, and names that the package in dir does not declare.
 func (c Collection) validate(dir string) error {
-	source, err := parse(dir)
+	source, err := declared.In(dir)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,8 @@
 // it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that nothing
 // else can be what a check found. [Prove] runs the suite on them.
 //
-// These packages are exhibits. Nothing imports them but their tests; docs/specimens.md, which is generated, shows them.
+// These packages are exhibits, in a module of their own. Nothing imports them but their tests; docs/specimens.md, which is generated
+// from their records, shows them.
 package specimens
 
 import (

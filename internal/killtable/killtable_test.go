@@ -47,7 +47,7 @@ func TestNothingIsMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record := filepath.Join(filepath.Dir(file), "testdata", "specimens.json")
+		record := filepath.Join(filepath.Dir(file), recordFile)
 		if _, err := os.Stat(record); err != nil && strings.Contains(string(text), "specimens.Prove(") {
 			t.Errorf(`%v: run "make evidence"`, err)
 		}
@@ -61,6 +61,10 @@ func TestNothingIsMissing(t *testing.T) {
 
 func TestWrongFindingsAreRefused(t *testing.T) {
 	_, f := findingsOf(t)
+	delete(f.collections[0].source, f.collections[0].Specimens[0].Sin[0])
+	if err := f.validate(); err == nil || !strings.Contains(err.Error(), "does not declare") {
+		t.Errorf("%v, want an error that tells of the step", err)
+	}
 	f.mutants = append(f.mutants, mutant{"a bug", "NoSuchCheck"})
 	if err := f.validate(); err == nil || !strings.Contains(err.Error(), "NoSuchCheck") {
 		t.Errorf("%v, want an error that names the check", err)

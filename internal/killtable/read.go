@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/anylock/lock/conformance"
-	"github.com/anylock/lock/conformance/specimens"
+	"github.com/anylock/lock/internal/declared"
 )
 
 // findings is all that the documents are made of.
@@ -20,10 +20,26 @@ type findings struct {
 	checks      map[string]conformance.Check // by name
 }
 
-// A collection is the specimens of one package, and the source that shows them.
+// A collection is the specimens of one package, as its record tells of them, and the source that shows them. What the fields mean is
+// told in conformance/specimens, a module of its own.
 type collection struct {
-	specimens.Collection
-	source map[string]string
+	Store     string     `json:"store"`
+	Specimens []specimen `json:"specimens"`
+	source    map[string]string
+}
+
+type specimen struct {
+	Name   string   `json:"name"`
+	Title  string   `json:"title"`
+	Story  string   `json:"story"`
+	See    string   `json:"see"`
+	Right  string   `json:"right"`
+	Sin    []string `json:"sin"`
+	Virtue []string `json:"virtue"`
+	Kills  []struct {
+		Check    string `json:"check"`
+		Evidence string `json:"evidence"`
+	} `json:"kills"`
 }
 
 // A mutant is a bug in the suite's own reference store, and the check that finds it.
@@ -31,6 +47,9 @@ type mutant struct {
 	Bug   string `json:"bug"`
 	Check string `json:"check"`
 }
+
+// recordFile is where a package of specimens keeps its record.
+const recordFile = "testdata/specimens.json"
 
 // order is that of the stores in the documents; others follow.
 var order = []string{"redis", "redlock", "memcached", "zookeeper", "etcd", "postgres", "table"}
@@ -41,7 +60,7 @@ func read(dir string) (*findings, error) {
 	for _, c := range conformance.Checks() {
 		f.checks[c.Name] = c
 	}
-	packages, err := filepath.Glob(filepath.Join(dir, "conformance", "specimens", "*", "testdata", "specimens.json"))
+	packages, err := filepath.Glob(filepath.Join(dir, "conformance", "specimens", "*", recordFile))
 	if err != nil {
 		return nil, err
 	}
@@ -55,23 +74,30 @@ func read(dir string) (*findings, error) {
 		return strings.Compare(a, b)
 	})
 	for _, p := range packages {
-		c := collection{}
-		if c.Collection, err = specimens.Read(p); err != nil {
+		var c collection
+		if err := readJSON(filepath.Join(p, recordFile), &c); err != nil {
 			return nil, err
 		}
-		if c.source, err = specimens.Source(p); err != nil {
+		if c.source, err = declared.In(p); err != nil {
 			return nil, err
 		}
 		f.collections = append(f.collections, c)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "conformance", "testdata", "mutants.json"))
-	if err != nil {
+	if err := readJSON(filepath.Join(dir, "conformance", "testdata", "mutants.json"), &f.mutants); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &f.mutants); err != nil {
-		return nil, fmt.Errorf("mutants.json: %w", err)
-	}
 	return f, f.validate()
+}
+
+func readJSON(file string, into any) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 // place is that of a package's store in the documents.
@@ -82,7 +108,7 @@ func place(dir string) int {
 	return len(order)
 }
 
-// validate reports checks that do not exist.
+// validate reports checks that do not exist, and steps that are not declared.
 func (f *findings) validate() error {
 	var errs []error
 	known := func(who, check string) {
@@ -94,6 +120,11 @@ func (f *findings) validate() error {
 		for _, s := range c.Specimens {
 			for _, k := range s.Kills {
 				known(s.Name, k.Check)
+			}
+			for _, step := range slices.Concat(s.Sin, s.Virtue) {
+				if c.source[step] == "" {
+					errs = append(errs, fmt.Errorf("%s shows %s, which its package does not declare", s.Name, step))
+				}
 			}
 		}
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-
-	"github.com/anylock/lock/conformance/specimens"
 )
 
 // documents returns the files of docs/, by name.
@@ -75,7 +73,7 @@ func (f *findings) gallery() string {
 }
 
 // section shows one specimen.
-func (f *findings) section(b *strings.Builder, c collection, s specimens.Specimen) {
+func (f *findings) section(b *strings.Builder, c collection, s specimen) {
 	fmt.Fprintf(b, "\n<a id=\"%s\"></a>\n\n### %s\n\n", anchor(c, s), s.Title)
 	b.WriteString(wrap(s.Story))
 	b.WriteString("\n" + wrap("See: "+s.See+"."))
@@ -101,7 +99,7 @@ func code(b *strings.Builder, c collection, names []string) {
 }
 
 // anchor is what links to a specimen's section.
-func anchor(c collection, s specimens.Specimen) string {
+func anchor(c collection, s specimen) string {
 	return strings.ReplaceAll(strings.ToLower(c.Store), " ", "-") + "-" + s.Name
 }
 

@@ -1,4 +1,5 @@
-package specimens
+// Package declared finds what a package of Go declares, as text to be shown in documents.
+package declared
 
 import (
 	"go/ast"
@@ -9,11 +10,9 @@ import (
 	"strings"
 )
 
-// Source returns the text of what the package in dir declares, by name: functions, methods as "type.method", types,
+// In returns the text of what the package in dir declares, by name: functions, methods as "type.method", types,
 // constants and variables, each with its comment. Tests are left out.
-func Source(dir string) (map[string]string, error) { return parse(dir) }
-
-func parse(dir string) (map[string]string, error) {
+func In(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return nil, err
