@@ -10,9 +10,9 @@ import (
 
 var batchChecks = []Check{
 	{
-		Name: "RenewBatchRenews",
-		Rule: "BatchRenewer.RenewBatch renews every lease, each for its own TTL",
-		run:  renewBatchRenews,
+		Name: "LargeBatchRenewsEach",
+		Rule: "BatchRenewer.RenewBatch renews each of hundreds of leases in the store, for its own TTL, and tells which it did not",
+		run:  largeBatchRenewsEach,
 	},
 	{
 		Name: "RenewBatchTellsEach",
@@ -37,19 +37,19 @@ func (t *trial) batcher() backend.BatchRenewer {
 	return r
 }
 
-func renewBatchRenews(t *trial) {
+func largeBatchRenewsEach(t *trial) {
 	batcher := t.batcher()
-	if errs := batcher.RenewBatch(t.ctx, nil); len(errs) != 0 {
-		t.fatalf("an empty batch has %d errors", len(errs))
-	}
-	n := min(150, t.h.Many)
-	var batch []backend.Renewal
-	var grants []*grant
-	for i := range n {
-		g := t.acquire(t.a, t.newKey(), t.long())
-		grants = append(grants, g)
-		batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: t.long() + time.Duration(i)*t.long()/time.Duration(n)})
-	}
+	n := t.h.Many
+	brief := t.passing() // a lease that the batch leaves out is over after that
+	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }
+	grants, batch := make([]*grant, n), make([]backend.Renewal, n)
+	t.inTurns(n, func(i int) {
+		grants[i] = t.acquire(t.a, t.newKey(), brief)
+		batch[i] = backend.Renewal{Lease: grants[i].Lease, TTL: t.long() + time.Duration(i)*t.long()/time.Duration(n)}
+		if released(i) {
+			t.release(grants[i])
+		}
+	})
 	before := time.Now()
 	errs := batcher.RenewBatch(t.ctx, batch)
 	after := time.Now()
@@ -58,25 +58,35 @@ func renewBatchRenews(t *trial) {
 	}
 	t.answeredAll(errs, before)
 	for i, g := range grants {
-		if errs[i] != nil {
-			t.fatalf("lease %d of %d: %v", i, n, errs[i])
+		switch {
+		case released(i) && !errors.Is(errs[i], backend.ErrLost):
+			t.fatalf("lease %d of a batch of %d, which was released before: %v, want ErrLost", i, n, errs[i])
+		case released(i):
+		case errors.Is(errs[i], backend.ErrLost) && !after.Before(backend.Deadline(g.before, t.kept(brief))):
+			t.tooLate("a lease ended before it was renewed")
+		case errs[i] != nil:
+			t.fatalf("lease %d of a batch of %d: %v", i, n, errs[i])
+		default:
+			t.keeps(g, batch[i].TTL, before, after, "RenewBatch")
 		}
-		ttl := batch[i].TTL
-		if d := g.Deadline(); d.Before(backend.Deadline(before, t.kept(ttl))) || d.After(backend.Deadline(after, t.g.Round(ttl))) {
-			t.fatalf("lease %d of %d: renewed for %v, the deadline is %v away", i, n, ttl, d.Sub(before))
+	}
+	t.outlast(t.lastRefusal(grants[n-1].after, brief).Add(t.short() / 2))
+	t.inTurns(n, func(i int) {
+		if released(i) {
+			t.free(t.b, grants[i].key, "after a batch with a released lease")
+			return
 		}
-	}
-	for _, i := range []int{0, n / 2, n - 1} {
-		t.heldBy(grants[i])
-		t.describes(grants[i], batch[i].TTL)
-	}
-	for _, g := range grants {
-		t.release(g)
-	}
+		t.remains(grants[i], batch[i].TTL, "RenewBatch")
+		t.refused(t.b, grants[i])
+		t.release(grants[i])
+	})
 }
 
 func renewBatchTellsEach(t *trial) {
 	batcher := t.batcher()
+	if errs := batcher.RenewBatch(t.ctx, nil); len(errs) != 0 {
+		t.fatalf("an empty batch has %d errors", len(errs))
+	}
 	expired := t.acquire(t.a, t.newKey(), t.short())
 	released := t.acquire(t.a, t.newKey(), t.long())
 	t.release(released)

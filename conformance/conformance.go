@@ -172,7 +172,7 @@ func groups() []group {
 		topic("exclusion", exclusionChecks),
 		topic("ttl", ttlChecks, numberChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
-		topic("renewal", renewalChecks, batchChecks, largeBatchChecks),
+		topic("renewal", renewalChecks, batchChecks),
 		topic("loss", lossChecks, toldChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
 		topic("cancel", cancelChecks, underWayChecks),

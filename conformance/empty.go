@@ -12,11 +12,11 @@ import (
 
 var emptyChecks = []Check{
 	{
-		Name:  "TokensSurviveEveryRestart",
-		Rule:  "rule 7: tokens increase per key across restarts also for waiters, after expiry, and for requests that a restart cuts off",
+		Name:  "TokensSurviveRestart",
+		Rule:  "rule 7: tokens increase per key across restarts of the store: of free keys, for waiters, after expiry, and while requests are cut off",
 		Needs: []Need{needsRestart, needsRestartTokens},
 		alone: true,
-		run:   tokensSurviveEveryRestart,
+		run:   tokensSurviveRestart,
 	},
 	{
 		Name:  "EmptiedStoreServes",
@@ -167,15 +167,18 @@ func tokensSurviveEmptying(t *trial) {
 	inHeld.next(t.acquireAfterOutage(t.b, held, t.long()), "grant after the store lost a lease and all its data")
 }
 
-// tokensSurviveEveryRestart restarts the store while a lease expires, while one is waited for, and while requests are made.
-func tokensSurviveEveryRestart(t *trial) {
+// tokensSurviveRestart restarts the store while a key is free, a lease expires, one is waited for, and requests are made.
+func tokensSurviveRestart(t *trial) {
 	busy := []*tokens{{t: t}, {t: t}}
 	keys := []string{t.newKey(), t.newKey()}
-	expiring, waited := &tokens{t: t}, &tokens{t: t}
+	expiring, waited, free := &tokens{t: t}, &tokens{t: t}, &tokens{t: t}
 	expiringKey, waitedKey := t.newKey(), t.newKey()
 	dying := t.acquire(t.a, expiringKey, t.short())
 	expiring.next(dying, "grant")
 	for range 2 {
+		last := t.acquire(t.a, t.key, t.long())
+		free.next(last, "grant of a free key")
+		t.release(last)
 		held := t.acquire(t.a, waitedKey, t.long())
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
@@ -193,6 +196,7 @@ func tokensSurviveEveryRestart(t *trial) {
 		t.becomesFreeAfterOutage(t.a, next.key)
 		t.becomesFreeAfterOutage(t.b, next.key)
 	}
+	free.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant to another client after restarts")
 	t.outlast(t.lastRefusal(dying.after, dying.ttl))
 	g := t.acquireAfterOutage(t.b, expiringKey, t.long())
 	expiring.next(g, "grant after restarts, and the expiry of the lease before")

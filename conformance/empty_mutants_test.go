@@ -12,6 +12,5 @@ var emptyMutants = []mutant{
 
 	{"tokens restart with an emptied store", "TokensSurviveEmptying"},
 
-	{"tokens of held keys restart with the store", "TokensSurviveEveryRestart"},
-	{"tokens restart with the store", "TokensSurviveEveryRestart"},
+	{"tokens of held keys restart with the store", "TokensSurviveRestart"},
 }

@@ -68,13 +68,6 @@ var faultChecks = []Check{
 		alone: true,
 		run:   frozenStoreKeepsOrder,
 	},
-	{
-		Name:  "TokensSurviveRestart",
-		Rule:  "rule 7: tokens strictly increase per key across a restart of the store, where Guarantees.Fencing says so",
-		Needs: []Need{needsRestart, needsRestartTokens},
-		alone: true,
-		run:   tokensSurviveRestart,
-	},
 }
 
 // recovery bounds the time from the end of an outage to a client's being of use again.
@@ -295,16 +288,4 @@ func frozenStoreKeepsOrder(t *trial) {
 		t.doubleGrant("the next owner was granted the key %v before the holder's deadline", early)
 	}
 	t.release(next)
-}
-
-func tokensSurviveRestart(t *trial) {
-	s := &tokens{t: t}
-	for range 3 {
-		g := t.acquire(t.a, t.key, t.long())
-		s.next(g, "grant")
-		t.release(g)
-		t.h.Restart()
-		t.becomesFreeAfterOutage(t.a, t.key)
-	}
-	s.next(t.acquireAfterOutage(t.b, t.key, t.long()), "grant to another client after restarts")
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -31,7 +32,7 @@ var inspectChecks = []Check{
 	},
 	{
 		Name: "HeldErrorTellsHolder",
-		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it",
+		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the key, nor who held it before",
 		run:  heldErrorTellsHolder,
 	},
 }
@@ -103,26 +104,55 @@ func inspectHonoursContext(t *trial) {
 	}
 }
 
+// heldErrorTellsHolder has the key change hands, and asks for it each time: first when nobody waits.
 func heldErrorTellsHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
-	for _, client := range []backend.Backend{t.a, t.b} {
-		begun := time.Now()
-		_, err := t.ask(t.ctx, client, t.key, t.long(), false)
-		t.answered(err, begun)
-		if !errors.Is(err, backend.ErrHeld) {
-			t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+	t.refusedBy(t.a, g)
+	t.refusedBy(t.b, g)
+	var waits []*waiting
+	for i := range t.waiters(12) {
+		waits = append(waits, t.wait([]backend.Backend{t.b, t.a}[i%2], t.key, []time.Duration{t.long() / 2, 2 * t.long()}[i%2]))
+	}
+	t.arrived(t.key, len(waits))
+	for range 3 {
+		for _, client := range []backend.Backend{t.a, t.b, t.a} {
+			t.refusedBy(client, g)
 		}
-		var held *backend.HeldError
-		if !errors.As(err, &held) || !held.Holder.Held() {
-			continue // the store does not know
+		t.release(g)
+		next := -1
+		if !t.poll(t.handOff(), func() bool {
+			next = slices.IndexFunc(waits, (*waiting).ended)
+			return next >= 0
+		}) {
+			t.fatalf("after release: a waiter has not been granted the free key within %v", t.handOff())
 		}
-		switch h := held.Holder; {
-		case h.Owner != g.owner:
-			t.fatalf("a HeldError names %q, want %q", h.Owner, g.owner)
-		case h.Token != 0 && h.Token != g.Token():
-			t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
-		case h.TTL < 0 || h.TTL > t.g.Round(t.long())+t.g.MaxLate+backend.Margin(t.long()):
-			t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v", h.TTL, t.long())
+		g = waits[next].granted(t, tick, "after release")
+		waits = slices.Delete(waits, next, next+1)
+		if len(waits) == 0 {
+			break
 		}
+	}
+	t.refusedBy(t.b, g)
+}
+
+// refusedBy fails unless a refusal to b names g as the holder, if it names any.
+func (t *trial) refusedBy(b backend.Backend, g *grant) {
+	deadline, begun := g.Deadline(), time.Now()
+	_, err := t.ask(t.ctx, b, g.key, t.long(), false)
+	t.answered(err, begun)
+	if !errors.Is(err, backend.ErrHeld) {
+		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)
+	}
+	var held *backend.HeldError
+	if !errors.As(err, &held) || !held.Holder.Held() {
+		return // the store does not know
+	}
+	switch h := held.Holder; {
+	case h.Owner != g.owner:
+		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
+	case h.Token != 0 && h.Token != g.Token():
+		t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
+	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
+		t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
 	}
 }

@@ -36,10 +36,10 @@ var likenessMutants = []mutant{
 	{"dot after keys is dropped", "KeysThatLookAlike"},
 	{"digits of keys are those of any script", "KeysThatLookAlike"},
 
-	{"HeldError names the first waiter", "HeldErrorInQueue"},
-	{"HeldError names who came last", "HeldErrorInQueue"},
-	{"HeldError tells the first waiter's TTL", "HeldErrorInQueue"},
-	{"HeldError is remembered for a while", "HeldErrorInQueue"},
+	{"HeldError names the first waiter", "HeldErrorTellsHolder"},
+	{"HeldError names who came last", "HeldErrorTellsHolder"},
+	{"HeldError tells the first waiter's TTL", "HeldErrorTellsHolder"},
+	{"HeldError is remembered for a while", "HeldErrorTellsHolder"},
 }
 
 // isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, a release, or a

@@ -62,7 +62,7 @@ var plainMutants = []mutant{
 	{"Renew succeeds after Release", "RenewAfterRelease"},
 	{"Renew takes TTL 0", "RenewRefusesBadTTL"},
 	{"Renew ignores the context", "RenewHonoursContext"},
-	{"batch renews all for the first TTL", "RenewBatchRenews"},
+	{"batch renews all for the first TTL", "LargeBatchRenewsEach"},
 	{"batch tells errors of lost leases only once", "RenewBatchTellsEach"},
 
 	// loss
