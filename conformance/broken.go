@@ -89,16 +89,18 @@ func checkLine() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	var lines, helpers []string
+	inner := "" // the function before
 	for {
 		f, more := frames.Next()
 		if file := path.Base(f.File); strings.HasPrefix(f.Function, packagePath+".") {
 			line := fmt.Sprintf("%s:%d", file, f.Line)
 			switch {
-			case file == "broken.go":
+			case file == "broken.go", strings.HasPrefix(inner, f.Function+"-range"): // the loop whose body is on record
 			case slices.Contains(framework, file):
 				helpers = append(helpers, line)
 			default:
 				lines = append(lines, line)
+				inner = f.Function
 			}
 		}
 		if !more {

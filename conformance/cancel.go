@@ -170,11 +170,8 @@ func cancelRacesGrant(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
 	t.inChunks(raceWorkers, 2, func(i int) {
-		client := []backend.Backend{t.a, t.b}[i%2]
-		for range raceRounds {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		client := t.client(i)
+		for range t.rounds(raceRounds, end) {
 			key := keys.fresh()
 			g := t.acquire(t.a, key, t.long())
 			w := t.wait(client, key, t.long())
@@ -194,10 +191,7 @@ func cancelRacesAttempt(t *trial) {
 	typical, keys := t.typical(), &raced{t: t}
 	end := time.Now().Add(raceTime)
 	t.inChunks(raceWorkers, 2, func(i int) {
-		for round := range raceRounds {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		for round := range t.rounds(raceRounds, end) {
 			key := keys.fresh()
 			ctx, cancel := context.WithCancel(t.ctx)
 			var w *waiting
@@ -282,11 +276,8 @@ func refusedCleanUpSparesHolder(t *trial) {
 	typical := t.typical()
 	end := time.Now().Add(raceTime)
 	t.together(4, func(i int) {
-		client := []backend.Backend{t.a, t.b}[i%2]
-		for range 60 {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		client := t.client(i)
+		for range t.rounds(60, end) {
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancelled := make(chan struct{})
 			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()

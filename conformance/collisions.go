@@ -103,9 +103,7 @@ func keysDoNotCollide(t *trial) {
 func (t *trial) apart(c collision) {
 	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.b}} {
 		one := t.acquire(clients[0], c.one, t.long())
-		begun := time.Now()
-		two, err := t.ask(t.ctx, clients[1], c.two, t.long(), false)
-		t.answered(err, begun)
+		two, err := t.attempt(clients[1], c.two, t.long())
 		if err != nil {
 			t.fatalf("while %s is held, Acquire of %s, whose %s is the same: %v", show(c.one), show(c.two), c.hash, err)
 		}
@@ -132,7 +130,7 @@ func (t *trial) shortHash() {
 	held := make([][]*grant, workers)
 	t.together(workers, func(i int) {
 		for n := i; n < 2*each; n += workers {
-			held[i] = append(held[i], t.acquire([]backend.Backend{t.a, t.b}[n%2], t.newKey(), t.long()))
+			held[i] = append(held[i], t.acquire(t.client(n), t.newKey(), t.long()))
 		}
 	})
 	end := time.Now().Add(atMost)
@@ -140,9 +138,7 @@ func (t *trial) shortHash() {
 	t.together(workers, func(i int) {
 		for n := i; n < tries && time.Now().Before(end) && !t.ended(); n += workers {
 			key := t.newKey()
-			begun := time.Now()
-			g, err := t.ask(t.ctx, []backend.Backend{t.a, t.b}[n/workers%2], key, t.long(), false)
-			t.answered(err, begun)
+			g, err := t.attempt(t.client(n/workers), key, t.long())
 			if errors.Is(err, backend.ErrHeld) {
 				t.fatalf("%d keys are held, and %s is not among them: %v", 2*each, show(key), err)
 			}
@@ -189,9 +185,7 @@ func (t *trial) separate(keys []string) {
 			})
 		}
 		each(func(i int) {
-			begun := time.Now()
-			g, err := t.ask(t.ctx, []backend.Backend{t.a, t.b}[i/workers%2], keys[i], t.long(), false)
-			t.answered(err, begun)
+			g, err := t.attempt(t.client(i/workers), keys[i], t.long())
 			if err != nil {
 				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
 			}

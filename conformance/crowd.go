@@ -62,7 +62,7 @@ func contentionParksNobody(t *trial) {
 			}
 			c := &contention{trial: t, key: key}
 			c.round(n, typical)
-			t.becomesFree([]backend.Backend{t.a, t.b}[round%2], key, time.Second+t.g.MaxLate, "after a round of contention")
+			t.becomesFree(t.client(round), key, time.Second+t.g.MaxLate, "after a round of contention")
 			all.Add(1)
 		}
 	})
@@ -86,7 +86,7 @@ func (c *contention) round(n int, typical time.Duration) {
 	)
 	c.waits, c.ready = make([]*waiting, n), make(chan struct{})
 	for i := range n {
-		c.waits[i] = c.wait([]backend.Backend{c.a, c.b}[i%2], c.key, c.long())
+		c.waits[i] = c.wait(c.client(i), c.key, c.long())
 		all.Add(1)
 		c.spawn(func() {
 			defer all.Done()
@@ -178,7 +178,7 @@ func cancelledWaitersLeaveNothing(t *trial) {
 func (t *trial) cancelQueued(each int) int {
 	var waits []*waiting
 	for i := range 2 * each {
-		waits = append(waits, t.wait([]backend.Backend{t.a, t.b}[i%2], t.key, t.long()))
+		waits = append(waits, t.wait(t.client(i), t.key, t.long()))
 	}
 	t.arrived(t.key, 2*each)
 	for _, w := range waits {
@@ -193,7 +193,7 @@ func (t *trial) cancelQueued(each int) int {
 // cancelComing is cancelQueued of waiters that are on their way to the queue.
 func (t *trial) cancelComing(each int, typical time.Duration) int {
 	t.together(2*each, func(i int) {
-		w := t.wait([]backend.Backend{t.a, t.b}[i%2], t.key, t.long())
+		w := t.wait(t.client(i), t.key, t.long())
 		cancelSoon(w.cancel, time.Duration(1+i%8)*typical)
 		w.cancelAndFail(t)
 	})
@@ -218,10 +218,8 @@ func renewAgainstRelease(t *trial) {
 			if t.ended() || round >= least && time.Now().After(end) {
 				return
 			}
-			client := []backend.Backend{t.a, t.b}[round%2]
-			begun := time.Now()
-			g, err := t.ask(t.ctx, client, key, t.long(), false)
-			t.answered(err, begun)
+			client := t.client(round)
+			g, err := t.attempt(client, key, t.long())
 			if err != nil {
 				t.fatalf("after a release that raced with a renewal: the key is not free: %v", err)
 			}

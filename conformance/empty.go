@@ -212,7 +212,7 @@ func (t *trial) beBusy(keys []string, order []*tokens) (end func()) {
 			defer all.Done()
 			for n := 0; ctx.Err() == nil; n++ {
 				once, cancel := context.WithTimeout(ctx, time.Second)
-				g, err := t.ask(once, []backend.Backend{t.a, t.b}[n%2], key, t.long(), n%3 == 0)
+				g, err := t.ask(once, t.client(n), key, t.long(), n%3 == 0)
 				cancel()
 				if err != nil {
 					time.Sleep(tick)

@@ -59,10 +59,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 	end := time.Now().Add(atMost)
 	t.together(goroutines, func(i int) {
 		client := clients[i%len(clients)]
-		for range rounds {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		for range t.rounds(rounds, end) {
 			owner := backend.NewOwner()
 			g, err := t.request(t.ctx, client, backend.Request{Key: t.key, Owner: owner, TTL: t.long(), Wait: true})
 			if err != nil {
@@ -152,10 +149,7 @@ func oneAttemptWins(t *trial) {
 		)
 		time.AfterFunc(time.Millisecond, all)
 		t.together(2*each, func(i int) {
-			client := t.a
-			if i%2 == 1 {
-				client = t.b
-			}
+			client := t.client(i)
 			<-gate
 			g, err := t.ask(t.ctx, client, t.key, t.long(), false)
 			if !t.heldOrNil(err) {
@@ -189,10 +183,7 @@ func exclusiveUnderExpiry(t *trial) {
 			spans []span
 		)
 		t.together(goroutines, func(i int) {
-			client := t.a
-			if i%2 == 1 {
-				client = t.b
-			}
+			client := t.client(i)
 			g, err := t.ask(t.ctx, client, key, t.short(), true)
 			if err != nil {
 				t.fatalf("Acquire: %v", err)

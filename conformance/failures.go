@@ -22,7 +22,7 @@ func failedRequestsChangeNothing(t *trial) {
 	held := t.acquire(t.a, t.key, t.long())
 	l := t.newLine(t.key)
 	for i := range 4 {
-		l.join([]backend.Backend{t.a, t.b}[i/2], t.long(), false)
+		l.join(t.client(i/2), t.long(), false)
 	}
 	before, deadline := t.inspect(t.key), held.Deadline()
 	for range 3 {

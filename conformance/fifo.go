@@ -146,7 +146,7 @@ func fifoAfterCancel(t *trial) {
 		g := t.acquire(t.a, t.key, t.long())
 		l := t.newLine(t.key)
 		for i := range 8 {
-			l.join([]backend.Backend{t.a, t.b}[i/2%2], t.long(), false)
+			l.join(t.client(i/2), t.long(), false)
 		}
 		for _, i := range leaving {
 			l.waits[i].cancelAndFail(t)
@@ -201,7 +201,7 @@ func tryDisturbsNoWaiter(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	l := t.newLine(t.key)
 	for i := range 4 {
-		l.join([]backend.Backend{t.a, t.b}[i%2], t.long(), false)
+		l.join(t.client(i), t.long(), false)
 		t.refused(t.a, g)
 		t.refused(t.b, g)
 	}
@@ -210,9 +210,7 @@ func tryDisturbsNoWaiter(t *trial) {
 	}
 	t.release(g)
 	for range 20 { // while the queue drains
-		begun := time.Now()
-		g, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
-		t.answered(err, begun)
+		g, err := t.attempt(t.b, t.key, t.long())
 		switch {
 		case err == nil:
 			t.release(g)

@@ -128,6 +128,9 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 	return g, nil
 }
 
+// client is one of the two clients in turn.
+func (t *trial) client(i int) backend.Backend { return []backend.Backend{t.a, t.b}[i%2] }
+
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
 func (t *trial) answered(err error, begun time.Time) {
@@ -146,11 +149,17 @@ func (t *trial) answeredIn(slow time.Duration, err error, begun time.Time) {
 	}
 }
 
-// acquire gets a key that must be free.
-func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
+// attempt makes a request that does not wait, and that the store answers.
+func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
 	g, err := t.ask(t.ctx, b, key, ttl, false)
 	t.answered(err, begun)
+	return g, err
+}
+
+// acquire gets a key that must be free.
+func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
+	g, err := t.attempt(b, key, ttl)
 	if err != nil {
 		t.breaksText(grantRule, "Acquire of a free key: %v", err)
 	}
@@ -174,9 +183,7 @@ func (t *trial) brief(b backend.Backend, key string, ttl time.Duration) *grant {
 
 // refused asks for a key that g holds, and must not get it.
 func (t *trial) refused(b backend.Backend, g *grant) {
-	begun := time.Now()
-	other, err := t.ask(t.ctx, b, g.key, g.ttl, false)
-	t.answered(err, begun)
+	other, err := t.attempt(b, g.key, g.ttl)
 	switch {
 	case errors.Is(err, backend.ErrHeld):
 		return
@@ -229,9 +236,7 @@ func (t *trial) renew(g *grant, ttl time.Duration) {
 
 // free proves that key is free now: another owner gets it at once, and gives it back.
 func (t *trial) free(b backend.Backend, key, when string) *grant {
-	begun := time.Now()
-	g, err := t.ask(t.ctx, b, key, t.long(), false)
-	t.answered(err, begun)
+	g, err := t.attempt(b, key, t.long())
 	if err != nil {
 		t.breaksText(grantRule, "%s: the key is not free: %v", when, err)
 	}
@@ -244,9 +249,7 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	var err error
 	ok := t.poll(d, func() bool {
 		var g *grant
-		begun := time.Now()
-		g, err = t.ask(t.ctx, b, key, t.long(), false)
-		t.answered(err, begun)
+		g, err = t.attempt(b, key, t.long())
 		if err == nil {
 			t.release(g)
 		} else if !errors.Is(err, backend.ErrHeld) {

@@ -39,13 +39,8 @@ func manyInFlight(t *trial) {
 	end := time.Now().Add(time.Second)
 	t.atOnce(n, func(i int) {
 		const most = 20
-		for range most {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
-			begun := time.Now()
-			g, err := t.ask(t.ctx, clients[i%2], t.key, t.long(), false)
-			t.answered(err, begun)
+		for range t.rounds(most, end) {
+			g, err := t.attempt(clients[i%2], t.key, t.long())
 			switch {
 			case errors.Is(err, backend.ErrHeld):
 			case err != nil:

@@ -72,7 +72,7 @@ func inspectCountsWaiters(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	var waits []*waiting
 	for i := range 3 {
-		waits = append(waits, t.wait([]backend.Backend{t.a, t.b}[i%2], t.key, t.long()))
+		waits = append(waits, t.wait(t.client(i), t.key, t.long()))
 		t.arrived(t.key, i+1)
 	}
 	h := t.inspect(t.key)

@@ -33,9 +33,7 @@ func (t *trial) distinct(keys []string) {
 		n := min(len(keys), t.h.Many)
 		var grants []*grant
 		for _, key := range keys[:n] {
-			begun := time.Now()
-			g, err := t.ask(t.ctx, t.a, key, t.long(), false)
-			t.answered(err, begun)
+			g, err := t.attempt(t.a, key, t.long())
 			if err != nil {
 				t.fatalf("key %s: Acquire: %v%s", show(key), err, t.sharedWith(key, grants))
 			}

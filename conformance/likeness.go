@@ -256,7 +256,7 @@ func (t *trial) heldAtOnce(keys []string) {
 	}
 	t.inTurns(len(keys), func(i int) {
 		begun := time.Now()
-		g, err := t.request(t.ctx, []backend.Backend{t.a, t.b}[i%2], backend.Request{Key: keys[i], Owner: owners[i], TTL: t.long()})
+		g, err := t.request(t.ctx, t.client(i), backend.Request{Key: keys[i], Owner: owners[i], TTL: t.long()})
 		t.answered(err, begun)
 		if errors.Is(err, backend.ErrHeld) {
 			if other := keyOf[t.inspect(keys[i]).Owner]; other != "" {
@@ -292,7 +292,7 @@ func (t *trial) fixedKeys() {
 		grants := make([]*grant, len(keys))
 		t.inTurns(len(keys), func(i int) {
 			begun := time.Now()
-			g, err := t.request(t.ctx, []backend.Backend{t.a, t.b}[i%2], backend.Request{Key: keys[i], Owner: owners[i], TTL: 4 * t.short()})
+			g, err := t.request(t.ctx, t.client(i), backend.Request{Key: keys[i], Owner: owners[i], TTL: 4 * t.short()})
 			t.answered(err, begun)
 			if err != nil && !errors.Is(err, backend.ErrHeld) && !errors.Is(err, backend.ErrLost) {
 				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)

@@ -223,24 +223,6 @@ func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
 	})
 }
 
-// inTurns runs f with 0 to n-1, some at once.
-func (t *trial) inTurns(n int, f func(i int)) {
-	workers := min(16, n)
-	t.together(workers, func(w int) {
-		for i := w; i < n && !t.ended(); i += workers {
-			f(i)
-		}
-	})
-}
-
-// inChunks runs f with 0 to n-1, as many at once as one client can have leases, of which a call of f has up to so many.
-func (t *trial) inChunks(n, each int, f func(i int)) {
-	atOnce := max(1, t.h.Many/each)
-	for from := 0; from < n; from += atOnce {
-		t.together(min(atOnce, n-from), func(i int) { f(from + i) })
-	}
-}
-
 func tinyRenewalsAreRoundedUp(t *trial) {
 	var ttls []time.Duration
 	for _, ttl := range []time.Duration{1, time.Microsecond, time.Millisecond, t.g.MinTTL / 2, t.g.MinTTL - 1} {

@@ -136,10 +136,7 @@ func renewRacesRelease(t *trial) {
 	end := time.Now().Add(atMost)
 	t.together(workers, func(int) {
 		key := t.newKey()
-		for range rounds {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		for range t.rounds(rounds, end) {
 			g := t.acquire(t.a, key, t.long())
 			t.raceRenewals(g)
 			t.free(t.b, key, "after a Release that raced with renewals")

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"iter"
 	"runtime"
 	"runtime/pprof"
 	"strings"
@@ -172,6 +173,32 @@ func (t *trial) together(n int, f func(i int)) {
 	wg.Wait()
 	if t.ended() {
 		runtime.Goexit()
+	}
+}
+
+// inTurns runs f with 0 to n-1, some at once.
+func (t *trial) inTurns(n int, f func(i int)) {
+	workers := min(16, n)
+	t.together(workers, func(w int) {
+		for i := w; i < n && !t.ended(); i += workers {
+			f(i)
+		}
+	})
+}
+
+// inChunks runs f with 0 to n-1, as many at once as one client can have leases, of which a call of f has up to so many.
+func (t *trial) inChunks(n, each int, f func(i int)) {
+	atOnce := max(1, t.h.Many/each)
+	for from := 0; from < n; from += atOnce {
+		t.together(min(atOnce, n-from), func(i int) { f(from + i) })
+	}
+}
+
+// rounds counts from 0 to n-1. It ends before when the check has ended, or the time has come: slow stores make fewer rounds.
+func (t *trial) rounds(n int, end time.Time) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := 0; i < n && !t.ended() && !time.Now().After(end) && yield(i); i++ {
+		}
 	}
 }
 

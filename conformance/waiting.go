@@ -149,10 +149,7 @@ func noLostWakeUp(t *trial) {
 		if i%4 == 3 {
 			waiter = t.a
 		}
-		for range rounds {
-			if t.ended() || time.Now().After(end) {
-				return
-			}
+		for range t.rounds(rounds, end) {
 			g := t.acquire(t.a, key, t.long())
 			w := t.wait(waiter, key, t.long())
 			// The release meets the waiter before, at, and after its first attempt, and while it goes to sleep.
@@ -170,10 +167,7 @@ func manyWaitersDrain(t *trial) {
 	t.spawn(func() {
 		defer close(done)
 		t.together(2*n, func(i int) {
-			client := t.a
-			if i%2 == 1 {
-				client = t.b
-			}
+			client := t.client(i)
 			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
 				t.fatalf("waiting Acquire: %v", err)
