@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A request's context is not watched at first. It ends the request all the same, long before the time-out.
+// The end of its context ends a request, however young, and long before the time-out.
 func TestContextEndsYoungRequest(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -22,7 +22,7 @@ func TestContextEndsYoungRequest(t *testing.T) {
 		r := req("k", time.Minute)
 		r.Wait = wait
 		begun := time.Now()
-		time.AfterFunc(tick/10, cancel)
+		time.AfterFunc(500*time.Microsecond, cancel)
 		if _, err := b.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("wait %v: %v", wait, err)
 		}
@@ -70,23 +70,20 @@ func TestBrokenRequestLeavesContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := startAcquire(ctx, b, waiting("k", time.Minute))
-	queued(t, a, "k", 1)
+	queued(t, a, "k", 1) // so that its context is watched
 	var waits *session
-	until(t, soon, "the wait's context is watched", func() bool {
-		b.pool.mu.Lock()
-		defer b.pool.mu.Unlock()
-		for s := range b.pool.all {
-			if s.ignore != nil {
-				waits = s
-			}
+	b.pool.mu.Lock()
+	for s := range b.pool.all {
+		if s.waits {
+			waits = s
 		}
-		return waits != nil
-	})
-	_ = waits.tracked().Close()
+	}
+	b.pool.mu.Unlock()
+	_ = waits.wire().Close()
 	until(t, soon, "the broken connection's context is left", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return waits.dead && waits.ignore == nil && waits.asks == nil
+		return waits.dead && waits.ignore == nil
 	})
 	cancel()
 	if o := <-done; !errors.Is(o.Err, context.Canceled) {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,19 +28,13 @@ type Backend struct {
 	close   context.CancelFunc
 	base    context.Context // ends when every request must
 	cancel  context.CancelFunc
-
-	connsMu sync.Mutex
-	conns   map[*tracked]struct{}
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(config *pgx.ConnConfig, o Options) *Backend {
-	b := &Backend{
-		config: config.Config.Copy(), options: o, guarantees: guarantees(o),
-		conns: make(map[*tracked]struct{}),
-	}
-	b.config.DialFunc = b.track(b.config.DialFunc)
+	b := &Backend{config: config.Config.Copy(), options: o, guarantees: guarantees(o)}
+	b.config.DialFunc = b.guarded(b.config.DialFunc)
 	if n := hosts(b.config); n > 1 && b.config.ConnectTimeout == 0 {
 		b.config.ConnectTimeout = connectLimit / time.Duration(n+1) // a silent one leaves time for the others
 	}
@@ -59,7 +52,7 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	}
 	b.closing, b.close = context.WithCancel(context.Background())
 	b.base, b.cancel = context.WithCancel(context.Background())
-	b.pool = pool{b: b, all: make(map[*session]struct{}), rest: restLimit}
+	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
@@ -107,24 +100,13 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.close()
-	b.pool.cutWaits()
+	b.pool.wake()
 	b.leases.Close()
 	b.calls.Drain(closeGrace)
 	b.calls.Seal()
 	b.cancel()
 	b.calls.Drain(closeGrace)
-	lasting := b.pool.end()
-	b.connsMu.Lock()
-	var conns []*tracked
-	for c := range b.conns {
-		if !lasting[c] {
-			conns = append(conns, c)
-		}
-	}
-	b.connsMu.Unlock()
-	for _, c := range conns {
-		_ = c.Close()
-	}
+	b.pool.end()
 	b.calls.Drain(closeGrace)
 	return nil
 }
@@ -137,26 +119,30 @@ func (p *pool) close() bool {
 		return false
 	}
 	p.closed = true
-	if p.reaper != nil {
-		p.reaper.Stop()
-	}
-	p.changedLocked()
+	p.serveLocked()
 	return true
 }
 
+// wake ends all watches.
+func (p *pool) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.all {
+		s.want(0)
+	}
+}
+
 // end closes the sessions without leases, and lets the others last until the server ends them.
-func (p *pool) end() (lasting map[*tracked]bool) {
-	lasting = make(map[*tracked]bool)
+func (p *pool) end() {
 	p.mu.Lock()
 	var over []*session
 	for s := range p.all {
-		c := s.tracked()
-		if len(s.holds) == 0 || c == nil || s.dead {
+		s.quiet.Stop()
+		if len(s.holds) == 0 {
 			over = append(over, s)
 			continue
 		}
-		lasting[c] = true
-		time.AfterFunc(time.Until(s.used.Add(s.timeout+p.b.options.Timeout)), func() { _ = c.Close() })
+		time.AfterFunc(time.Until(s.used.Add(s.timeout+p.b.options.Timeout)), func() { _ = s.wire().Close() })
 	}
 	p.mu.Unlock()
 	for _, s := range over {
@@ -164,7 +150,7 @@ func (p *pool) end() (lasting map[*tracked]bool) {
 		case s.turn <- struct{}{}:
 			s.close()
 		default: // its request is under way still
+			_ = s.wire().Close()
 		}
 	}
-	return lasting
 }

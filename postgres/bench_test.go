@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,6 +96,56 @@ func BenchmarkHandOff(b *testing.B) {
 			storetest.Cycle(b, stores[i], waiting("k", time.Minute))
 		})
 	})
+}
+
+// BenchmarkDistinct has 64 workers, each with a key of its own, share the 32 connections of one client, ours and the bare functions in turns.
+// It reports how much of the bare speed is left, and for how long the slowest of a hundred cycles takes.
+func BenchmarkDistinct(b *testing.B) {
+	const workers, cycles = 64, 50
+	s := servers.Postgres(b)
+	store := opened(b, s.PostgresURL())
+	bare := make(chan *pgx.Conn, defaultLeases)
+	for range defaultLeases {
+		bare <- dialed(b, s.PostgresURL())
+	}
+	var tookBare, tookOurs []time.Duration
+	round := func(cycle func(key int)) (took []time.Duration, all time.Duration) {
+		took = make([]time.Duration, workers*cycles)
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				for i := range cycles {
+					begun := time.Now()
+					cycle(w)
+					took[w*cycles+i] = time.Since(begun)
+				}
+			})
+		}
+		wg.Wait()
+		return took, time.Since(begun)
+	}
+	ours := func(key int) { storetest.Cycle(b, store, waiting(fmt.Sprint("k", key), time.Minute)) }
+	round(ours) // connects
+	var allBare, allOurs time.Duration
+	for b.Loop() {
+		took, all := round(func(key int) {
+			c := <-bare
+			bareRound(b, c, int64(key))
+			bare <- c
+		})
+		tookBare, allBare = append(tookBare, took...), allBare+all
+		took, all = round(ours)
+		tookOurs, allOurs = append(tookOurs, took...), allOurs+all
+	}
+	slices.Sort(tookBare)
+	slices.Sort(tookOurs)
+	n := len(tookOurs)
+	b.ReportMetric(float64(allBare)/float64(allOurs), "ours/bare")
+	b.ReportMetric(float64(n)/allOurs.Seconds(), "ours/s")
+	b.ReportMetric(float64(tookBare[n*99/100].Microseconds()), "bare-p99-µs")
+	b.ReportMetric(float64(tookOurs[n*99/100].Microseconds()), "ours-p99-µs")
+	b.ReportMetric(float64(tookOurs[n-1].Microseconds()), "ours-max-µs")
 }
 
 func bareRound(b *testing.B, c *pgx.Conn, key int64) {

@@ -2,13 +2,9 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 )
-
-//go:embed capacity.sql
-var capacitySQL string
 
 // Capacity implements [backend.Capacity]: for how many more connections the server has room, by max_connections, what of it
 // is reserved, and the limits of the database and the role, less those that are open. It is 0 where leases share connections (Options.Share).
@@ -21,7 +17,7 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	}
 	defer b.calls.End()
 	err = b.aside(ctx, func(s *session) error {
-		rows, err := s.query(ctx, capacitySQL)
+		rows, err := s.query(capacitySQL)
 		if err != nil {
 			return err
 		}

@@ -95,9 +95,9 @@ func evict(ctx context.Context, s *servers.Server, key string) error {
 
 // cut breaks all connections.
 func (b *Backend) cut() {
-	b.connsMu.Lock()
-	defer b.connsMu.Unlock()
-	for c := range b.conns {
-		_ = c.Conn.Close()
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	for s := range b.pool.all {
+		_ = s.wire().Close()
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/eager"
 )
 
 // A server is what a connection finds at its other end.
@@ -37,7 +38,7 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	defer stop()
 	s, err := b.dial(ctx)
 	if err == nil && !b.probed.Load() {
-		err = s.bounded(ctx, func(ctx context.Context) error { return b.probe(ctx, s) })
+		err = s.bounded(ctx, func() error { return b.probe(ctx, s) })
 	}
 	if err == nil && b.options.Mode == ModeSession {
 		err = s.bounded(ctx, s.setUp)
@@ -52,12 +53,12 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 }
 
 // bounded gives do the time of one request. A pooler lets clients in, and answers when one of its own connections is free.
-func (s *session) bounded(ctx context.Context, do func(ctx context.Context) error) error {
+func (s *session) bounded(ctx context.Context, do func() error) error {
 	limit := logins * s.b.options.Timeout
-	rctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := do(rctx)
-	if err != nil && backend.Ended(rctx) && !backend.Ended(ctx) {
+	s.attend(ctx, limit)
+	defer s.leave()
+	err := do()
+	if errors.Is(err, os.ErrDeadlineExceeded) && !backend.Ended(ctx) {
 		err = fmt.Errorf("%w: connected, but no answer within %v (all connections of a pooler may be in use)", backend.ErrUnavailable, limit)
 	}
 	return err
@@ -82,10 +83,9 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = conn.Conn().SetDeadline(time.Time{}) // see track
 	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*hold), used: time.Now()}
-	err = s.bounded(ctx, func(ctx context.Context) (err error) {
-		s.server, err = s.lookAt(ctx)
+	err = s.bounded(ctx, func() (err error) {
+		s.server, err = s.lookAt()
 		return err
 	})
 	if err != nil {
@@ -96,8 +96,8 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 }
 
 // lookAt refuses servers that cannot keep locks.
-func (s *session) lookAt(ctx context.Context) (srv server, err error) {
-	row, err := s.simple(ctx, lookSQL)
+func (s *session) lookAt() (srv server, err error) {
+	row, err := s.simple(lookSQL)
 	if lacking(err) {
 		return srv, refused("the server lacks what Postgres has: %v", err)
 	}
@@ -117,9 +117,8 @@ func (s *session) lookAt(ctx context.Context) (srv server, err error) {
 	return srv, nil
 }
 
-// track makes the config's connections known to b, so that Close and tests can break them, and lets the kernel find out
-// about those whose other end is gone.
-func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
+// guarded lets the kernel find out about connections whose other end is gone.
+func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -130,39 +129,12 @@ func (b *Backend) track(dial pgconn.DialFunc) pgconn.DialFunc {
 			limitSilence(tcp, 30*time.Second) // the same when a request is on its way, which keeps the probes back
 		}
 		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
-		t := &tracked{Conn: eager.New(c), b: b}
-		b.connsMu.Lock()
-		b.conns[t] = struct{}{}
-		b.connsMu.Unlock()
-		return t, nil
+		return c, nil
 	}
-}
-
-// A tracked connection is one that b knows.
-type tracked struct {
-	net.Conn
-	b *Backend
-}
-
-func (t *tracked) Close() error {
-	t.b.connsMu.Lock()
-	delete(t.b.conns, t)
-	t.b.connsMu.Unlock()
-	return t.Conn.Close()
 }
 
 func randomName() string {
 	var r [6]byte
 	rand.Read(r[:]) // never fails since Go 1.24
 	return hex.EncodeToString(r[:])
-}
-
-// tracked is the session's connection beneath its encryption.
-func (s *session) tracked() *tracked {
-	c := s.conn.Conn()
-	if enc, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = enc.NetConn()
-	}
-	t, _ := c.(*tracked)
-	return t
 }

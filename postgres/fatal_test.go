@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -73,10 +74,10 @@ func TestOwnContextWatcher(t *testing.T) {
 func unwatch(b *Backend) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if b.pool.ticker != nil {
-		b.pool.ticker.Stop()
+	b.pool.quiet = time.Hour
+	for s := range b.pool.all {
+		s.quiet.Stop()
 	}
-	b.pool.armed = true
 }
 
 // endSession ends the session that holds key.
@@ -120,11 +121,10 @@ func TestAnswerAtTheLimit(t *testing.T) {
 	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	s := l.(*backend.Life).Data.(*hold).s
-	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func(context.Context) error {
+	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func() error {
 		until(t, soon, "the request is given up", func() bool {
-			b.pool.mu.Lock()
-			defer b.pool.mu.Unlock()
-			return s.cut
+			_, err := s.wire().Read(make([]byte, 1))
+			return errors.Is(err, os.ErrDeadlineExceeded)
 		})
 		return nil // as if the answer had been read before
 	}}); err != nil {

@@ -53,7 +53,7 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 // terminate tells the server to end the session of s. There are no rows when there is no such session any more.
 func (b *Backend) terminate(ctx context.Context, s *session) (rows [][]string, err error) {
 	err = b.aside(ctx, func(other *session) (err error) {
-		rows, err = other.query(ctx, ghostSQL, s.server.pid, s.server.begun)
+		rows, err = other.query(ghostSQL, s.server.pid, s.server.begun)
 		return err
 	})
 	return rows, err

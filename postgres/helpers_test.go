@@ -57,3 +57,18 @@ func locks(t testing.TB, c *pgx.Conn) int {
 	t.Helper()
 	return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE "+advisory)
 }
+
+// isWatched reports whether s is being read from.
+func (s *session) isWatched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watched
+}
+
+// leases counts what is held or asked for.
+func (p *pool) leases() (n int) {
+	for s := range p.all {
+		n += len(s.holds)
+	}
+	return n
+}

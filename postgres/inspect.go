@@ -63,7 +63,7 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 func (b *Backend) holdersOf(ctx context.Context, h hash) (rows [][]string, err error) {
 	err = b.aside(ctx, func(s *session) (err error) {
 		classid, objid := h.halves()
-		rows, err = s.query(ctx, inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
+		rows, err = s.query(inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
 		return err
 	})
 	return rows, err

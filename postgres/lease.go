@@ -20,14 +20,14 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*hold), &q.b.pool
-	limit, _ := h.s.limit(nil)
+	limit, _ := h.s.bounds(nil)
 	_, err := h.s.make(ctx, request{
 		limit: max(limit, ttl),
-		do: func(rctx context.Context) error {
+		do: func() error {
 			if p.isGone(h) {
 				return backend.ErrLost
 			}
-			if err := q.b.prolong(rctx, h, ttl); err != nil {
+			if err := h.s.prolong(h, ttl); err != nil {
 				return h.s.lostOr(err)
 			}
 			p.mu.Lock()
@@ -42,19 +42,11 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return ttl, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
 }
 
-func (b *Backend) prolong(ctx context.Context, h *hold, ttl time.Duration) error {
-	if b.options.Mode == ModeTransaction {
-		return h.s.prolongTransaction(ctx, h, ttl)
+func (s *session) prolong(h *hold, ttl time.Duration) error {
+	if s.b.options.Mode == ModeTransaction {
+		return s.prolongTransaction(ttl)
 	}
-	return h.s.renew(ctx, h, ttl)
-}
-
-// lostOr is err, or ErrLost where the connection has ended with it, and every lease on it.
-func (s *session) lostOr(err error) error {
-	if s.isBroken() || endedByServer(err) {
-		return fmt.Errorf("%w: %w", backend.ErrLost, err)
-	}
-	return err
+	return s.renew(h, ttl)
 }
 
 func (p *pool) isGone(h *hold) bool {
@@ -75,10 +67,10 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 // giveUp releases what h holds, and makes sure of it if its connection is broken.
 func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 	p := &b.pool
-	limit, alone := h.s.limit(h)
+	limit, alone := h.s.bounds(h)
 	_, err := h.s.make(ctx, request{
 		limit: limit, alone: alone,
-		do: func(rctx context.Context) error {
+		do: func() error {
 			p.mu.Lock()
 			gone, done := h.gone, h.done
 			p.mu.Unlock()
@@ -88,15 +80,15 @@ func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 			case gone:
 				return backend.ErrLost
 			}
-			err := h.s.unlock(rctx, h)
+			err := h.s.unlock(h)
 			if endedByServer(err) {
 				err = fmt.Errorf("%w: %w", backend.ErrLost, err)
 			}
 			if err == nil || errors.Is(err, backend.ErrLost) {
 				p.mu.Lock()
 				h.done = err == nil
-				p.dropLocked(h)
 				p.mu.Unlock()
+				h.s.over = h
 			}
 			return err
 		},
@@ -107,9 +99,9 @@ func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 	return err
 }
 
-func (s *session) unlock(ctx context.Context, h *hold) error {
+func (s *session) unlock(h *hold) error {
 	if s.b.options.Mode == ModeTransaction {
-		return s.endTransaction(ctx)
+		return s.endTransaction()
 	}
-	return s.release(ctx, h)
+	return s.release(h)
 }

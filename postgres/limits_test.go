@@ -60,8 +60,8 @@ func TestCancelledRelease(t *testing.T) {
 			}
 		}
 		b.pool.mu.Lock()
-		if len(b.pool.idle) != len(b.pool.all) || b.pool.leases != 0 {
-			t.Errorf("%s: %d of %d sessions are back, %d leases are counted", mode, len(b.pool.idle), len(b.pool.all), b.pool.leases)
+		if len(b.pool.idle) != len(b.pool.all) || b.pool.leases() != 0 {
+			t.Errorf("%s: %d of %d sessions are back, %d leases are counted", mode, len(b.pool.idle), len(b.pool.all), b.pool.leases())
 		}
 		b.pool.mu.Unlock()
 	}

@@ -18,119 +18,165 @@ type pool struct {
 	all     map[*session]struct{}
 	idle    []*session // without leases; the last one is used first
 	dialing int
-	carry   int           // sessions with holds, and those that are dialled for one
-	leases  int           // held, or being asked for
-	waiters int           // sessions that queue at the server
-	line    []*byte       // who wait for a session, in order; the elements have no meaning but their address
-	changed chan struct{} // closed when a session comes back or goes; nil if nobody waits for it
+	carry   int      // sessions with holds, and those that are dialled for one
+	waiters int      // who queue at the server, or are about to
+	line    []*place // who wait for a session, in order
 	closed  bool
 
-	ticker *time.Timer
-	armed  bool
-
-	rest    time.Duration // after which a session without leases is closed
-	reaper  *time.Timer
-	reaping bool // the reaper is to come
+	quiet time.Duration // after which a session is watched
+	rest  time.Duration // after which a session without leases is closed
 }
 
-// checkOut gets a session for a hold, which it adds to it, or for a look around if h is nil. Where there is none, those who wait stand in
-// a line for the next one.
-func (p *pool) checkOut(ctx context.Context, h *hold, share, wait bool) (*session, error) {
-	var place *byte // in the line
+// A place is where somebody stands who asks for a session.
+type place struct {
+	h     *hold // that it is for; nil for a look around, which there is one more session for
+	share bool  // others' leases may be on it
+	wait  bool  // until there is one
+	seat  chan seat
+}
+
+// A seat is a session for a place, or its turn to make one, or why it gets none.
+type seat struct {
+	s   *session
+	err error
+}
+
+// checkOut gets a session, which has at.h among its holds then. Where there is none, those who wait stand in line for the next one.
+func (p *pool) checkOut(ctx context.Context, at *place) (*session, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer func() { p.leaveLineLocked(place) }()
-	for {
-		if p.closed {
-			return nil, backend.ErrClosed
+	got, ok := p.seatLocked(at)
+	if !ok {
+		at.seat = make(chan seat, 1)
+		p.line = append(p.line, at)
+	}
+	p.mu.Unlock()
+	if !ok {
+		select {
+		case got = <-at.seat:
+		case <-ctx.Done():
+			p.leaveLine(at)
+			return nil, backend.ContextError(ctx, nil)
 		}
-		first := h == nil || len(p.line) == 0 || p.line[0] == place
-		if s := p.pickLocked(h, share, first); s != nil {
-			s.users++
+	}
+	if got.s == nil && got.err == nil {
+		return p.dial(ctx, at.h)
+	}
+	return got.s, got.err
+}
+
+// seatLocked finds what there is for a place.
+func (p *pool) seatLocked(at *place) (got seat, ok bool) {
+	h, most := at.h, p.b.options.MaxLeases
+	switch {
+	case p.closed:
+		return seat{err: backend.ErrClosed}, true
+	case h != nil && p.isFullLocked():
+		return p.exhaustedLocked(at)
+	}
+	if at.share {
+		for s := range p.all {
+			if s.takesLocked(h) {
+				p.addLocked(s, h)
+				return seat{s: s}, true
+			}
+		}
+	}
+	if h == nil || p.carry < most {
+		if s := p.restingLocked(h); s != nil {
 			p.addLocked(s, h)
-			return s, nil
+			return seat{s: s}, true
 		}
-		most := p.b.options.MaxLeases
-		if first && len(p.all)+p.dialing < most+1 && (h == nil || p.carry < most) {
+		if len(p.all)+p.dialing <= most {
 			p.dialing++
 			if h != nil {
 				p.carry++
 			}
-			p.leaveLineLocked(place)
-			place = nil
-			return p.dialLocked(ctx, h)
-		}
-		if h != nil && !wait && p.pinnedLocked() >= most {
-			return nil, fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)
-		}
-		if h != nil && wait && place == nil {
-			place = new(byte)
-			p.line = append(p.line, place)
-		}
-		if p.changed == nil {
-			p.changed = make(chan struct{})
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		var err error
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			err = backend.ContextError(ctx, nil)
-		}
-		p.mu.Lock()
-		if err != nil {
-			return nil, err
+			return seat{}, true
 		}
 	}
+	if h != nil && !at.wait && p.pinnedLocked() >= most {
+		return p.exhaustedLocked(at)
+	}
+	return seat{}, false
 }
 
-// leaveLineLocked lets those behind place move up.
-func (p *pool) leaveLineLocked(place *byte) {
-	if i := slices.Index(p.line, place); i >= 0 {
+// exhaustedLocked is for places that no session comes free for soon.
+func (p *pool) exhaustedLocked(at *place) (got seat, ok bool) {
+	if at.wait {
+		return seat{}, false
+	}
+	return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, p.b.options.MaxLeases, paramMaxLeases)}, true
+}
+
+// isFullLocked reports whether leases that share connections are as many as they may be.
+func (p *pool) isFullLocked() bool {
+	if p.b.options.Share == 0 {
+		return false // connections are what is counted
+	}
+	n := p.dialing
+	for s := range p.all {
+		n += len(s.holds)
+	}
+	return n >= p.b.options.MaxLeases
+}
+
+// serveLocked gives those in the line what there is.
+func (p *pool) serveLocked() {
+	if len(p.line) == 0 {
+		return
+	}
+	p.line = slices.DeleteFunc(p.line, func(at *place) bool {
+		got, ok := p.seatLocked(at)
+		if ok {
+			at.seat <- got
+		}
+		return ok
+	})
+}
+
+// leaveLine is for a place that has not waited for its seat, which another gets.
+func (p *pool) leaveLine(at *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.line, at); i >= 0 {
 		p.line = slices.Delete(p.line, i, i+1)
-		p.changedLocked()
+		return
 	}
+	switch got := <-at.seat; {
+	case got.s != nil && at.h == nil:
+		p.giveBackLocked(got.s)
+	case got.s == nil && got.err == nil:
+		p.dialedLocked(at.h)
+		p.serveLocked()
+	} // else h is dropped by who has made it
 }
 
-// pickLocked finds a session that is there already.
-func (p *pool) pickLocked(h *hold, share, first bool) *session {
-	if share {
-		for s := range p.all {
-			if s.takesLocked(h) {
-				return s
-			}
-		}
-	}
-	if !first || h != nil && p.carry >= p.b.options.MaxLeases {
-		return nil // one more is for looking around
-	}
-	best := -1
-	for i := len(p.idle) - 1; i >= 0; i-- {
-		if best < 0 || h != nil && p.idle[i].timeout == h.ttl {
-			best = i
-		}
-		if h == nil || p.idle[best].timeout == h.ttl {
-			break
-		}
-	}
+// restingLocked takes a session from those at rest, with the timeout that h needs if there is one.
+func (p *pool) restingLocked(h *hold) *session {
+	best := len(p.idle) - 1
 	if best < 0 {
 		return nil
 	}
+	for i := best; h != nil && i >= 0; i-- {
+		if p.idle[i].timeout == h.ttl {
+			best = i
+			break
+		}
+	}
 	s := p.idle[best]
-	p.idle = append(p.idle[:best], p.idle[best+1:]...)
+	p.idle = slices.Delete(p.idle, best, best+1)
 	return s
 }
 
 // takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
 // a session would be granted, and as far as the label has room.
 func (s *session) takesLocked(h *hold) bool {
-	if s.dead || s.waits || s.users > 0 || len(s.holds) == 0 || s.timeout != h.ttl || s.holds[h.h] != nil {
+	if s.dead || s.waits || len(s.holds) == 0 || s.timeout != h.ttl || s.holds[h.h] != nil {
 		return false
 	}
 	room := s.server.labelSize - labelRoom - len(h.entry)
 	for _, other := range s.holds {
-		if other.ttl != h.ttl {
+		if other.life == nil || other.ttl != h.ttl {
 			return false
 		}
 		room -= len(other.entry) + 1
@@ -140,6 +186,7 @@ func (s *session) takesLocked(h *hold) bool {
 
 func (p *pool) addLocked(s *session, h *hold) {
 	if h == nil {
+		s.lent = true
 		return
 	}
 	if len(s.holds) == 0 {
@@ -163,39 +210,47 @@ func (p *pool) pinnedLocked() int {
 	return n
 }
 
-// dialLocked makes a session, whose place is reserved, without the lock.
-func (p *pool) dialLocked(ctx context.Context, h *hold) (*session, error) {
-	p.mu.Unlock()
-	cctx, cancel := ctx, func() {}
+// dial makes a session, whose place is reserved.
+func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
 	if h != nil {
-		cctx, cancel = p.b.untilClosing(ctx)
+		var cancel context.CancelFunc
+		ctx, cancel = p.b.untilClosing(ctx)
+		defer cancel()
 	}
-	s, err := p.b.connect(cctx)
-	cancel()
+	s, err := p.b.connect(ctx)
 	p.mu.Lock()
-	p.dialing--
-	if h != nil {
-		p.carry-- // addLocked counts it
-	}
+	defer p.mu.Unlock()
+	p.dialedLocked(h)
 	if err == nil && p.closed {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
 	}
 	if err != nil {
-		p.changedLocked()
+		p.serveLocked()
 		return nil, err
 	}
 	p.all[s] = struct{}{}
-	s.users = 1
+	s.quiet = time.AfterFunc(p.quiet, s.watch)
 	p.addLocked(s, h)
 	return s, nil
 }
 
-// checkIn ends a use of s.
-func (p *pool) checkIn(s *session) {
+func (p *pool) dialedLocked(h *hold) {
+	p.dialing--
+	if h != nil {
+		p.carry-- // addLocked counts it
+	}
+}
+
+// giveBack ends a look around by s.
+func (p *pool) giveBack(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.users--
+	p.giveBackLocked(s)
+}
+
+func (p *pool) giveBackLocked(s *session) {
+	s.lent = false
 	p.settleLocked(s)
 }
 
@@ -203,18 +258,13 @@ func (p *pool) checkIn(s *session) {
 func (p *pool) drop(h *hold) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dropLocked(h)
-}
-
-func (p *pool) dropLocked(h *hold) {
 	if h.gone {
 		return
 	}
 	h.gone = true
-	p.leases--
 	if h.s != nil {
 		delete(h.s.holds, h.h)
-		if len(h.s.holds) == 0 && !h.s.dead {
+		if len(h.s.holds) == 0 {
 			p.carry--
 		}
 		p.settleLocked(h.s)
@@ -223,29 +273,31 @@ func (p *pool) dropLocked(h *hold) {
 
 // settleLocked puts s back if it has nothing more to do.
 func (p *pool) settleLocked(s *session) {
-	if s.users == 0 && len(s.holds) == 0 && !s.dead && !slices.Contains(p.idle, s) {
+	if !s.lent && len(s.holds) == 0 && !s.dead {
 		p.idle = append(p.idle, s)
-		p.reapLaterLocked()
 	}
-	p.changedLocked()
+	p.serveLocked()
 }
 
-func (p *pool) changedLocked() {
-	if p.changed != nil {
-		close(p.changed)
-		p.changed = nil
-	}
-}
-
-// admit counts a lease in that is to be asked for; drop counts it out.
-func (p *pool) admit() error {
+// began notes that h is granted, or that its session waits in the server's queue, or no longer.
+func (p *pool) began(h *hold, life *backend.Life, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if most := p.b.options.MaxLeases; p.b.options.Share > 0 && p.leases >= most { // else connections are what is counted
-		return fmt.Errorf("%w: all %d leases are held or asked for", ErrExhausted, most)
+	h.life, h.s.waits = life, waits
+	p.serveLocked() // nobody need hope for this session, or some may share it
+}
+
+// retire reports whether s, which has rested, is to be closed, and keeps it from being used. One is kept, to spare the next call a
+// connection.
+func (p *pool) retire(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.idle, s)
+	if i < 0 || len(p.idle) < 2 {
+		return false
 	}
-	p.leases++
-	return nil
+	p.idle = slices.Delete(p.idle, i, i+1)
+	return true
 }
 
 // bury removes a session whose connection is closed. Its leases are lost.
@@ -256,26 +308,23 @@ func (p *pool) bury(s *session) {
 		return
 	}
 	s.dead = true
+	s.quiet.Stop()
 	delete(p.all, s)
 	if len(s.holds) > 0 {
 		p.carry--
 	}
-	for i, other := range p.idle {
-		if other == s {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			break
-		}
+	if i := slices.Index(p.idle, s); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 	var lives []*backend.Life
 	for _, h := range s.holds {
 		h.gone = true
-		p.leases--
 		if h.life != nil {
 			lives = append(lives, h.life)
 		}
 	}
 	clear(s.holds)
-	p.changedLocked()
+	p.serveLocked()
 	p.mu.Unlock()
 	for _, l := range lives {
 		l.Lose()

@@ -35,18 +35,13 @@ func TestExhaustedByWaiters(t *testing.T) {
 	for range 3 {
 		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
 	}
-	h, err := b.newHold(waiting(backend.NewOwner(), time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.pool.checkOut(context.Background(), h, false, false)
-	if err != nil {
+	h := b.newHold(waiting(backend.NewOwner(), time.Minute))
+	if _, err := b.pool.checkOut(context.Background(), &place{h: h}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		b.pool.setWaits(s, false)
+		b.pool.began(h, nil, false)
 		b.pool.drop(h)
-		b.pool.checkIn(s)
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
@@ -54,9 +49,9 @@ func TestExhaustedByWaiters(t *testing.T) {
 	until(t, soon, "it asks for a connection", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return b.pool.changed != nil
+		return len(b.pool.line) == 1
 	})
-	b.pool.setWaits(s, true)
+	b.pool.began(h, nil, true)
 	if o := <-done; !errors.Is(o.Err, ErrExhausted) {
 		t.Errorf("%v, want ErrExhausted", o.Err)
 	}
@@ -87,7 +82,7 @@ func TestBadTokenLeavesNoLock(t *testing.T) {
 	b := opened(t, s.PostgresURL())
 	bad := only(t, b)
 	name := bad.name(stTry)
-	if _, err := bad.simple(context.Background(), "DEALLOCATE "+name+"; PREPARE "+name+
+	if _, err := bad.simple("DEALLOCATE " + name + "; PREPARE " + name +
 		" (bigint, xid) AS SELECT CASE WHEN pg_try_advisory_lock($1) THEN 'x' || $2::text END"); err != nil {
 		t.Fatal(err)
 	}

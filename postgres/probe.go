@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -11,16 +10,13 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-//go:embed probe.sql
-var probeSQL string
-
 // probe refuses, before anything is set in the session, a server that only looks like Postgres, and a pooler that cannot keep what the
 // mode needs: a session, or a transaction.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	if strings.Contains(s.server.version, "CockroachDB") {
 		return refused("the server is CockroachDB, whose advisory locks exclude nobody")
 	}
-	if err := s.probeLocks(ctx); err != nil {
+	if err := s.probeLocks(); err != nil {
 		return err
 	}
 	if b.options.Mode == ModeTransaction || s.isDirect() {
@@ -31,12 +27,12 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 
 // probeLocks takes a lock in a transaction and looks for it among the server's locks: functions that say yes and lock nothing are
 // all that some servers have.
-func (s *session) probeLocks(ctx context.Context) error {
+func (s *session) probeLocks() error {
 	h := hash(rand.Int64())
 	classid, objid := h.halves()
-	row, err := s.simple(ctx, fmt.Sprintf(probeSQL, h, classid, objid))
+	row, err := s.simple(fmt.Sprintf(probeSQL, h, classid, objid))
 	if err == nil {
-		_, err = s.simple(ctx, "ROLLBACK")
+		_, err = s.simple("ROLLBACK")
 	}
 	switch {
 	case lacking(err), err != nil && strings.Contains(err.Error(), "statement pooling"): // as PgBouncer says
@@ -61,11 +57,13 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 			return err
 		}
 		defer other.conn.Conn().Close()
-		_, err = other.simple(ctx, "BEGIN")
 		var row []string
-		if err == nil {
-			row, err = other.simple(ctx, pidSQL)
-		}
+		err = other.bounded(ctx, func() (err error) {
+			if _, err = other.simple("BEGIN"); err == nil {
+				row, err = other.simple(pidSQL)
+			}
+			return err
+		})
 		if code(err) != "" {
 			return pooled
 		}
@@ -75,9 +73,8 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 		if row[0] == s.server.pid || row[0] != other.server.pid {
 			return pooled
 		}
-		pctx, cancel := context.WithTimeout(ctx, patience)
-		row, err = s.simple(pctx, pidSQL)
-		cancel()
+		s.limit(patience)
+		row, err = s.simple(pidSQL)
 		if err != nil || len(row) == 0 || row[0] != s.server.pid {
 			return pooled
 		}
@@ -87,11 +84,11 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 
 // look connects for the first time.
 func (b *Backend) look(ctx context.Context) error {
-	s, err := b.pool.checkOut(ctx, nil, false, false)
+	s, err := b.pool.checkOut(ctx, &place{})
 	if err != nil {
 		return err
 	}
-	defer b.pool.checkIn(s)
+	defer b.pool.giveBack(s)
 	b.probed.Store(true)
 	s.answered.Store(true) // it may have ended when it is used next
 	b.room(s.server.locks)

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,36 +14,38 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A session is one connection with the leases that it carries. One goroutine at a time has its turn on it.
+// A session is one connection with the leases that it carries. It belongs to one goroutine at a time, which has its turn: to take, renew
+// or release a lease, or, when nobody does, to read from it (watch.go). A goroutine of its own for the requests too would cost each
+// of them two changes of goroutine, which is as much as a near server takes to answer.
 type session struct {
-	b        *Backend
-	conn     *pgconn.PgConn // whose turn it is uses it
-	mark     string         // see markPlace
-	server   server
+	b      *Backend
+	conn   *pgconn.PgConn
+	mark   string // see markPlace
+	server server
+	quiet  *time.Timer // begins a watch
+
 	turn     chan struct{} // holds an element while it is somebody's turn
 	broken   atomic.Bool   // the connection was given up
 	answered atomic.Bool   // it has been used since it was made
-	mint     mint          // whose turn it is uses it
-	attended bool          // the pool looks after the end of the request's context; with the turn
+
+	// Of whose turn it is.
+	mint   mint
+	ignore func() bool // stops watching the request's context; nil if that is not watched
+	over   *hold       // goes at the end of the turn
+
+	mu      sync.Mutex // guards what follows
+	turns   uint64     // their number
+	cut     bool       // what is asked in this turn ends without an answer
+	wanted  int        // how many wait for the turn
+	watched bool       // it is being read from, until somebody wants the turn
 
 	// Guarded by pool.mu.
 	holds   map[hash]*hold
-	users   int           // who have checked it out
+	lent    bool          // it is used to look around
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
-	used    time.Time     // when the last request ended
+	used    time.Time     // when the last turn ended
 	dead    bool
-
-	// Of the request under way, guarded by pool.mu. See attend.go.
-	request uint64          // its number
-	asks    context.Context // that of one that ends with it; nil if it does not
-	ignore  func() bool     // stops watching that; nil if it is not watched yet
-	until   time.Time       // when it must have ended; zero for no limit
-	cut     bool            // it was ended: the connection's deadline is over
-
-	watching sync.Mutex // guards what follows
-	wanted   int        // how many want the turn
-	unwatch  func()     // ends a watch; nil if there is none
 }
 
 // A hold is one lease, or the attempt to get one, on a session.
@@ -60,20 +64,11 @@ type hold struct {
 
 // take gets the turn, which ends a watch.
 func (s *session) take(ctx context.Context) error {
-	s.watching.Lock()
-	s.wanted++
-	if s.unwatch != nil {
-		s.unwatch()
-	}
-	s.watching.Unlock()
-	defer func() {
-		s.watching.Lock()
-		s.wanted--
-		s.watching.Unlock()
-	}()
 	select {
 	case s.turn <- struct{}{}:
 	default:
+		s.want(1)
+		defer s.want(-1)
 		select {
 		case s.turn <- struct{}{}:
 		case <-ctx.Done():
@@ -87,52 +82,85 @@ func (s *session) take(ctx context.Context) error {
 	return nil
 }
 
+func (s *session) want(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted += n
+	if s.watched {
+		_ = s.conn.Conn().SetReadDeadline(longAgo)
+	}
+}
+
 // give ends the turn. A connection that broke meanwhile takes its leases with it.
 func (s *session) give() {
 	s.leave()
+	p, over := &s.b.pool, s.over
+	s.over = nil
 	if s.isBroken() {
-		s.b.pool.bury(s)
+		p.bury(s)
 	} else {
 		s.answered.Store(true)
+		p.mu.Lock()
+		s.used = time.Now()
+		s.quiet.Reset(p.quiet)
+		p.mu.Unlock()
 	}
 	<-s.turn
+	if over != nil {
+		p.drop(over)
+	}
+}
+
+// attend makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
+func (s *session) attend(ctx context.Context, limit time.Duration) {
+	s.limit(limit)
+	if ctx.Done() == nil {
+		return
+	}
+	s.mu.Lock()
+	turn := s.turns
+	s.mu.Unlock()
+	s.ignore = context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.turns == turn {
+			s.cut = true
+			_ = s.conn.Conn().SetDeadline(longAgo)
+		}
+	})
+}
+
+// limit gives what is asked so long from now on; 0 is for ever.
+func (s *session) limit(limit time.Duration) {
+	var end time.Time
+	if limit > 0 {
+		end = time.Now().Add(limit)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.cut {
+		_ = s.conn.Conn().SetDeadline(end)
+	}
+}
+
+// leave ends what attend has begun.
+func (s *session) leave() {
+	if s.ignore != nil {
+		s.ignore()
+		s.ignore = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns++
+	s.cut = false
 }
 
 // A request is made in one turn of a session.
 type request struct {
-	limit time.Duration                   // how long the server may take before the connection is closed; 0 for no limit
-	alone bool                            // nothing else is on the connection, which may be closed when ctx ends
-	do    func(ctx context.Context) error // with the turn
-	left  func(err error)                 // with the turn, when the caller has left in between
-}
-
-// turnFor calls do with the turn, for requests that leave nothing behind when the connection breaks at the end of ctx.
-func (s *session) turnFor(ctx context.Context, do func() error) error {
-	if err := s.take(ctx); err != nil {
-		return err
-	}
-	defer s.give()
-	return do()
-}
-
-// aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
-// was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
-func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
-	for n := 0; ; n++ {
-		s, err := b.pool.checkOut(ctx, nil, false, false)
-		if err != nil {
-			return err
-		}
-		used := s.answered.Load()
-		err = s.turnFor(ctx, func() error {
-			s.attend(ctx, b.options.Timeout, true)
-			return do(s)
-		})
-		b.pool.checkIn(s)
-		if err == nil || !used || !neverHeld(err) || n > b.options.MaxLeases {
-			return err
-		}
-	}
+	limit time.Duration   // how long the server may take before the connection is closed; 0 for no limit
+	alone bool            // nothing else is on the connection, which may be closed when ctx ends
+	do    func() error    // with the turn
+	left  func(err error) // with the turn, when the caller has left in between
 }
 
 // make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
@@ -142,41 +170,52 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	if err := s.take(ctx); err != nil {
 		return false, err
 	}
-	s.attend(ctx, r.limit, r.alone)
 	if r.alone || ctx.Done() == nil {
 		defer s.give()
-		return false, r.do(ctx)
+		s.attend(ctx, r.limit)
+		return false, r.do()
 	}
-	rctx, cancel := context.WithCancel(s.b.base)
-	var mu sync.Mutex
-	done := make(chan error, 1)
+	done, gone := make(chan error), make(chan struct{})
 	s.b.calls.Join()
 	go func() {
 		defer s.b.calls.End()
-		defer cancel()
 		defer s.give()
-		err := r.do(rctx)
-		mu.Lock()
-		gone := left
-		done <- err
-		mu.Unlock()
-		if gone && r.left != nil {
-			r.left(err)
+		s.limit(r.limit)
+		err := r.do()
+		select {
+		case done <- err:
+		case <-gone:
+			if r.left != nil {
+				r.left(err)
+			}
 		}
 	}()
 	select {
 	case err := <-done:
 		return false, err
 	case <-ctx.Done():
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	select {
-	case err := <-done:
-		return false, err
-	default:
-		left = true
+		close(gone)
 		return true, backend.ContextError(ctx, nil)
+	}
+}
+
+// aside calls do with the turn of a session that carries no lease of the caller's, and again with another where one that
+// was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
+func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
+	for n := 0; ; n++ {
+		s, err := b.pool.checkOut(ctx, &place{})
+		if err != nil {
+			return err
+		}
+		used := s.answered.Load()
+		_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error { return do(s) }})
+		b.pool.giveBack(s)
+		if err != nil && backend.Ended(ctx) {
+			return backend.ContextError(ctx, err)
+		}
+		if err == nil || !used || !neverHeld(err) || n > b.options.MaxLeases {
+			return err
+		}
 	}
 }
 
@@ -205,11 +244,25 @@ func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
 	return min(ttl, maxTimeout)
 }
 
+// bounds tell how long a request for h may take, and whether h is alone. A session with other leases is not given up while they live.
+func (s *session) bounds(h *hold) (limit time.Duration, alone bool) {
+	p := &s.b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit, alone = s.b.options.Timeout, true
+	for _, other := range s.holds {
+		if other != h {
+			limit, alone = max(limit, other.ttl), false
+		}
+	}
+	return limit, alone
+}
+
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
-func (s *session) lock(ctx context.Context, h *hold, st statement) (token uint64, err error) {
+func (s *session) lock(h *hold, st statement) (token uint64, err error) {
 	timeout, now := s.idleFor(h, h.ttl), time.Now()
 	steps := append(s.adjust(timeout), step{st, []int64{int64(h.h), int64(s.mint.own(now))}})
-	row, err := s.run(ctx, s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
+	row, err := s.run(s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
@@ -250,9 +303,9 @@ func (s *session) setTimeout(timeout time.Duration) {
 }
 
 // renew starts the idle time anew, with the timeout that h needs from now on.
-func (s *session) renew(ctx context.Context, h *hold, ttl time.Duration) error {
+func (s *session) renew(h *hold, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	_, err := s.run(ctx, s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
+	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
 	if err == nil {
 		s.setTimeout(timeout)
 	}
@@ -260,16 +313,12 @@ func (s *session) renew(ctx context.Context, h *hold, ttl time.Duration) error {
 }
 
 // release gives up h's lock. ErrLost means that the session did not have it.
-func (s *session) release(ctx context.Context, h *hold) error {
-	p := &s.b.pool
-	p.mu.Lock()
-	shared := len(s.holds) > 1
-	p.mu.Unlock()
+func (s *session) release(h *hold) error {
 	text := ""
-	if shared {
+	if _, alone := s.bounds(h); !alone {
 		text = s.labelNow(s.timeout) // of h too: it does no harm
 	}
-	row, err := s.run(ctx, text, step{stRelease, []int64{int64(h.h)}})
+	row, err := s.run(text, step{stRelease, []int64{int64(h.h)}})
 	if err != nil {
 		s.close() // which releases
 		return err
@@ -285,13 +334,28 @@ func (s *session) isBroken() bool { return s.broken.Load() || s.conn.IsClosed() 
 
 // close ends the session, with the turn. It is buried at the end of the turn.
 func (s *session) close() {
-	if s.isBroken() {
+	if s.broken.Swap(true) {
 		return
 	}
-	s.broken.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), s.b.options.Timeout)
 	defer cancel()
 	_ = s.conn.Close(ctx) // it is closed in any case
+}
+
+// abort ends the session while its request may still be running: the server does not look at a connection whose statement waits for
+// a lock.
+func (s *session) abort() {
+	s.close()
+	if !s.isDirect() {
+		return
+	}
+	s.b.calls.Join()
+	go func() {
+		defer s.b.calls.End()
+		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
+		defer cancel()
+		_ = s.conn.CancelRequest(ctx)
+	}()
 }
 
 // isDirect reports whether there is no pooler in between: those make up a process id.
@@ -299,22 +363,19 @@ func (s *session) isDirect() bool {
 	return strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid
 }
 
-// abort ends the session, with the turn, while its request may still be running: the server does not look at a connection
-// whose statement waits for a lock.
-func (s *session) abort() {
-	if s.isBroken() {
-		return
+// wire is the connection beneath its encryption.
+func (s *session) wire() net.Conn {
+	c := s.conn.Conn()
+	if enc, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = enc.NetConn()
 	}
-	s.broken.Store(true)
-	direct := s.isDirect()
-	s.b.calls.Join()
-	go func() {
-		defer s.b.calls.End()
-		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
-		defer cancel()
-		if direct {
-			_ = s.conn.CancelRequest(ctx)
-		}
-		_ = s.conn.Close(ctx) // it is closed in any case
-	}()
+	return c
+}
+
+// lostOr is err, or ErrLost where the connection has ended with it, and every lease on it.
+func (s *session) lostOr(err error) error {
+	if s.isBroken() || endedByServer(err) {
+		return fmt.Errorf("%w: %w", backend.ErrLost, err)
+	}
+	return err
 }

@@ -12,7 +12,7 @@ func TestSilenceIsLimited(t *testing.T) {
 	b := opened(t, shared(t).PostgresURL())
 	s := only(t, b)
 	defer s.give()
-	conn := s.tracked().Conn
+	conn := s.wire()
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		t.Fatalf("a connection of type %T", conn)

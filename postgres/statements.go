@@ -1,53 +1,46 @@
 package postgres
 
 import (
-	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgproto3"
-
-	"github.com/anylock/lock/backend"
 )
+
+//go:embed *.sql
+var files embed.FS
 
 var (
-	//go:embed try.sql
-	trySQL string
-	//go:embed try_durable.sql
-	tryDurableSQL string
-	//go:embed wait.sql
-	waitSQL string
-	//go:embed wait_durable.sql
-	waitDurableSQL string
-	//go:embed timeout.sql
-	timeoutSQL string
-	//go:embed renew.sql
-	renewSQL string
-	//go:embed release.sql
-	releaseSQL string
-	//go:embed look.sql
-	lookSQL string
-	//go:embed pid.sql
-	pidSQL string
-	//go:embed setup.sql
-	setupSQL string
-	//go:embed check_interval.sql
-	checkIntervalSQL string
-	//go:embed inspect.sql
-	inspectSQL string
-	//go:embed ghost.sql
-	ghostSQL string
-	//go:embed begin.sql
-	beginSQL string
-	//go:embed prolong.sql
-	prolongSQL string
-	//go:embed token.sql
-	tokenSQL string
-	//go:embed token_durable.sql
-	tokenDurableSQL string
+	trySQL           = sqlOf("try")
+	tryDurableSQL    = sqlOf("try_durable")
+	waitSQL          = sqlOf("wait")
+	waitDurableSQL   = sqlOf("wait_durable")
+	timeoutSQL       = sqlOf("timeout")
+	renewSQL         = sqlOf("renew")
+	releaseSQL       = sqlOf("release")
+	lookSQL          = sqlOf("look")
+	pidSQL           = sqlOf("pid")
+	setupSQL         = sqlOf("setup")
+	checkIntervalSQL = sqlOf("check_interval")
+	inspectSQL       = sqlOf("inspect")
+	ghostSQL         = sqlOf("ghost")
+	capacitySQL      = sqlOf("capacity")
+	probeSQL         = sqlOf("probe")
+	beginSQL         = sqlOf("begin")
+	prolongSQL       = sqlOf("prolong")
+	tokenSQL         = sqlOf("token")
+	tokenDurableSQL  = sqlOf("token_durable")
 )
+
+func sqlOf(name string) string {
+	text, err := files.ReadFile(name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 // A session of ModeSession carries a mark of its connection: a setting that is set when it connects, and that every statement on it
 // asks for. A pooler that gives a session to several clients, from the start or after its operator has changed its mind, is found out
@@ -84,13 +77,13 @@ func (o Options) texts() [statements][2]string {
 func (s *session) name(st statement) string { return "anylock_" + s.mark + "_" + strconv.Itoa(int(st)) }
 
 // setUp makes the session ours, and prepares all statements in the same request, so that a pooler cannot part them.
-func (s *session) setUp(ctx context.Context) error {
+func (s *session) setUp() error {
 	var sql strings.Builder
 	sql.WriteString(s.marked(setupSQL))
 	for i, text := range s.b.options.texts() {
 		sql.WriteString(";\nPREPARE " + s.name(statement(i)) + " " + text[1] + " AS " + s.marked(text[0]))
 	}
-	row, err := s.simple(ctx, sql.String())
+	row, err := s.simple(sql.String())
 	switch {
 	case lacking(err):
 		return refused("the server lacks what session mode needs, as Postgres 14 has it: %v; open with %s=transaction", err, paramMode)
@@ -100,7 +93,7 @@ func (s *session) setUp(ctx context.Context) error {
 		return refused("a pooler has given a session that another client uses, or has used and not been cleared of: "+
 			"open with %s=transaction, or give the pooler session pooling, with server_reset_query = DISCARD ALL in PgBouncer", paramMode)
 	}
-	if _, err = s.simple(ctx, s.marked(checkIntervalSQL)); s.isBroken() {
+	if _, err = s.simple(s.marked(checkIntervalSQL)); s.isBroken() {
 		return err
 	}
 	return nil // what has no such setting goes without
@@ -117,7 +110,7 @@ type step struct {
 // It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of several, as
 // prepared statements are called by pgx, the last may get lost with the path: a session that waits for it holds what it was granted by
 // those before, and none of the server's timers runs.
-func (s *session) run(ctx context.Context, label string, steps ...step) (row []string, err error) {
+func (s *session) run(label string, steps ...step) (row []string, err error) {
 	const most = 200 // mostly
 	sql := append(make([]byte, 0, most), label...)
 	for _, st := range steps {
@@ -135,7 +128,7 @@ func (s *session) run(ctx context.Context, label string, steps ...step) (row []s
 		}
 		sql = append(sql, ';')
 	}
-	row, err = s.simple(ctx, string(sql))
+	row, err = s.simple(string(sql))
 	switch {
 	case code(err) == codeNoStatement || err == nil && row == nil:
 		s.close()
@@ -147,8 +140,8 @@ func (s *session) run(ctx context.Context, label string, steps ...step) (row []s
 }
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.
-func (s *session) simple(ctx context.Context, sql string) (row []string, err error) {
-	rows, err := s.ask(ctx, func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) })
+func (s *session) simple(sql string) (row []string, err error) {
+	rows, err := s.ask(func(f *pgproto3.Frontend) { f.SendQuery(&pgproto3.Query{String: sql}) })
 	if len(rows) == 0 {
 		return nil, err
 	}
@@ -156,8 +149,8 @@ func (s *session) simple(ctx context.Context, sql string) (row []string, err err
 }
 
 // query sends one statement with parameters and returns its rows.
-func (s *session) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
-	return s.ask(ctx, func(f *pgproto3.Frontend) {
+func (s *session) query(sql string, params ...string) (rows [][]string, err error) {
+	return s.ask(func(f *pgproto3.Frontend) {
 		var bind pgproto3.Bind
 		for _, p := range params {
 			bind.Parameters = append(bind.Parameters, []byte(p))
@@ -170,18 +163,11 @@ func (s *session) query(ctx context.Context, sql string, params ...string) (rows
 }
 
 // ask sends one request, with the turn, and returns the rows of its last statement that returns some. A session that does not
-// answer until ctx ends is given up.
-func (s *session) ask(ctx context.Context, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
-	watched := ctx
-	if s.attended {
-		watched = context.Background()
-	}
-	rows, err = exchange(watched, s.conn, send)
+// answer in time is given up.
+func (s *session) ask(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
+	rows, err = exchange(s.conn, send)
 	if errors.Is(err, errUnanswered) {
 		s.abort()
-		if backend.Ended(ctx) {
-			err = backend.ContextError(ctx, nil)
-		}
 	}
 	return rows, err
 }

@@ -15,7 +15,7 @@ import (
 func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, err error) {
 	timeout := min(h.ttl, maxTimeout)
 	text := s.labelNow(labelTimeout(h.ttl, timeout)) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
-	row, err := s.simple(ctx, text)
+	row, err := s.simple(text)
 	if err != nil {
 		s.close()
 		return 0, translate(err)
@@ -26,7 +26,7 @@ func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, e
 		return 0, fmt.Errorf("unexpected answer of %d columns", len(row))
 	}
 	if row[1] == "f" {
-		_ = s.endTransaction(ctx) // or the session is closed; the answer stands
+		_ = s.endTransaction() // or the session is closed; the answer stands
 		return 0, nil
 	}
 	s.setTimeout(timeout)
@@ -54,7 +54,7 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 		sql = tokenDurableSQL
 	}
 	err = b.aside(ctx, func(other *session) error {
-		row, err := other.simple(ctx, sql)
+		row, err := other.simple(sql)
 		const columns = 2
 		switch {
 		case err != nil:
@@ -71,9 +71,9 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 }
 
 // prolongTransaction starts the transaction's idle time anew.
-func (s *session) prolongTransaction(ctx context.Context, h *hold, ttl time.Duration) error {
+func (s *session) prolongTransaction(ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
-	_, err := s.simple(ctx, s.labelNow(labelTimeout(ttl, timeout))+fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
+	_, err := s.simple(s.labelNow(labelTimeout(ttl, timeout)) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
 	if err == nil {
 		s.setTimeout(timeout)
 	}
@@ -81,8 +81,8 @@ func (s *session) prolongTransaction(ctx context.Context, h *hold, ttl time.Dura
 }
 
 // endTransaction gives up the transaction's lock.
-func (s *session) endTransaction(ctx context.Context) error {
-	_, err := s.simple(ctx, "ROLLBACK")
+func (s *session) endTransaction() error {
+	_, err := s.simple("ROLLBACK")
 	if err != nil {
 		s.close()
 		return err

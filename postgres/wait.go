@@ -116,55 +116,45 @@ func (p *pool) endWait() {
 
 // queue waits once, if a first attempt is refused. queued tells that the request was sent: its connection was good.
 func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l backend.Lease, queued bool, err error) {
-	h, err := b.newHold(r)
-	if err != nil {
-		return nil, false, err
-	}
-	s, err := b.pool.checkOut(ctx, h, false, true)
+	h := b.newHold(r)
+	s, err := b.pool.checkOut(ctx, &place{h: h, wait: true})
 	if err != nil {
 		b.pool.drop(h)
 		return nil, false, err
 	}
-	b.pool.setWaits(s, true)
-	var (
-		sent  time.Time
-		token uint64
-	)
-	_, err = s.make(ctx, request{
-		alone: true,
-		do: func(rctx context.Context) (err error) {
-			sent = time.Now()
-			if token, err = s.lock(rctx, h, stTry); err != nil || token > 0 {
-				return err
-			}
-			*busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
-			sent = time.Now()
-			if token, err = s.lock(rctx, h, stWait); err != nil {
-				return err
-			}
-			if time.Since(sent) > h.ttl/lateGrant {
-				sent = time.Now()
-				s.bound(b.options.Timeout)
-				if err = s.renew(rctx, h, h.ttl); err != nil {
-					s.close()
-				}
-			}
+	b.pool.began(h, nil, true)
+	a := attempt{hold: h}
+	cctx, cancel := b.untilClosing(ctx)
+	defer cancel()
+	_, err = s.make(cctx, request{alone: true, do: func() error {
+		if err := a.ask(cctx); err != nil || a.token > 0 {
 			return err
-		},
-	})
-	b.pool.setWaits(s, false)
+		}
+		*busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
+		return a.queue()
+	}})
+	b.pool.began(h, nil, false)
 	if err != nil {
 		b.pool.drop(h)
-		b.pool.checkIn(s)
 		return nil, true, err
 	}
-	l, err = b.grant(ctx, r, h, sent, token)
+	l, err = b.grant(ctx, r, a)
 	return l, true, err
 }
 
-func (p *pool) setWaits(s *session, waits bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.waits = waits
-	p.changedLocked() // nobody need hope for this session
+// queue asks for the lock by a statement that waits.
+func (a *attempt) queue() (err error) {
+	s := a.s
+	a.sent = time.Now()
+	if a.token, err = s.lock(a.hold, stWait); err != nil {
+		return err
+	}
+	if time.Since(a.sent) > a.ttl/lateGrant {
+		a.sent = time.Now()
+		s.limit(s.b.options.Timeout)
+		if err = s.renew(a.hold, a.ttl); err != nil {
+			s.close()
+		}
+	}
+	return err
 }

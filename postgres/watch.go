@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"os"
 	"time"
 )
 
@@ -9,70 +11,70 @@ import (
 // much as a request's overhead, so it begins when a connection has been quiet for a while: a short lease never pays for it.
 const quiet = 20 * time.Millisecond
 
-func (s *session) isWatched() bool {
-	s.watching.Lock()
-	defer s.watching.Unlock()
-	return s.unwatch != nil
-}
+// restLimit is for how long a session without leases stays: the server, or its pooler, has others who need connections.
+const restLimit = time.Minute
 
 // watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason for
 // which it ends the session.
 func (s *session) watch() {
+	if !s.b.calls.Begin() {
+		return
+	}
+	defer s.b.calls.End()
 	select {
 	case s.turn <- struct{}{}:
 	default:
-		return // it is in use, and watched soon after
+		return // it is in use, and quiet some other time
 	}
-	defer func() {
-		<-s.turn
-		s.b.pool.tickSoon() // who wanted the turn may have left without it
-	}()
-	ctx, cancel := context.WithCancel(s.b.closing)
-	defer cancel()
-	s.watching.Lock()
-	free := s.unwatch == nil && s.wanted == 0 && !s.isBroken()
-	if free {
-		s.unwatch = cancel
-	}
-	s.watching.Unlock()
-	if !free {
-		return
-	}
+	defer s.give()
 	s.park()
-	for ctx.Err() == nil && !s.isBroken() {
-		if !s.keep(ctx) {
-			break
-		}
-	}
-	s.watching.Lock()
-	s.unwatch = nil
-	s.watching.Unlock()
-	if s.isBroken() {
-		s.b.pool.bury(s)
+	for s.listen() {
 	}
 }
 
-// keep reads until ctx ends, the connection does, or a lease longer than the server's longest timer needs it started anew.
-func (s *session) keep(ctx context.Context) (more bool) {
-	rctx, cancel := context.WithTimeout(ctx, maxTimeout/2)
-	defer cancel()
-	err := s.conn.WaitForNotification(rctx)
-	if err == nil {
-		return true // a notification, which is nobody's
-	}
-	if ctx.Err() != nil || s.isBroken() || rctx.Err() == nil {
-		if ctx.Err() == nil {
-			s.close()
-		}
+// listen reads until the turn is wanted or something comes, and reports whether to go on.
+func (s *session) listen() (more bool) {
+	end := time.Now().Add(s.b.pool.patience(s))
+	s.mu.Lock()
+	if s.wanted > 0 || s.isBroken() || s.b.isClosing() {
+		s.mu.Unlock()
 		return false
 	}
-	tctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
-	defer cancel()
-	if _, err := s.simple(tctx, s.labelNow(0)); err != nil {
+	s.watched = true
+	_ = s.conn.Conn().SetReadDeadline(end)
+	s.mu.Unlock()
+	_, err := s.conn.ReceiveMessage(context.Background())
+	s.mu.Lock()
+	s.watched = false
+	wanted := s.wanted > 0 || s.b.isClosing()
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		return true // a notification, which is nobody's
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		s.close()
+		return false
+	case wanted:
+		return false
+	case s.b.pool.retire(s):
 		s.close()
 		return false
 	}
+	s.limit(s.b.options.Timeout) // a lease may be longer than the server's longest timer, which this starts anew
+	if _, err := s.simple(s.labelNow(0)); err != nil {
+		s.close()
+	}
 	return true
+}
+
+// patience is for how long nothing need be sent on s.
+func (p *pool) patience(s *session) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(s.holds) == 0 {
+		return p.rest
+	}
+	return maxTimeout / 2
 }
 
 // park stops the server's timer of a session that has no leases any more: the server would end it.
@@ -81,12 +83,11 @@ func (s *session) park() {
 	p.mu.Lock()
 	parked := len(s.holds) > 0 || s.timeout == 0
 	p.mu.Unlock()
-	if parked || s.b.options.Mode == ModeTransaction { // a transaction's timer ends with it
+	if parked || s.isBroken() || s.b.options.Mode == ModeTransaction { // a transaction's timer ends with it
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
-	defer cancel()
-	if _, err := s.run(ctx, "", step{stTimeout, []int64{0}}); err != nil {
+	s.limit(s.b.options.Timeout)
+	if _, err := s.run("", step{stTimeout, []int64{0}}); err != nil {
 		s.close()
 		return
 	}

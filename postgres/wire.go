@@ -20,27 +20,11 @@ var errUnanswered = errors.New("no answer from the server")
 // longAgo as a connection's deadline ends the request on it.
 var longAgo = time.Unix(1, 0)
 
-// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty.
-func exchange(ctx context.Context, conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
+// exchange sends one request, and returns the rows of its last statement that returns some. NULL is empty. It lasts until the
+// connection's deadline.
+func exchange(conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	f := conn.Frontend()
 	send(f)
-	if ctx.Done() == nil {
-		return answer(conn, f)
-	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		_ = conn.Conn().SetDeadline(longAgo)
-	})
-	rows, err = answer(conn, f)
-	if !stop() {
-		<-ended
-		_ = conn.Conn().SetDeadline(time.Time{}) // the answer may have been there already
-	}
-	return rows, err
-}
-
-func answer(conn *pgconn.PgConn, f *pgproto3.Frontend) (rows [][]string, err error) {
 	ferr := f.Flush() // where it fails, the server may have said why
 	for {
 		m, rerr := conn.ReceiveMessage(context.Background())
