@@ -101,14 +101,29 @@ func (b *Backend) Close() error {
 	}
 	b.close()
 	b.pool.wake()
+	grace := time.AfterFunc(closeGrace, b.stop)
 	b.leases.Close()
 	b.calls.Drain(closeGrace)
+	grace.Stop()
 	b.calls.Seal()
-	b.cancel()
+	b.stop()
 	b.calls.Drain(closeGrace)
 	b.pool.end()
 	b.calls.Drain(closeGrace)
 	return nil
+}
+
+// stop ends all requests without an answer.
+func (b *Backend) stop() {
+	b.cancel()
+	p := &b.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.all {
+		s.mu.Lock()
+		s.cutLocked()
+		s.mu.Unlock()
+	}
 }
 
 // close refuses those who come, and reports whether this was the first call.

@@ -15,7 +15,7 @@ var errGhost = errors.New("the server had not noticed yet that the connection is
 // exorcise ends the session of a broken connection, in case the server has not noticed. ErrLost means that there is none.
 func (b *Backend) exorcise(ctx context.Context, h *hold) error {
 	b.pool.drop(h)
-	if b.options.Mode == ModeTransaction || !h.s.isDirect() {
+	if b.options.Mode == ModeTransaction || !h.s.direct {
 		return backend.ErrLost // the pooler ends it, or gives it to somebody else, who may have the key by now
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
@@ -33,7 +33,7 @@ func (b *Backend) exorcise(ctx context.Context, h *hold) error {
 // banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
 // are free. A pooler's session is the pooler's matter.
 func (b *Backend) banish(ctx context.Context, s *session) error {
-	if !s.isDirect() {
+	if !s.direct {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)

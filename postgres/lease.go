@@ -69,7 +69,7 @@ func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 	p := &b.pool
 	limit, alone := h.s.bounds(h)
 	_, err := h.s.make(ctx, request{
-		limit: limit, alone: alone,
+		limit: limit, alone: alone, limited: true,
 		do: func() error {
 			p.mu.Lock()
 			gone, done := h.gone, h.done

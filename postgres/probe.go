@@ -19,7 +19,7 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 	if err := s.probeLocks(); err != nil {
 		return err
 	}
-	if b.options.Mode == ModeTransaction || s.isDirect() {
+	if b.options.Mode == ModeTransaction || s.direct {
 		return nil // the session that answers is the one that was connected to
 	}
 	return b.probePooler(ctx, s)

@@ -15,7 +15,7 @@ type proxy struct {
 	*storetest.Relay
 
 	mu     sync.Mutex
-	syncs  int  // requests: a client waits for the answer to each Sync or Query
+	syncs  int  // requests: a client waits for the answer to each Sync, Query or FunctionCall
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
@@ -119,7 +119,7 @@ func (f *frames) requests(p []byte) (n int) {
 		if len(b) < size {
 			return n
 		}
-		if f.started && (b[0] == 'S' || b[0] == 'Q') {
+		if f.started && (b[0] == 'S' || b[0] == 'Q' || b[0] == 'F') {
 			n++
 		}
 		f.started = true

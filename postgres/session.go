@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +21,7 @@ type session struct {
 	conn   *pgconn.PgConn
 	mark   string // see markPlace
 	server server
+	direct bool        // there is no pooler in between
 	quiet  *time.Timer // begins a watch
 
 	turn     chan struct{} // holds an element while it is somebody's turn
@@ -124,10 +124,15 @@ func (s *session) attend(ctx context.Context, limit time.Duration) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.turns == turn {
-			s.cut = true
-			_ = s.conn.Conn().SetDeadline(longAgo)
+			s.cutLocked()
 		}
 	})
+}
+
+// cutLocked ends what is asked in this turn.
+func (s *session) cutLocked() {
+	s.cut = true
+	_ = s.conn.Conn().SetDeadline(longAgo)
 }
 
 // limit gives what is asked so long from now on; 0 is for ever.
@@ -138,9 +143,10 @@ func (s *session) limit(limit time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.cut {
-		_ = s.conn.Conn().SetDeadline(end)
+	if s.cut || s.b.base.Err() != nil {
+		end = longAgo
 	}
+	_ = s.conn.Conn().SetDeadline(end)
 }
 
 // leave ends what attend has begun.
@@ -157,10 +163,11 @@ func (s *session) leave() {
 
 // A request is made in one turn of a session.
 type request struct {
-	limit time.Duration   // how long the server may take before the connection is closed; 0 for no limit
-	alone bool            // nothing else is on the connection, which may be closed when ctx ends
-	do    func() error    // with the turn
-	left  func(err error) // with the turn, when the caller has left in between
+	limit   time.Duration   // how long the server may take before the connection is closed; 0 for no limit
+	alone   bool            // nothing else is on the connection, which may be closed when ctx ends
+	limited bool            // ctx ends as limit does, or with Close, so that it need not be watched
+	do      func() error    // with the turn
+	left    func(err error) // with the turn, when the caller has left in between
 }
 
 // make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
@@ -172,7 +179,11 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 	}
 	if r.alone || ctx.Done() == nil {
 		defer s.give()
-		s.attend(ctx, r.limit)
+		if r.alone && r.limited {
+			s.limit(r.limit)
+		} else {
+			s.attend(ctx, r.limit)
+		}
 		return false, r.do()
 	}
 	done, gone := make(chan error), make(chan struct{})
@@ -314,11 +325,14 @@ func (s *session) renew(h *hold, ttl time.Duration) error {
 
 // release gives up h's lock. ErrLost means that the session did not have it.
 func (s *session) release(h *hold) error {
-	text := ""
-	if _, alone := s.bounds(h); !alone {
-		text = s.labelNow(s.timeout) // of h too: it does no harm
+	var row []string
+	var err error
+	if _, alone := s.bounds(h); alone && s.direct {
+		row, err = s.call(pgAdvisoryUnlock, int64(h.h))
+	} else {
+		label := s.labelNow(s.timeout) // of h too: it does no harm
+		row, err = s.run(label, step{stRelease, []int64{int64(h.h)}})
 	}
-	row, err := s.run(text, step{stRelease, []int64{int64(h.h)}})
 	if err != nil {
 		s.close() // which releases
 		return err
@@ -346,7 +360,7 @@ func (s *session) close() {
 // a lock.
 func (s *session) abort() {
 	s.close()
-	if !s.isDirect() {
+	if !s.direct {
 		return
 	}
 	s.b.calls.Join()
@@ -356,11 +370,6 @@ func (s *session) abort() {
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
 	}()
-}
-
-// isDirect reports whether there is no pooler in between: those make up a process id.
-func (s *session) isDirect() bool {
-	return strconv.FormatUint(uint64(s.conn.PID()), 10) == s.server.pid
 }
 
 // wire is the connection beneath its encryption.

@@ -43,6 +43,8 @@ func exchange(conn *pgconn.PgConn, send func(f *pgproto3.Frontend)) (rows [][]st
 				row[i] = string(v)
 			}
 			rows = append(rows, row)
+		case *pgproto3.FunctionCallResponse:
+			rows = [][]string{{string(m.Result)}}
 		case *pgproto3.ErrorResponse:
 			err = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:
