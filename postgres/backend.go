@@ -21,6 +21,7 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	pool       pool
+	mint       mint
 	calls      calls.Calls
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 

@@ -83,7 +83,8 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*hold), used: time.Now()}
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*hold), since: time.Now()}
+	s.used = s.since
 	err = s.bounded(ctx, func() (err error) {
 		s.server, err = s.lookAt()
 		s.direct = strconv.FormatUint(uint64(conn.PID()), 10) == s.server.pid // a pooler makes one up

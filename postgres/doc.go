@@ -18,7 +18,7 @@
 //   - Exclusion is best effort: it holds while the server runs. See Failure modes.
 //   - A TTL is enforced by the server's timer, to 1 ms; the least is 100 ms. One of more than 24 days, the server's longest,
 //     is kept up by statements in between. The timer compares the server's wall clock: see Failure modes.
-//   - Tokens are transaction ids, taken after the lock, with the number of the grant among those that one id serves: a session
+//   - Tokens are transaction ids, taken after the lock, with the number of the grant among those that one id serves: a client
 //     keeps using its id while it is the server's newest, which spares the server's log. They increase across release and expiry, and across a stop of the
 //     server in order. A crash makes the server forget the ids of its last moments (up to 3 × wal_writer_delay, 0.6 s)
 //     and give them again, so that Fencing is FencingProcess; with Durable each id waits for the server's log on disk,

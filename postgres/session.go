@@ -21,6 +21,7 @@ type session struct {
 	conn   *pgconn.PgConn
 	mark   string // see markPlace
 	server server
+	since  time.Time   // when it had connected
 	direct bool        // there is no pooler in between
 	quiet  *time.Timer // begins a watch
 
@@ -29,7 +30,6 @@ type session struct {
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
-	mint   mint
 	ignore func() bool // stops watching the request's context; nil if that is not watched
 	over   *hold       // goes at the end of the turn
 
@@ -271,8 +271,10 @@ func (s *session) bounds(h *hold) (limit time.Duration, alone bool) {
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
 func (s *session) lock(h *hold, st statement) (token uint64, err error) {
-	timeout, now := s.idleFor(h, h.ttl), time.Now()
-	steps := append(s.adjust(timeout), step{st, []int64{int64(h.h), int64(s.mint.own(now))}})
+	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
+	own := mint.begin(h.h, now, s.since)
+	defer mint.end(h.h)
+	steps := append(s.adjust(timeout), step{st, []int64{int64(h.h), int64(own.short())}})
 	row, err := s.run(s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
 	if err != nil {
 		s.close() // what it holds is not certain
@@ -282,7 +284,7 @@ func (s *session) lock(h *hold, st statement) (token uint64, err error) {
 	if row[0] == "" {
 		return 0, nil
 	}
-	if token, err = s.mint.token(row[0], now); err != nil {
+	if token, err = mint.token(row[0], own, now); err != nil {
 		s.close() // it has the lock
 	}
 	return token, err
