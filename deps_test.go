@@ -21,7 +21,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/redis":     {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"/memcached": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/zookeeper": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
-	"/postgres":  {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"/postgres":  {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},

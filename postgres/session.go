@@ -274,13 +274,12 @@ func (s *session) lock(h *hold, st statement) (token uint64, err error) {
 	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
-	steps := append(s.adjust(timeout), step{st, []int64{int64(h.h), int64(own.short())}})
-	row, err := s.run(s.labelNow(labelTimeout(h.ttl, timeout)), steps...)
+	label := s.labelNow(labelTimeout(h.ttl, timeout))
+	row, err := s.run(label, timeout, step{st, []int64{int64(h.h), int64(own.short())}})
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
 	}
-	s.setTimeout(timeout)
 	if row[0] == "" {
 		return 0, nil
 	}
@@ -298,16 +297,6 @@ func labelTimeout(ttl, timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// adjust is the step that sets the idle timeout, none if it is set already.
-func (s *session) adjust(timeout time.Duration) []step {
-	const most = 2
-	steps := make([]step, 0, most)
-	if s.timeout != timeout {
-		steps = append(steps, step{stTimeout, []int64{timeout.Milliseconds()}})
-	}
-	return steps
-}
-
 func (s *session) setTimeout(timeout time.Duration) {
 	p := &s.b.pool
 	p.mu.Lock()
@@ -318,10 +307,7 @@ func (s *session) setTimeout(timeout time.Duration) {
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(h *hold, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), append(s.adjust(timeout), step{statement: stRenew})...)
-	if err == nil {
-		s.setTimeout(timeout)
-	}
+	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), timeout, step{statement: stRenew})
 	return err
 }
 
@@ -333,7 +319,7 @@ func (s *session) release(h *hold) error {
 		row, err = s.call(pgAdvisoryUnlock, int64(h.h))
 	} else {
 		label := s.labelNow(s.timeout) // of h too: it does no harm
-		row, err = s.run(label, step{stRelease, []int64{int64(h.h)}})
+		row, err = s.run(label, s.timeout, step{stRelease, []int64{int64(h.h)}})
 	}
 	if err != nil {
 		s.close() // which releases

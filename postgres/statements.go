@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 )
@@ -105,29 +106,19 @@ type step struct {
 	params    []int64
 }
 
-// run sends a label and steps as one request, and returns the first row of the last step.
+// run sends a label and a step as one request, with one before it that sets the session's idle timeout where that is another. It returns
+// the first row of the step.
 //
 // It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of several, as
 // prepared statements are called by pgx, the last may get lost with the path: a session that waits for it holds what it was granted by
 // those before, and none of the server's timers runs.
-func (s *session) run(label string, steps ...step) (row []string, err error) {
+func (s *session) run(label string, timeout time.Duration, st step) (row []string, err error) {
 	const most = 200 // mostly
 	sql := append(make([]byte, 0, most), label...)
-	for _, st := range steps {
-		sql = append(append(sql, "EXECUTE "...), s.name(st.statement)...)
-		for i, p := range st.params {
-			if i == 0 {
-				sql = append(sql, "('"...)
-			} else {
-				sql = append(sql, "','"...)
-			}
-			sql = strconv.AppendInt(sql, p, 10)
-		}
-		if len(st.params) > 0 {
-			sql = append(sql, "')"...)
-		}
-		sql = append(sql, ';')
+	if s.timeout != timeout {
+		sql = s.execute(sql, step{stTimeout, []int64{timeout.Milliseconds()}})
 	}
+	sql = s.execute(sql, st)
 	row, err = s.simple(string(sql))
 	switch {
 	case code(err) == codeNoStatement || err == nil && row == nil:
@@ -136,7 +127,25 @@ func (s *session) run(label string, steps ...step) (row []string, err error) {
 	case err != nil:
 		return nil, err
 	}
+	s.setTimeout(timeout)
 	return row, nil
+}
+
+// execute appends a step to sql.
+func (s *session) execute(sql []byte, st step) []byte {
+	sql = append(append(sql, "EXECUTE "...), s.name(st.statement)...)
+	for i, p := range st.params {
+		if i == 0 {
+			sql = append(sql, "('"...)
+		} else {
+			sql = append(sql, "','"...)
+		}
+		sql = strconv.AppendInt(sql, p, 10)
+	}
+	if len(st.params) > 0 {
+		sql = append(sql, "')"...)
+	}
+	return append(sql, ';')
 }
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.

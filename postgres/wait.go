@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,76 +19,53 @@ const (
 	lateGrant = 20
 )
 
-// wait waits until there is room, as long as ctx lives, and then for the key.
-func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	var busy error // the store's word, if it has been heard
-	pause := backend.Pause{Min: pollMin, Max: pollMax}
-	for {
-		l, err := b.waitForKey(ctx, r, &busy)
-		crowded := errors.Is(err, ErrExhausted) && code(err) != codeOutOfMemory // connections come back, a full lock table is everybody's trouble
-		if crowded && !backend.Ended(ctx) && !b.isClosing() {
-			cctx, cancel := b.untilClosing(ctx)
-			_ = backend.Sleep(cctx, pause.Next(0)) // the loop finds out
-			cancel()
-			continue
-		}
-		if err != nil && backend.Ended(ctx) && busy != nil {
-			return nil, backend.ContextError(ctx, busy)
-		}
-		return l, err
-	}
+// A waiter knows what it has heard of the server.
+type waiter struct {
+	busy  error     // its word that the key is held
+	heard time.Time // when it was there, as an answer has shown, or a connection that was good and broke
 }
 
-// waitForKey queues at the server, each waiter on a connection of its own, and asks again and again where that is not possible.
-func (b *Backend) waitForKey(ctx context.Context, r backend.Request, busy *error) (backend.Lease, error) {
-	outlive := max(r.TTL, patience)
-	try := func(ctx context.Context) (backend.Lease, error) {
-		l, err := b.try(ctx, r)
-		if errors.Is(err, backend.ErrHeld) {
-			*busy = err
-		}
-		return l, err
+// wait queues at the server, each waiter on a connection of its own, and asks again and again where that is not possible.
+func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	cctx, cancel := b.untilClosing(ctx)
+	defer cancel()
+	queues := b.options.Mode == ModeSession && b.pool.beginWait()
+	if queues {
+		defer b.pool.endWait()
 	}
-	if b.options.Mode == ModeTransaction || !b.pool.beginWait() {
-		pause := backend.Pause{Min: pollMin, Max: pollMax}
-		cctx, cancel := b.untilClosing(ctx)
-		defer cancel()
-		l, err := backend.Poll(cctx, pause, outlive, try)
-		if err != nil && b.isClosing() && !backend.Ended(ctx) {
-			return nil, backend.ErrClosed
+	shares := b.guarantees.Round(r.TTL) <= b.options.Share
+	pause := backend.Pause{Min: pollMin, Max: pollMax}
+	for w := new(waiter); ; {
+		var l backend.Lease
+		var err error
+		if !queues || shares && w.busy == nil {
+			// A lease that is free now can join the connection of others; one that has queued has its own.
+			l, err = b.try(cctx, r)
+		} else {
+			l, err = b.queue(cctx, r, w)
 		}
-		return l, err
-	}
-	defer b.pool.endWait()
-	if b.guarantees.Round(r.TTL) <= b.options.Share {
-		// A lease that is free now can join the connection of others; one that has queued has its own.
-		if l, err := try(ctx); !errors.Is(err, backend.ErrHeld) {
-			return l, err
-		}
-	}
-	var (
-		heard time.Time // when a connection broke in which it had queued
-		pause = backend.Pause{Min: pollMin, Max: pollMax}
-	)
-	for {
-		l, queued, err := b.queue(ctx, r, busy)
+		crowded := errors.Is(err, ErrExhausted) && code(err) != codeOutOfMemory // connections come back, a full lock table is everybody's trouble
 		switch {
 		case err == nil:
 			return l, nil
 		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, err)
+			return nil, backend.ContextError(ctx, cmp.Or(w.busy, err))
 		case b.isClosing():
 			return nil, backend.ErrClosed
+		case errors.Is(err, backend.ErrHeld):
+			w.busy, w.heard = err, time.Now()
+			if queues {
+				continue
+			}
+		case crowded:
 		case backend.Definite(err) || errors.Is(err, ErrExhausted) || errors.Is(err, backend.ErrLost):
 			return nil, err
-		case queued:
-			heard = time.Now()
-		case heard.IsZero() || time.Since(heard) > outlive:
+		case time.Since(w.heard) > max(r.TTL, patience):
 			return nil, err
 		}
-		cctx, cancel := b.untilClosing(ctx)
-		_ = backend.Sleep(cctx, pause.Next(0)) // the loop finds out
-		cancel()
+		if backend.Sleep(cctx, pause.Next(0)) != nil && backend.Ended(ctx) {
+			return nil, backend.ContextError(ctx, cmp.Or(w.busy, err))
+		}
 	}
 }
 
@@ -114,32 +92,30 @@ func (p *pool) endWait() {
 	p.waiters--
 }
 
-// queue waits once, if a first attempt is refused. queued tells that the request was sent: its connection was good.
-func (b *Backend) queue(ctx context.Context, r backend.Request, busy *error) (l backend.Lease, queued bool, err error) {
+// queue waits once, if a first attempt is refused.
+func (b *Backend) queue(ctx context.Context, r backend.Request, w *waiter) (backend.Lease, error) {
 	h := b.newHold(r)
 	s, err := b.pool.checkOut(ctx, &place{h: h, wait: true})
 	if err != nil {
 		b.pool.drop(h)
-		return nil, false, err
+		return nil, err
 	}
 	b.pool.began(h, nil, true)
 	a := attempt{hold: h}
-	cctx, cancel := b.untilClosing(ctx)
-	defer cancel()
-	_, err = s.make(cctx, request{alone: true, do: func() error {
-		if err := a.ask(cctx); err != nil || a.token > 0 {
+	_, err = s.make(ctx, request{alone: true, do: func() error {
+		if err := a.ask(ctx); err != nil || a.token > 0 {
 			return err
 		}
-		*busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
+		w.busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
 		return a.queue()
 	}})
 	b.pool.began(h, nil, false)
 	if err != nil {
+		w.heard = time.Now()
 		b.pool.drop(h)
-		return nil, true, err
+		return nil, err
 	}
-	l, err = b.grant(ctx, r, a)
-	return l, true, err
+	return b.grant(ctx, r, a)
 }
 
 // queue asks for the lock by a statement that waits.

@@ -87,9 +87,7 @@ func (s *session) park() {
 		return
 	}
 	s.limit(s.b.options.Timeout)
-	if _, err := s.run("", step{stTimeout, []int64{0}}); err != nil {
+	if _, err := s.run("", 0, step{statement: stRenew}); err != nil {
 		s.close()
-		return
 	}
-	s.setTimeout(0)
 }
