@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func told(ctx context.Context, err error) error {
 	}
 	ours := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if backend.Ended(ctx) {
-		if ours && errors.Is(err, ctx.Err()) {
+		if errors.Is(err, cmp.Or(ctx.Err(), context.DeadlineExceeded)) { // the timer of a deadline that has passed may be late
 			return err
 		}
 		return backend.ContextError(ctx, err)

@@ -339,9 +339,8 @@ func (s *session) close() {
 	if s.broken.Swap(true) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.b.options.Timeout)
-	defer cancel()
-	_ = s.conn.Close(ctx) // it is closed in any case
+	_ = s.conn.Conn().SetDeadline(time.Now().Add(s.b.options.Timeout)) // the last request's has passed
+	_ = s.conn.Close(context.Background())                             // it is closed in any case
 }
 
 // abort ends the session while its request may still be running: the server does not look at a connection whose statement waits for
