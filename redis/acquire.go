@@ -61,12 +61,12 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	b.watches.end(a.r.Key) // what is answered tells whether the waiter has come
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, request{
-		script: acquireScript,
-		keys:   []string{a.names.lock, a.names.queue, a.names.fence},
-		args:   []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
-		ack:    true,
-		grace:  answerGrace,
-		late:   a.late,
+		script:   acquireScript,
+		keys:     []string{a.names.lock, a.names.queue, a.names.fence},
+		args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
+		replicas: b.options.MinReplicas,
+		grace:    answerGrace,
+		late:     a.late,
 	})
 	a.unanswered = a.unanswered || unanswered
 	if err != nil {

@@ -1,13 +1,10 @@
 package redis
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
-// enterAlone reports whether a request goes alone: nothing is under way, and it can be ended on its caller's goroutine.
-func (l *lanes) enterAlone(ctx context.Context) bool {
-	if l.solo == nil && (!l.inline || ctx.Done() != nil) {
+// enterAlone reports whether a request goes alone: nothing is under way.
+func (l *lanes) enterAlone() bool {
+	if l.solo == nil {
 		return false
 	}
 	l.mu.Lock()
@@ -17,20 +14,6 @@ func (l *lanes) enterAlone(ctx context.Context) bool {
 	}
 	l.open++
 	return true
-}
-
-func (l *lanes) alone(ctx context.Context, end time.Time, q request) (any, error) {
-	if l.solo != nil {
-		return l.solo.do(ctx, end, q)
-	}
-	begun := time.Now()
-	fctx, cancel := endingAt(ctx, end)
-	defer cancel()
-	v, err := q.run(fctx, l.client)
-	if err != nil && !isReply(err) && fctx.Err() != nil {
-		err = noAnswer(time.Since(begun), err)
-	}
-	return v, err
 }
 
 // shunTime is for how long a connection that failed is left alone: another dial of it may hang.

@@ -20,7 +20,6 @@ type Backend struct {
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
-	inline     bool // the client ends what it has sent by the deadlines of contexts
 	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
 	told       any // how scripts tell waiters, a string: inbox, deputies, prefix of channels
@@ -51,7 +50,6 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	}
 	if c, ok := client.(*redis.Client); ok {
 		b.deputies = 16
-		b.inline = endsRequests(c.Options())
 		b.lanes = newLanes(c, &b.calls)
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)

@@ -29,7 +29,6 @@ type lanes struct {
 	client *redis.Client
 	calls  *calls.Calls
 	solo   *solo // for requests alone; nil where there is none
-	inline bool  // the client ends what it has sent by the deadlines of contexts
 	most   int
 
 	mu    sync.Mutex
@@ -43,7 +42,7 @@ type lanes struct {
 func newLanes(client *redis.Client, c *calls.Calls) *lanes {
 	o := client.Options()
 	l := &lanes{
-		client: client, calls: c, inline: endsRequests(o), most: max(o.PoolSize, usualLanes),
+		client: client, calls: c, most: max(o.PoolSize, usualLanes),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.overdue)
 	l.timer.Stop()
@@ -76,22 +75,49 @@ var callPool = sync.Pool{New: func() any {
 
 // do makes a request, once. It returns at end at the latest, and q.grace after ctx has ended.
 func (l *lanes) do(ctx context.Context, end time.Time, q request) (any, error) {
-	if l.enterAlone(ctx) {
-		v, err := l.alone(ctx, end, q)
+	if l.enterAlone() {
+		v, err := l.solo.do(ctx, end, q)
 		l.leaveAlone(err)
 		return v, err
 	}
+	return l.begin(ctx, end, q).wait()
+}
+
+// begin lets a request wait for a lane. The caller waits for the answer.
+func (l *lanes) begin(ctx context.Context, end time.Time, q request) *call {
 	c := callPool.Get().(*call)
 	c.request, c.ctx, c.end, c.since = q, ctx, end, time.Now()
 	c.state.Store(inQueue)
 	l.enqueue(c)
+	return c
+}
+
+// doAll makes requests side by side, all by end or each within its own limit from now.
+func (l *lanes) doAll(ctx context.Context, end time.Time, list []request) []result {
+	begun := time.Now()
+	calls := make([]*call, len(list))
+	for i, q := range list {
+		if q.limit > 0 {
+			end = begun.Add(q.limit)
+		}
+		calls[i] = l.begin(ctx, end, q)
+	}
+	results := make([]result, len(list))
+	for i, c := range calls {
+		results[i].v, results[i].err = c.wait()
+	}
+	return results
+}
+
+func (c *call) wait() (any, error) {
+	ctx, end := c.ctx, c.end
 	c.timer.Reset(time.Until(end))
 	select {
 	case r := <-c.answer:
 		return c.done(r)
 	case <-c.timer.C:
 	case <-ctx.Done():
-		c.timer.Reset(min(q.grace, time.Until(end)))
+		c.timer.Reset(min(c.request.grace, time.Until(end)))
 		select {
 		case r := <-c.answer:
 			return c.done(r)
@@ -212,6 +238,9 @@ func (l *lanes) take(batch []*call) []*call {
 		if len(batch) == mostCalls {
 			break
 		}
+		if len(batch) > 0 && c.request.replicas != batch[0].request.replicas {
+			break // nobody waits for replicas that others need
+		}
 		n++
 		if c.state.CompareAndSwap(inQueue, sent) {
 			batch = append(batch, c)
@@ -226,7 +255,6 @@ func (l *lanes) take(batch []*call) []*call {
 
 // send makes the requests of batch and hands out the answers.
 func (l *lanes) send(batch []*call) {
-	begun := time.Now()
 	ctx := deadlineContext{context.Background(), batch[0].end}
 	if len(batch) == 1 {
 		ctx.Context = context.WithoutCancel(batch[0].ctx)
@@ -236,44 +264,11 @@ func (l *lanes) send(batch []*call) {
 			ctx.end = c.end // the others give up at their own
 		}
 	}
-	l.exec(ctx, begun, batch, false)
-}
-
-func (l *lanes) exec(ctx context.Context, begun time.Time, batch []*call, text bool) {
-	cmds := make([]command, len(batch))
-	var failed error // of all
-	if len(batch) == 1 {
-		cmds[0] = batch[0].request.command(ctx, text)
-		_ = l.client.Process(ctx, cmds[0])
-	} else {
-		pipe := l.client.Pipeline()
-		for i, c := range batch {
-			cmds[i] = c.request.command(ctx, text)
-			_ = pipe.Process(ctx, cmds[i])
-		}
-		// Each command has its own error. Where the connection broke in the middle all have one: also those whose answers had
-		// come are unknown then, and sent again.
-		_, failed = pipe.Exec(ctx)
-	}
-	var unknown []*call
+	list := make([]request, len(batch))
 	for i, c := range batch {
-		v, err := cmds[i].Result()
-		if v == nil && err == nil { // a hook of the client's kept it from the server
-			err = failed
-		}
-		switch {
-		case err == nil:
-		case isReply(err):
-			if !text && isNoScript(err) {
-				unknown = append(unknown, c)
-				continue
-			}
-		case ctx.Err() != nil:
-			err = noAnswer(time.Since(begun), err)
-		}
-		c.settle(result{v, err})
+		list[i] = c.request
 	}
-	if len(unknown) > 0 {
-		l.exec(ctx, begun, unknown, true)
+	for i, r := range exchange(ctx, l.client, list) {
+		batch[i].settle(r)
 	}
 }

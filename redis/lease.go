@@ -23,14 +23,8 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	b := q.b
 	r := renewalOf(l, ttl)
-	v, _, err := b.eval(ctx, request{
-		script: renewScript,
-		keys:   []string{r.lock.(string)},
-		args:   []any{r.value, ttl.Milliseconds()},
-		ack:    true,
-		// On a connection that hangs a renewal fails while there is time for another one.
-		limit: max(ttl/3, leastLimit),
-	})
+	// On a connection that hangs a renewal fails while there is time for another one.
+	v, _, err := b.eval(ctx, b.renewalRequest([]*renewal{r}, max(ttl/3, leastLimit)))
 	if err == nil {
 		renewAnswers(v, 1, func(_ int, e error) { err = e })
 	}

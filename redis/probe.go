@@ -41,8 +41,8 @@ func probe(ctx context.Context, c redis.UniversalClient, n names, channel string
 	}
 	keys := []string{n.lock, n.queue}
 	pipe := c.Pipeline()
-	eval := probeScript.queue(ctx, pipe, true, keys, args)
-	evalsha := probeScript.queue(ctx, pipe, false, keys, nil)
+	eval := pipe.Eval(ctx, probeScript.text, keys, args...)
+	evalsha := pipe.EvalSha(ctx, probeScript.digest, keys)
 	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
 		return err
 	}

@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"context"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // A debt is a key that must be removed from one node on which it may be, or may yet appear, because a request was not
@@ -102,25 +99,11 @@ func (n *node) due(i int) []debt {
 
 // settle asks the node to remove what is due, and reports whether it has answered.
 func (r *Redlock) settle(n *node, i int, due []debt) bool {
-	paid := make([]bool, len(due))
-	_, err := n.do(func(ctx context.Context) (any, error) {
-		var err error
-		for _, text := range []bool{false, true} {
-			pipe := n.client.Pipeline()
-			cmds := make([]*redis.Cmd, len(due))
-			for k, d := range due {
-				cmds[k] = redlockRelease.queue(ctx, pipe, text, d.claim.keys[:1], []any{d.claim.id, d.number})
-			}
-			if _, err = pipe.Exec(ctx); isNoScript(err) {
-				continue
-			}
-			for k, cmd := range cmds {
-				_, paid[k] = cmd.Val().(int64)
-			}
-			break
-		}
-		return nil, err
-	})
+	list := make([]request, len(due))
+	for k, d := range due {
+		list[k] = request{script: redlockRelease, keys: d.claim.keys[:1], args: []any{d.claim.id, d.number}}
+	}
+	replies, err := n.evalAll(list)
 	if err != nil && !isReply(err) {
 		return false
 	}
@@ -130,7 +113,7 @@ func (r *Redlock) settle(n *node, i int, due []debt) bool {
 	for k, d := range due {
 		owed := n.debts[d.claim.id]
 		switch {
-		case !paid[k], owed == nil, owed.number != d.number:
+		case replies[k].err != nil, owed == nil, owed.number != d.number:
 		case d.absent.IsZero() && d.claim.doubtful(i):
 			owed.absent = now
 		default:

@@ -88,16 +88,16 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 		}
 		other.mu.Unlock()
 	}
-	v, err := redlockMeet.run(ctx, n.client, []string{r.naming.birth()}, args)
-	if err != nil {
-		return acquaintance{}, err
+	said := exchange(ctx, n.client, []request{{script: redlockMeet, keys: []string{r.naming.birth()}, args: args}})[0]
+	if said.err != nil {
+		return acquaintance{}, said.err
 	}
-	list, _ := v.([]any)
+	list, _ := said.v.([]any)
 	if len(list) == 1 && list[0] == int64(0) {
 		return acquaintance{}, errors.New("it was started again just now")
 	}
 	if len(list) != 4 {
-		return acquaintance{}, errReply(v)
+		return acquaintance{}, errReply(said.v)
 	}
 	met.id, _ = list[2].(string)
 	met.outcast = r.agreed(list[1])

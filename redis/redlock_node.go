@@ -134,6 +134,21 @@ func (n *node) eval(s script, keys []string, args ...any) (any, error) {
 	})
 }
 
+// evalAll makes requests side by side. Its error is the first.
+func (n *node) evalAll(list []request) (results []result, err error) {
+	_, err = n.do(func(ctx context.Context) (any, error) {
+		end, _ := ctx.Deadline()
+		results = n.lanes.doAll(context.Background(), end, list)
+		for _, r := range results {
+			if r.err != nil {
+				return nil, r.err
+			}
+		}
+		return nil, nil
+	})
+	return results, err
+}
+
 // harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
 func (n *node) harmless(err error) bool {
 	return errors.Is(err, errStuck) || errors.Is(err, errLane) || definite(err, n.single)

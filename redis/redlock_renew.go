@@ -6,8 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anylock/lock/backend"
 )
 
@@ -147,26 +145,16 @@ func (call *rollCall) ask(i int) (verdict, func(late bool)) {
 
 // send sends a node the scripts in one pipeline and returns its answers by lease.
 func (call *rollCall) send(n *node) (answers []any, clock clockSample, err error) {
-	var cmds []*redis.Cmd
 	sent := time.Now()
-	_, err = n.do(func(ctx context.Context) (any, error) {
-		for _, text := range []bool{false, true} {
-			pipe := n.client.Pipeline()
-			cmds = call.queue(ctx, pipe, text)
-			if _, err = pipe.Exec(ctx); !isNoScript(err) {
-				break
-			}
-		}
-		return nil, err
-	})
+	replies, err := n.evalAll(call.requests())
 	received := time.Now()
 	if err != nil {
 		return nil, clock, err
 	}
-	for _, cmd := range cmds {
-		list, _ := cmd.Val().([]any)
+	for _, r := range replies {
+		list, _ := r.v.([]any)
 		if len(list) == 0 {
-			return nil, clock, errReply(cmd.Val())
+			return nil, clock, errReply(r.v)
 		}
 		server, err := parseClock(list[0])
 		if err != nil {
@@ -181,7 +169,7 @@ func (call *rollCall) send(n *node) (answers []any, clock clockSample, err error
 	return answers, clock, nil
 }
 
-func (call *rollCall) queue(ctx context.Context, pipe redis.Pipeliner, text bool) (cmds []*redis.Cmd) {
+func (call *rollCall) requests() (list []request) {
 	for from := 0; from < len(call.claims); from += scriptLeases {
 		var keys []string
 		var args []any
@@ -190,7 +178,7 @@ func (call *rollCall) queue(ctx context.Context, pipe redis.Pipeliner, text bool
 			keys = append(keys, c.keys[0])
 			args = append(args, c.id, keepFor(call.granted[k]), call.number[k], c.token)
 		}
-		cmds = append(cmds, redlockRenew.queue(ctx, pipe, text, keys, args))
+		list = append(list, request{script: redlockRenew, keys: keys, args: args})
 	}
-	return cmds
+	return list
 }

@@ -11,10 +11,10 @@ import (
 // A renewal is what a lease's requests for one TTL say, from the first to the last of them. It does not change: one that was
 // given up may be on its way to the connection still.
 type renewal struct {
-	// Strings, kept as the arguments of a command, because each conversion would be an allocation.
-	lock, value any
-	ttl         time.Duration
-	number      uint64 // of the TTL, among those that the lease was renewed to one after the other
+	lock   string
+	value  any // a string, kept as the argument of a command
+	ttl    time.Duration
+	number uint64 // of the TTL, among those that the lease was renewed to one after the other
 }
 
 // renewalOf returns what to send for l. One renewal of a lease is under way at a time.
@@ -45,23 +45,22 @@ func lockValue(token, renewal uint64, owner string) string {
 	return string(append(value, owner...))
 }
 
-// appendRenewals appends the keys and arguments of renew.lua.
-func appendRenewals(args []any, list []*renewal) []any {
-	for _, r := range list {
-		args = append(args, r.lock)
-	}
+// renewalRequest is the request of renewals within limit.
+func (b *Backend) renewalRequest(list []*renewal, limit time.Duration) request {
+	q := request{script: renewScript, keys: make([]string, len(list)), args: make([]any, 0, len(list)+1), replicas: b.options.MinReplicas, limit: limit}
 	same := true
-	for _, r := range list {
-		args = append(args, r.value)
+	for i, r := range list {
+		q.keys[i] = r.lock
+		q.args = append(q.args, r.value)
 		same = same && r.ttl == list[0].ttl
 	}
 	if same {
 		list = list[:1]
 	}
 	for _, r := range list {
-		args = append(args, r.ttl.Milliseconds())
+		q.args = append(q.args, r.ttl.Milliseconds())
 	}
-	return args
+	return q
 }
 
 // What renew.lua returns for a lease.

@@ -206,11 +206,11 @@ func TestLateRequests(t *testing.T) {
 	l := acquire(t, b, r)
 	n := b.naming.names("k")
 	eval := func(sc script, keys []string, args ...any) any {
-		v, err := sc.run(ctx, admin, keys, args)
-		if err != nil {
-			t.Fatal(err)
+		r := exchange(ctx, admin, []request{{script: sc, keys: keys, args: args}})[0]
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-		return v
+		return r.v
 	}
 	left := func() time.Duration { return admin.PTTL(ctx, n.lock).Val() }
 	value := func(number int) string { return fmt.Sprintf("%d:%d:%s", l.Token(), number, r.Owner) }

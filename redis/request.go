@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,20 +14,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 )
-
-// A request is one script on the keys of one slot.
-type request struct {
-	script script
-	keys   []string
-	args   []any
-	ack    bool // enough replicas must have it, if Options.MinReplicas asks for any
-	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
-	// time, and an outcome that is known is cleaned up at once and for good.
-	grace time.Duration
-	limit time.Duration // for all attempts, if shorter than Options.Timeout
-	// late runs if an attempt was given up before it had ended, when it has ended.
-	late func()
-}
 
 // errNoAnswer is an unknown outcome: the request was sent and no answer came in time.
 var errNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
@@ -91,17 +78,12 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-type result struct {
-	v   any
-	err error
-}
-
 // await runs f and returns what it returned; or errNoAnswer at end, or ctx's error grace after ctx has ended: then late,
 // if not nil, runs when f has ended.
 //
 // It is for what does not go by lanes. go-redis does not end a request when its context is cancelled, nor, by default, at
 // its deadline. So f runs on a goroutine of its own, with a context that ends at end alone; the client's timeouts end it
-// where that has no effect. The goroutine is spared where the client keeps to end and there is nothing else to wait for.
+// where that has no effect.
 func (b *Backend) await(
 	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
 ) (any, error) {
@@ -110,25 +92,11 @@ func (b *Backend) await(
 	}
 	begun := time.Now()
 	fctx := deadlineContext{context.WithoutCancel(ctx), end}
-	run := func() (any, error) {
-		v, err := f(fctx)
-		if err != nil && fctx.Err() != nil {
-			err = noAnswer(time.Since(begun), err)
-		}
-		return v, err
-	}
-	if b.inline && ctx.Done() == nil {
-		defer b.calls.End()
-		var cancel context.CancelFunc
-		fctx, cancel = endingAt(fctx.Context, end)
-		defer cancel()
-		return run()
-	}
 	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
 	answer := make(chan result, 1)
 	go func() {
 		defer b.calls.End()
-		v, err := run()
+		v, err := f(fctx)
 		taken := settled.CompareAndSwap(false, true)
 		answer <- result{v, err}
 		if !taken && late != nil {
@@ -174,24 +142,13 @@ func (c deadlineContext) Err() error {
 	return context.DeadlineExceeded
 }
 
-// endingAt returns a context with a deadline that ends then, too: go-redis waits for a connection until its context is done.
-func endingAt(ctx context.Context, end time.Time) (deadlineContext, context.CancelFunc) {
-	ctx, cancel := context.WithDeadline(ctx, end)
-	return deadlineContext{ctx, end}, cancel
-}
-
-// endsRequests reports whether a client with these options sets the deadlines of contexts on its connections.
-func endsRequests(o *redis.Options) bool {
-	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
-}
-
 // deliver makes a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, error) {
-	switch {
-	case q.ack && b.options.MinReplicas > 0:
-		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return b.sendAcked(ctx, q) })
-	case b.lanes == nil:
-		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) { return q.run(ctx, b.client) })
+	if b.lanes == nil {
+		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) {
+			r := b.carry(ctx, []request{q})[0]
+			return r.v, r.err
+		})
 	}
 	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
@@ -200,47 +157,16 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, e
 	return b.lanes.do(ctx, end, q)
 }
 
-// A processor is a client of go-redis, or a pipeline of one.
-type processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
-}
-
-// run asks for the script by its digest, and sends its text only to a server that does not know it.
-func (q request) run(ctx context.Context, c processor) (any, error) {
-	for _, text := range []bool{false, true} {
-		cmd := q.command(ctx, text)
-		_ = c.Process(ctx, cmd) // the command has its error
-		v, err := cmd.Result()
-		if text || !isNoScript(err) {
-			return v, err
-		}
+// deliverAll makes requests side by side, once, each within its limit: a server that hangs holds up its own only.
+func (b *Backend) deliverAll(ctx context.Context, list []request) []result {
+	if b.lanes == nil {
+		return b.carryAll(ctx, list)
 	}
-	panic("unreachable")
-}
-
-// A command is one that go-redis does not make again by itself, whatever the client's options are: we do that, and know then
-// what may have been carried out twice.
-type command struct{ *redis.Cmd }
-
-// NoRetry implements [redis.Cmder].
-func (command) NoRetry() bool { return true }
-
-// command is the request as a command of go-redis.
-func (q request) command(ctx context.Context, text bool) command {
-	args := make([]any, 0, 3+len(q.keys)+len(q.args))
-	if text {
-		args = append(args, "eval", q.script.text)
-	} else {
-		args = append(args, "evalsha", q.script.digest)
+	if !b.calls.Begin() {
+		return slices.Repeat([]result{{err: backend.ErrClosed}}, len(list))
 	}
-	args = append(args, len(q.keys))
-	for _, k := range q.keys {
-		args = append(args, k)
-	}
-	cmd := redis.NewCmd(ctx, append(args, q.args...)...)
-	const firstKey = 3
-	cmd.SetFirstKeyPos(firstKey)
-	return command{cmd}
+	defer b.calls.End()
+	return b.lanes.doAll(ctx, time.Time{}, list)
 }
 
 // isReply reports whether err is what a server answered, so that the outcome is known.

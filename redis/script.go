@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 
@@ -39,16 +38,6 @@ var (
 	releaseScript = script{releaseHeldLua + prelude + releaseLua, "dd2a824a9052b31db5a26379e4b9065c705b530d"}
 	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )
-
-// run asks for the script by its digest, and sends its text only to a server that does not know it yet, as after a
-// restart, a failover or SCRIPT FLUSH.
-func (s script) run(ctx context.Context, c redis.Scripter, keys []string, args []any) (any, error) {
-	v, err := c.EvalSha(ctx, s.digest, keys, args...).Result()
-	if isNoScript(err) {
-		v, err = c.Eval(ctx, s.text, keys, args...).Result()
-	}
-	return v, err
-}
 
 func isNoScript(err error) bool {
 	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ const freshTime = 100 * time.Millisecond
 func newSolo(options *redis.Options) *solo {
 	s := &solo{}
 	o := *options
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
+	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, -1, 0, 0, 0
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		limited := o
 		limited.DialTimeout = s.dialTimeout(o.DialTimeout)
@@ -58,15 +59,13 @@ func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
 		defer stop()
 	}
-	v, err := q.run(sctx, s.client)
-	if err == nil || isReply(err) {
-		return v, err
+	r := exchange(sctx, s.client, []request{q})[0]
+	err := r.err
+	if err == nil || isReply(err) || errors.Is(err, errReplicas) {
+		return r.v, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if sctx.Err() != nil {
-		err = noAnswer(time.Since(begun), err)
 	}
 	return nil, err
 }

@@ -148,12 +148,9 @@ func untilLook(d time.Duration) time.Duration { return d + time.Millisecond + ra
 
 // left asks how long a lock is held for, by the cheapest command there is.
 func (b *Backend) left(ctx context.Context, lock string) (time.Duration, error) {
-	end := time.Now().Add(b.options.Timeout)
-	v, err := b.await(ctx, end, 0, nil, func(ctx context.Context) (any, error) { return b.client.PTTL(ctx, lock).Result() })
-	if err != nil {
-		return 0, err
-	}
-	return v.(time.Duration), nil
+	v, err := b.deliver(ctx, time.Now().Add(b.options.Timeout), request{args: []any{"pttl", lock}})
+	ms, _ := v.(int64)
+	return time.Duration(ms) * time.Millisecond, err
 }
 
 // untilExpiry is when to ask again for a key that is held for left more.

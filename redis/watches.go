@@ -101,26 +101,18 @@ func (b *Backend) passOn(key, owner string) {
 // leaveWatches tells those who wait for keys that are being watched to do so.
 func (b *Backend) leaveWatches() {
 	for _, key := range b.watches.close() {
-		b.calls.Background(func() {
-			end := time.Now().Add(closeGrace)
-			_, _ = b.await(context.Background(), end, 0, nil, func(ctx context.Context) (any, error) {
-				return nil, b.tellDeputies(ctx, b.naming.names(key).queue)
-			})
-		})
+		b.calls.Background(func() { b.tellDeputies(b.naming.names(key).queue) })
 	}
 }
 
-func (b *Backend) tellDeputies(ctx context.Context, queue string) error {
-	members, err := b.client.ZRange(ctx, queue, 0, lastDeputies-1).Result()
-	if err != nil || len(members) == 0 {
-		return err
-	}
-	pipe := b.client.Pipeline()
+func (b *Backend) tellDeputies(queue string) {
+	ctx, end := context.Background(), time.Now().Add(closeGrace)
+	v, _ := b.deliver(ctx, end, request{args: []any{"zrange", queue, 0, lastDeputies - 1}})
+	members, _ := v.([]any)
 	for _, m := range members {
-		if len(m) > inboxLen {
-			pipe.Publish(ctx, b.naming.channels()+m[:inboxLen], fmt.Sprintf("%d:%s", reservation.Milliseconds(), m[inboxLen:]))
+		if m, _ := m.(string); len(m) > inboxLen {
+			what := fmt.Sprintf("%d:%s", reservation.Milliseconds(), m[inboxLen:])
+			_, _ = b.deliver(ctx, end, request{args: []any{"publish", b.naming.channels() + m[:inboxLen], what}})
 		}
 	}
-	_, err = pipe.Exec(ctx)
-	return err
 }

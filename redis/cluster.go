@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// carry makes requests for keys of one server by a client that is not one server's.
+func (b *Backend) carry(ctx context.Context, list []request) []result {
+	var client sender = b.client // a cluster's follows slots that move, but would send WAIT to any server
+	if list[0].replicas > 0 {
+		node, err := b.node(ctx, list[0].keys[0])
+		if err != nil {
+			return slices.Repeat([]result{{err: err}}, len(list))
+		}
+		client = node
+	}
+	results := exchange(ctx, client, list)
+	for _, r := range results {
+		if c, ok := b.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(r.err, "MOVED") {
+			c.ReloadState(ctx)
+			break
+		}
+	}
+	return results
+}
+
+// carryAll makes requests for keys of several servers, side by side by server.
+func (b *Backend) carryAll(ctx context.Context, list []request) []result {
+	byNode := make(map[*redis.Client][]int) // what no server is known for goes together
+	for i, q := range list {
+		node, _ := b.node(ctx, q.keys[0])
+		byNode[node] = append(byNode[node], i)
+	}
+	results := make([]result, len(list))
+	var senders sync.WaitGroup
+	for _, index := range byNode {
+		senders.Go(func() {
+			some := make([]request, len(index))
+			limit := b.options.Timeout
+			for k, i := range index {
+				some[k] = list[i]
+				limit = min(limit, list[i].limit)
+			}
+			v, err := b.await(ctx, time.Now().Add(limit), 0, nil, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
+			for k, i := range index {
+				if results[i].err = err; err == nil {
+					results[i] = v.([]result)[k]
+				}
+			}
+		})
+	}
+	senders.Wait()
+	return results
+}
+
+// node is the client of the one server that has key.
+func (b *Backend) node(ctx context.Context, key string) (*redis.Client, error) {
+	switch c := b.client.(type) {
+	case *redis.Client:
+		return c, nil
+	case *redis.ClusterClient:
+		return c.MasterForKey(ctx, key)
+	}
+	return nil, fmt.Errorf("no single server behind a client of type %T", b.client)
+}

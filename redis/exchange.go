@@ -1,0 +1,154 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A request is one script on the keys of one slot, or, with no script, the command that args spell.
+type request struct {
+	script   script
+	keys     []string
+	args     []any
+	replicas int // that must have what it granted or renewed; 0 for none
+	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
+	// time, and an outcome that is known is cleaned up at once and for good.
+	grace time.Duration
+	limit time.Duration // for all attempts, if shorter than Options.Timeout
+	// late runs if an attempt was given up before it had ended, when it has ended.
+	late func()
+}
+
+type result struct {
+	v   any
+	err error
+}
+
+// A sender is a client of go-redis.
+type sender interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// exchange makes requests in one pipeline. A script is asked for by its digest; its text is sent only to a server that does not know
+// it, as after a restart, a failover or SCRIPT FLUSH. Behind requests that ask for replicas goes WAIT, because it speaks of
+// what its own connection has done before: an answer that too few replicas have comes with errReplicas. What ctx has ended is
+// errNoAnswer: its own error would be taken for the caller's.
+func exchange(ctx context.Context, c sender, list []request) []result {
+	begun := time.Now()
+	results := make([]result, len(list))
+	todo := make([]int, len(list))
+	replicas := 0
+	for i, q := range list {
+		todo[i] = i
+		replicas = max(replicas, q.replicas)
+	}
+	for _, text := range []bool{false, true} {
+		cmds := make([]command, len(todo))
+		for k, i := range todo {
+			cmds[k] = list[i].command(ctx, text)
+		}
+		failed, short := send(ctx, c, cmds, replicas)
+		unknown := todo[:0]
+		for k, i := range todo {
+			v, err := cmds[k].Result()
+			switch {
+			case v == nil && err == nil: // a hook of the client's kept it from the server
+				err = failed
+			case err == nil && short != nil && isKept(v):
+				err = short
+			case !text && isNoScript(err):
+				unknown = append(unknown, i)
+			case err != nil && !isReply(err) && ctx.Err() != nil:
+				err = noAnswer(time.Since(begun), err)
+			}
+			results[i] = result{v, err}
+		}
+		if todo = unknown; len(todo) == 0 {
+			break
+		}
+	}
+	return results
+}
+
+// send sends commands, each of which has its own error then. Where a connection broke in the middle all have one: also those whose
+// answers had come are unknown then, and sent again.
+func send(ctx context.Context, c sender, cmds []command, replicas int) (failed, short error) {
+	if len(cmds) == 1 && replicas == 0 {
+		return c.Process(ctx, cmds[0]), nil
+	}
+	pipe := c.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	if replicas == 0 {
+		_, failed = pipe.Exec(ctx)
+		return failed, nil
+	}
+	left := defaultTimeout
+	if d, ok := ctx.Deadline(); ok {
+		left = time.Until(d)
+	}
+	// Half of the time that is left, so that its answer arrives. 0 would wait forever.
+	wait := pipe.Do(ctx, "WAIT", replicas, max(left.Milliseconds()/2, 1))
+	_, failed = pipe.Exec(ctx)
+	acks, short := wait.Int64()
+	if short == nil && acks < int64(replicas) {
+		short = fmt.Errorf("%w: %d of %d", errReplicas, acks, replicas)
+	}
+	return failed, short
+}
+
+// errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
+var errReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
+
+// isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.
+func isKept(v any) bool {
+	if _, granted := v.(string); granted {
+		return true
+	}
+	list, _ := v.([]any)
+	for _, answer := range list {
+		switch answer {
+		case renewDone:
+			return true
+		case renewLost, renewOvertake:
+		default:
+			return false // a refusal
+		}
+	}
+	return false
+}
+
+// A command is one that go-redis does not make again by itself, whatever the client's options are: we do that, and know then
+// what may have been carried out twice.
+type command struct{ *redis.Cmd }
+
+// NoRetry implements [redis.Cmder].
+func (command) NoRetry() bool { return true }
+
+// command is the request as a command of go-redis.
+func (q *request) command(ctx context.Context, text bool) command {
+	if q.script.text == "" {
+		return command{redis.NewCmd(ctx, q.args...)}
+	}
+	args := make([]any, 0, 3+len(q.keys)+len(q.args))
+	if text {
+		args = append(args, "eval", q.script.text)
+	} else {
+		args = append(args, "evalsha", q.script.digest)
+	}
+	args = append(args, len(q.keys))
+	for _, k := range q.keys {
+		args = append(args, k)
+	}
+	cmd := redis.NewCmd(ctx, append(args, q.args...)...)
+	const firstKey = 3
+	cmd.SetFirstKeyPos(firstKey)
+	return command{cmd}
+}
