@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/eager"
 )
 
 // A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
 // change spares a lone request much of its time. go-redis does not end a request when its context is cancelled; here the
-// connection's deadline does it, because it is known whose request it carries.
+// connection's deadline does it, because it is known whose request it carries. An answer that comes soon is fetched without a thread's sleep.
 type solo struct {
 	client *redis.Client
 
@@ -22,13 +24,7 @@ type solo struct {
 	conn net.Conn  // the latest
 	end  time.Time // of the request under way, zero if there is none
 	cut  time.Time // when the request must end, zero if its own deadline stands
-
-	used  time.Time // when the latest request began
-	fresh bool      // that one followed another at once
 }
-
-// freshTime is for how long a connection that has served a request needs no look at its health.
-const freshTime = 100 * time.Millisecond
 
 // newSolo returns a client beside the one that has these options.
 func newSolo(options *redis.Options) *solo {
@@ -38,11 +34,11 @@ func newSolo(options *redis.Options) *solo {
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		limited := o
 		limited.DialTimeout = s.dialTimeout(o.DialTimeout)
-		c, err := eagerDialer(&limited)(ctx, network, addr)
+		c, err := redis.NewDialer(&limited)(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return s.wrap(c), nil
+		return s.wrap(eager.New(c)), nil
 	}
 	s.client = redis.NewClient(&o)
 	return s
@@ -50,9 +46,8 @@ func newSolo(options *redis.Options) *solo {
 
 // do makes a request. Only one may be under way.
 func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
-	begun := time.Now()
 	sctx := soloContext{ctx, end}
-	n := s.begin(begun, end)
+	n := s.begin(end)
 	defer s.finish()
 	if ctx.Done() != nil {
 		grace := q.grace
@@ -70,13 +65,11 @@ func (s *solo) do(ctx context.Context, end time.Time, q request) (any, error) {
 	return nil, err
 }
 
-func (s *solo) begin(now, end time.Time) (n uint64) {
+func (s *solo) begin(end time.Time) (n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
 	s.end = end
-	s.fresh = now.Sub(s.used) < freshTime
-	s.used = now
 	s.cut = time.Time{}
 	return s.n
 }
@@ -131,37 +124,15 @@ type soloConn struct {
 	solo *solo
 }
 
-// A soloSocket is a soloConn whose health go-redis looks at before each request, which takes a system call. A fresh one
-// is spared that.
-type soloSocket struct {
-	soloConn
-	socket syscall.Conn
-}
-
-// SyscallConn implements syscall.Conn.
-func (c soloSocket) SyscallConn() (syscall.RawConn, error) {
-	c.solo.mu.Lock()
-	fresh := c.solo.fresh
-	c.solo.mu.Unlock()
-	if fresh {
-		return unread{}, nil
-	}
-	return c.socket.SyscallConn()
-}
-
-// An unread is a connection that is not looked at.
-type unread struct{}
-
-func (unread) Read(func(uintptr) bool) error  { return nil }
-func (unread) Write(func(uintptr) bool) error { return nil }
-func (unread) Control(func(uintptr)) error    { return nil }
-
 func (s *solo) wrap(c net.Conn) net.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn = c
 	if socket, ok := c.(syscall.Conn); ok {
-		return soloSocket{soloConn{c, s}, socket}
+		return struct {
+			soloConn
+			syscall.Conn // go-redis looks at its health before each request
+		}{soloConn{c, s}, socket}
 	}
 	return soloConn{c, s}
 }

@@ -208,7 +208,6 @@ func (t target) open() (client redis.UniversalClient, timeout time.Duration) {
 		if o.MaxRetries == 0 {
 			o.MaxRetries = never
 		}
-		o.Dialer = eagerDialer(o)
 		return redis.NewClient(o), timeout
 	case t.sentinel != nil:
 		o := t.sentinel
