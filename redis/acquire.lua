@@ -1,6 +1,11 @@
--- What acquire_free.lua leaves over: the key is held, reserved or waited for, or the clock has stepped back.
+-- Grants a key to an owner with a fencing token, in one request; or refuses, and queues the owner if asked to.
+-- Sent again by the same owner it answers the same.
+--
+-- KEYS: lock, queue, fence. ARGV: owner, TTL in ms, how to tell waiters, 1 to queue.
+-- Returns token or {token, owner, ms left, 1 if the owner was not in the queue before}.
 
-local told, queueing = ARGV[3], ARGV[4] == '1'
+local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
+local me, ttl, told, queueing = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
 local inbox = string.sub(told, 1, 32)
 
 -- write is the first command of a run that makes something. A server that is full refuses it, but not after one that makes
@@ -43,6 +48,8 @@ local function enqueue()
   return added
 end
 
+local value = call('GET', lock)
+local first = not value and call('ZPOPMIN', queue)[1]
 if value == '0:0:' .. me then return grant() end -- its turn has come
 if value then
   local token, renewal, owner = parse(value)

@@ -14,17 +14,11 @@ type script struct{ text, digest string }
 //go:embed prelude.lua
 var prelude string
 
-//go:embed acquire_free.lua
-var acquireFreeLua string
-
 //go:embed acquire.lua
 var acquireLua string
 
 //go:embed renew.lua
 var renewLua string
-
-//go:embed release_held.lua
-var releaseHeldLua string
 
 //go:embed release.lua
 var releaseLua string
@@ -33,9 +27,9 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{acquireFreeLua + prelude + acquireLua, "238e2c1557bec023fa3af2867eddbfaaf5f39eef"}
+	acquireScript = script{prelude + acquireLua, "1aa8be49da9b9181d14799d5fe3775da3ec7dcf1"}
 	renewScript   = script{prelude + renewLua, "76e1315e07c54ad91e4fc61d69da89523fd229ab"}
-	releaseScript = script{releaseHeldLua + prelude + releaseLua, "dd2a824a9052b31db5a26379e4b9065c705b530d"}
+	releaseScript = script{prelude + releaseLua, "2bfeaf34b5e8649c5841512e5c17de6e52deecb8"}
 	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )
 
