@@ -87,11 +87,9 @@ func (r *Redlock) clear(ctx context.Context, c *claim) {
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
 	limit := nodeTimeout(c.ttl)
-	r.ask(ctx, t, window{node: limit, outage: limit}, func(i int) (verdict, func(bool)) {
-		if _, err := c.remove(r, i, lastNumber, limit); err != nil {
-			return none, nil
-		}
-		return yes, nil
+	r.ask(ctx, t, window{node: limit, outage: limit}, func(i int) (verdict, func(), error) {
+		_, err := c.remove(r, i, lastNumber, limit)
+		return told(err), nil, err
 	})
 }
 

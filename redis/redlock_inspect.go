@@ -34,27 +34,17 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // lookUp asks every node who holds key. decided tells that the nodes that have not answered could change nothing.
 func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.Holder, decided bool, err error) {
 	answers := make([]backend.Holder, len(r.nodes))
-	errs := make([]error, len(r.nodes))
-	begun := time.Now()
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
-	r.ask(ctx, t, w, func(i int) (verdict, func(bool)) {
+	r.ask(ctx, t, w, func(i int) (verdict, func(), error) {
 		h, err := r.inspectAt(r.nodes[i], key)
-		answer := yes
-		if err != nil {
-			answer = none
-		}
-		return answer, func(late bool) {
-			if !late {
-				answers[i], errs[i] = h, err
-			}
-		}
+		return told(err), func() { answers[i] = h }, err
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, false, err
 	}
 	if !t.won() {
-		return backend.Holder{}, false, r.noQuorum(t.silent(errs, begun))
+		return backend.Holder{}, false, r.noQuorum(t.silent())
 	}
 	h, named := t.holder(answers)
 	return h, !h.Held() || named >= t.quorum && h.TTL > 0, nil

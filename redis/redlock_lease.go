@@ -39,20 +39,9 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	t.certain = func() bool { return lost() || free() }
 	w := r.windowFor(c.ttl)
 	w.linger = true
-	errs := make([]error, len(r.nodes))
-	begun := time.Now()
-	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(bool)) {
+	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(), error) {
 		what, err := c.remove(r, i, lastNumber, w.outage)
-		answer := yes
-		if err != nil {
-			answer = none
-		}
-		return answer, func(late bool) {
-			if !late {
-				said[what]++
-				errs[i] = err
-			}
-		}
+		return told(err), func() { said[what]++ }, err
 	})
 	switch {
 	case lost():
@@ -61,5 +50,5 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 		// In the second case nodes do not answer that decide whether the lease had been lost; the key is free in any case.
 		return nil
 	}
-	return r.noQuorum(t.silent(errs, begun))
+	return r.noQuorum(t.silent())
 }

@@ -155,11 +155,10 @@ func newID() string {
 
 // look meets every node. It fails if a quorum cannot be reached, or if any node that answers cannot be used.
 func (r *Redlock) look(ctx context.Context) error {
-	errs := make([]error, len(r.nodes))
 	begun := time.Now()
 	t := r.newTally()
 	t.certain = func() bool { return false } // all, if they answer
-	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
+	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(), error) {
 		err := r.acquaintWithin(openTimeout, r.nodes[i], begun)
 		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < openTimeout-r.options.Timeout {
 			err = r.acquaintWithin(openTimeout-time.Since(begun), r.nodes[i], begun)
@@ -168,22 +167,18 @@ func (r *Redlock) look(ctx context.Context) error {
 		if err != nil && !isReply(err) && !isOutcast(r.nodes[i]) {
 			v = none
 		}
-		return v, func(late bool) {
-			if !late {
-				errs[i] = err
-			}
-		}
+		return v, nil, err
 	})
-	if err := backend.ContextError(ctx, errors.Join(errs...)); err != nil {
+	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range errs {
+	for i, err := range t.errs {
 		if err != nil && (isOutcast(r.nodes[i]) || isReply(err)) {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}
 	}
 	if !t.won() {
-		return r.noQuorum(t.silent(errs, begun))
+		return r.noQuorum(t.silent())
 	}
 	return r.distinct()
 }
@@ -224,10 +219,9 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 		return backend.ErrClosed
 	}
 	defer r.calls.End()
-	errs := make([]error, len(r.nodes))
 	t := r.newTally()
 	t.certain = func() bool { return false }
-	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(bool)) {
+	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		_, err := n.do(func(ctx context.Context) (any, error) {
 			return n.client.Set(ctx, r.naming.birth(), birthNew, 0).Result()
@@ -235,16 +229,12 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 		if err == nil {
 			err = r.acquaintWithin(openTimeout, n, time.Now())
 		}
-		return yes, func(late bool) {
-			if !late {
-				errs[i] = err
-			}
-		}
+		return yes, nil, err
 	})
-	if err := backend.ContextError(ctx, errors.Join(errs...)); err != nil {
+	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range errs {
+	for i, err := range t.errs {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}

@@ -40,12 +40,11 @@ type rollCall struct {
 	// By lease, guarded by t.mu until ask has returned.
 	have, lack []int   // nodes that had it, nodes that said they had not
 	missing    [][]int // nodes that had nothing in its place
-	errs       []error // by node
 }
 
 func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
-	call := &rollCall{r: r, t: r.newTally(), sent: time.Now(), errs: make([]error, len(r.nodes))}
+	call := &rollCall{r: r, t: r.newTally(), sent: time.Now()}
 	shortest := time.Duration(math.MaxInt64)
 	for i, l := range lives {
 		ttl, err := r.round(ttls[i])
@@ -102,7 +101,7 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 	case backend.Ended(ctx):
 		return backend.ContextError(ctx, nil)
 	}
-	errs := call.t.silent(call.errs, call.sent)
+	errs := call.t.silent()
 	for _, i := range call.missing[k] {
 		errs[i] = errMissing
 	}
@@ -110,7 +109,7 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 }
 
 // ask renews all leases at node i.
-func (call *rollCall) ask(i int) (verdict, func(late bool)) {
+func (call *rollCall) ask(i int) (verdict, func(), error) {
 	n := call.r.nodes[i]
 	for _, c := range call.claims { // the grant may still be on its way to this node
 		if c.busy(i) && c.enter(i, call.patience) == nil {
@@ -118,17 +117,10 @@ func (call *rollCall) ask(i int) (verdict, func(late bool)) {
 		}
 	}
 	answers, clock, err := call.send(n)
-	answer := yes
-	if err != nil {
-		answer = none
-	} else {
+	if err == nil {
 		_ = n.observe(clock, call.r.ban) // a key that is there counts whatever the clock did before
 	}
-	return answer, func(late bool) {
-		if late {
-			return
-		}
-		call.errs[i] = err
+	return told(err), func() {
 		for k := range answers {
 			switch answers[k] {
 			case leaseRenewed:
@@ -140,7 +132,7 @@ func (call *rollCall) ask(i int) (verdict, func(late bool)) {
 				call.lack[k]++
 			}
 		}
-	}
+	}, err
 }
 
 // send sends a node the scripts in one pipeline and returns its answers by lease.

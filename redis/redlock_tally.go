@@ -19,13 +19,15 @@ const (
 // A tally counts the verdicts of one round. Its owner reads it when ask has returned.
 type tally struct {
 	n, quorum int
+	begun     time.Time
 
 	mu            sync.Mutex
 	yes, no, mute int
-	expected      int    // nodes that have not answered yet, but for those that seemed to hang from the start
-	in            []bool // nodes that have answered or failed
-	hangs         []bool // nodes that seemed to hang from the start
-	closed        bool   // what comes now comes too late to count
+	expected      int     // nodes that have not answered yet, but for those that seemed to hang from the start
+	in            []bool  // nodes that have answered or failed
+	errs          []error // by node
+	hangs         []bool  // nodes that seemed to hang from the start
+	closed        bool    // what comes now comes too late to count
 	ended         bool
 	end           chan struct{} // closed when the outcome is certain
 	quorate       chan struct{} // closed when a quorum has answered
@@ -35,11 +37,19 @@ type tally struct {
 	certain func() bool
 }
 
+// told is the verdict of a node that has done what was asked, or failed with err.
+func told(err error) verdict {
+	if err != nil {
+		return none
+	}
+	return yes
+}
+
 // newTally returns a tally that ends when a quorum has said yes, or cannot any more.
 func (r *Redlock) newTally() *tally {
 	n := len(r.nodes)
 	t := &tally{
-		n: n, quorum: n/2 + 1, in: make([]bool, n), hangs: make([]bool, n),
+		n: n, quorum: n/2 + 1, begun: time.Now(), in: make([]bool, n), errs: make([]error, n), hangs: make([]bool, n),
 		end: make(chan struct{}), quorate: make(chan struct{}), all: make(chan struct{}),
 	}
 	t.certain = func() bool { return t.won() || t.hopeless() }
@@ -55,17 +65,17 @@ func (t *tally) won() bool { return t.yes >= t.quorum }
 // hopeless reports whether no quorum can say yes any more.
 func (t *tally) hopeless() bool { return t.n-t.no-t.mute < t.quorum }
 
-// enter counts one node's verdict, after running record with whether it comes too late to count.
-func (t *tally) enter(i int, v verdict, record func(late bool)) {
+// enter counts one node's verdict, after running record, unless it comes too late.
+func (t *tally) enter(i int, v verdict, record func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if record != nil {
-		record(t.closed)
-	}
 	if t.closed {
 		return
 	}
-	t.in[i] = true
+	if record != nil {
+		record()
+	}
+	t.in[i], t.errs[i] = true, err
 	before := t.answered()
 	switch v {
 	case yes:
@@ -105,9 +115,9 @@ type window struct {
 }
 
 // ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends. one
-// asks node i; what it returns is counted, or only recorded if it comes too late. Nodes that have not answered by then go on
+// asks node i; what it returns is recorded and counted, unless it comes too late. Nodes that have not answered by then go on
 // in the background.
-func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (v verdict, record func(late bool))) {
+func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (verdict, func(), error)) {
 	for i, n := range r.nodes {
 		if t.hangs[i] = n.hangs() && !w.hung; !t.hangs[i] {
 			t.expected++
@@ -119,13 +129,13 @@ func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (
 	}
 	for i := range r.nodes {
 		if !r.calls.Begin() {
-			t.enter(i, none, nil)
+			t.enter(i, none, nil, nil)
 			continue
 		}
 		r.crew.run(func() {
 			defer r.calls.End()
-			v, record := one(i)
-			t.enter(i, v, record)
+			v, record, err := one(i)
+			t.enter(i, v, record, err)
 		})
 	}
 	r.await(ctx, t, w)
@@ -210,12 +220,12 @@ func (t *tally) isQuorate() bool {
 	}
 }
 
-// silent enters errNoAnswer for the nodes that have not answered in the time since begun.
-func (t *tally) silent(errs []error, begun time.Time) []error {
-	errs = slices.Clone(errs)
+// silent is the error of each node, errNoAnswer for those that have not answered yet.
+func (t *tally) silent() []error {
+	errs := slices.Clone(t.errs)
 	for i, in := range t.in {
 		if !in && errs[i] == nil {
-			errs[i] = noAnswer(time.Since(begun), nil)
+			errs[i] = noAnswer(time.Since(t.begun), nil)
 		}
 	}
 	return errs

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -30,26 +29,20 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return token, nil
 	}
 	t := e.r.newTally()
-	errs := make([]error, len(e.votes))
-	begun := time.Now()
 	w := e.window.needing(e.c.ttl)
 	w.hung = true // it was elected by votes that would be lost
-	e.r.ask(ctx, t, w, func(i int) (verdict, func(bool)) {
+	e.r.ask(ctx, t, w, func(i int) (verdict, func(), error) {
 		if stored[i] {
-			return yes, nil
+			return yes, nil, nil
 		}
 		v, err := e.confirm(i, token)
-		return v, func(late bool) {
-			if !late {
-				errs[i] = err
-			}
-		}
+		return v, nil, err
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return 0, err
 	}
 	if !t.won() {
-		return 0, e.r.noQuorum(t.silent(errs, begun))
+		return 0, e.r.noQuorum(t.silent())
 	}
 	return token, nil
 }

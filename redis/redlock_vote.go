@@ -20,8 +20,7 @@ type election struct {
 
 	// By node, guarded by t.mu until ask has returned.
 	votes []vote
-	count []bool  // which votes count
-	errs  []error // why they do not
+	count []bool // which votes count
 
 	doubtful bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
 }
@@ -30,7 +29,7 @@ func (r *Redlock) newElection(c *claim) *election {
 	n := len(r.nodes)
 	e := &election{
 		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl),
-		votes: make([]vote, n), count: make([]bool, n), errs: make([]error, n), sent: time.Now(),
+		votes: make([]vote, n), count: make([]bool, n), sent: time.Now(),
 	}
 	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
 	// is down makes a difference to the caller.
@@ -54,13 +53,9 @@ func (w window) needing(ttl time.Duration) window {
 }
 
 // ask asks node i for its vote.
-func (e *election) ask(i int) (verdict, func(late bool)) {
+func (e *election) ask(i int) (verdict, func(), error) {
 	if !e.needs(i) {
-		return none, func(late bool) {
-			if !late {
-				e.errs[i] = errStuck
-			}
-		}
+		return none, nil, errStuck
 	}
 	v, err := e.vote(i)
 	why := err
@@ -74,11 +69,7 @@ func (e *election) ask(i int) (verdict, func(late bool)) {
 	case why == nil:
 		answer = yes
 	}
-	return answer, func(late bool) {
-		if !late {
-			e.votes[i], e.count[i], e.errs[i] = v, why == nil, why
-		}
-	}
+	return answer, func() { e.votes[i], e.count[i] = v, why == nil }, why
 }
 
 // needs reports whether node i must be asked. One that hangs with many requests under way is left alone where the others
@@ -209,7 +200,7 @@ func (e *election) outcome() error {
 	if held := e.held(); held != nil {
 		return held
 	}
-	errs := e.t.silent(e.errs, e.sent)
+	errs := e.t.silent()
 	for i := range e.votes {
 		if e.count[i] && !slices.Contains(electors, i) {
 			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
@@ -225,7 +216,7 @@ func (e *election) held() error {
 	others, barred := 0, 0 // that do not name a holder
 	var most *backend.HeldError
 	var named []backend.Holder
-	for i, err := range e.errs {
+	for i, err := range e.t.errs {
 		var h *backend.HeldError
 		switch {
 		case errors.As(err, &h):
