@@ -209,36 +209,32 @@ func (e *election) outcome() error {
 	return e.r.noQuorum(errs)
 }
 
-// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names
-// the owner that a quorum names, if there is one.
+// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names the
+// owner that a quorum names: one that fewer do may have released the key, of which a slow node has not heard yet.
 func (e *election) held() error {
-	owners := make(map[string]int)
-	others, barred := 0, 0 // that do not name a holder
-	var most *backend.HeldError
 	var named []backend.Holder
+	others, barred := 0, 0 // that do not name a holder
 	for i, err := range e.t.errs {
 		var h *backend.HeldError
 		switch {
 		case errors.As(err, &h):
 			named = append(named, h.Holder)
-			owners[h.Holder.Owner]++
-			if most == nil || owners[h.Holder.Owner] > owners[most.Holder.Owner] {
-				most = h
-			}
 		case errors.As(err, new(*noVoteError)):
 			barred++
 		case e.count[i], errors.Is(err, errOvertaken):
 			others++
 		}
 	}
-	if most == nil || len(named)+others+barred < e.t.quorum {
+	if len(named) == 0 || len(named)+others+barred < e.t.quorum {
 		return nil
 	}
 	e.doubtful = len(named) <= e.t.n-e.t.quorum && barred == 0
-	holder := most.Holder
-	holder.Token = agreedToken(named, holder.Owner, e.t.quorum)
-	if owners[holder.Owner] < e.t.quorum {
-		holder.Owner = "" // a node that has missed a release names an earlier one
+	owners := make(map[string]int)
+	for _, h := range named {
+		if owners[h.Owner]++; owners[h.Owner] == e.t.quorum {
+			h.Token = agreedToken(named, h.Owner, e.t.quorum)
+			return &backend.HeldError{Holder: h}
+		}
 	}
-	return &backend.HeldError{Holder: holder}
+	return &backend.HeldError{}
 }
