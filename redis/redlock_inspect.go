@@ -31,7 +31,8 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	return h, err
 }
 
-// lookUp asks every node who holds key. decided tells that the nodes that have not answered could change nothing.
+// lookUp asks every node who holds key. decided tells that the nodes that have not answered could change nothing
+// that is told.
 func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.Holder, decided bool, err error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
