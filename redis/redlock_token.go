@@ -50,7 +50,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 // confirm raises the counter of node i to token.
 func (e *election) confirm(i int, token uint64) (verdict, error) {
 	n := e.r.nodes[i]
-	if err := e.c.enter(i, e.window.node); err != nil { // behind the node's own vote, if that is still on its way
+	if err := e.c.enter(i, e.window.outage); err != nil { // behind the node's own vote, if that is still on its way
 		return none, err
 	}
 	defer e.c.leave(i)
