@@ -12,11 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
+	usage
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
@@ -27,11 +27,9 @@ type Backend struct {
 	leases     *backend.Leases
 	inbox      *inbox
 	watches    watches
-	lanes      *lanes // nil for a client of several servers, or of a foreign type
-	calls      calls.Calls
-	closing    chan struct{} // closed when Close begins
-	crossSlot  atomic.Bool   // the server refused a script on keys of several slots: it belongs to a cluster
-	owned      io.Closer     // the client, if this Backend opened it
+	lanes      *lanes      // nil for a client of several servers, or of a foreign type
+	crossSlot  atomic.Bool // the server refused a script on keys of several slots: it belongs to a cluster
+	owned      io.Closer   // the client, if this Backend opened it
 }
 
 var (
@@ -44,7 +42,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		client: client, options: o,
 		naming:     naming{o.Namespace},
 		guarantees: guarantees(),
-		closing:    make(chan struct{}),
+		usage:      usage{closing: make(chan struct{})},
 		// A cluster's server does not know who hears, so all of them are told.
 		deputies: 2,
 	}
@@ -70,19 +68,10 @@ type held struct {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
+	if err := b.begin(ctx, r.Validate()); err != nil {
 		return nil, err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
-	if !b.calls.Begin() {
-		return nil, backend.ErrClosed
 	}
 	defer b.calls.End()
-	if b.isClosing() {
-		return nil, backend.ErrClosed
-	}
 	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
 	l, err := a.run(ctx)
 	if err != nil {
@@ -94,19 +83,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
+	if err := b.begin(ctx, backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
-	}
-	if !b.calls.Begin() {
-		return backend.Holder{}, backend.ErrClosed
 	}
 	defer b.calls.End()
-	if b.isClosing() {
-		return backend.Holder{}, backend.ErrClosed
-	}
 	n := b.naming.names(key)
 	v, _, err := b.eval(ctx, request{script: inspectScript, keys: []string{n.lock, n.queue}})
 	if err != nil {
@@ -117,15 +97,6 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
-
-func (b *Backend) isClosing() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
-	}
-}
 
 // closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
 const closeGrace = time.Second

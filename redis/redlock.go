@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 )
 
 // A Redlock keeps locks on a fleet of independent Redis servers, of which any minority may fail. It implements
@@ -21,15 +20,14 @@ import (
 // Exclusion is best effort, because nodes end leases by their wall clocks: steps of them that go unseen, on so many nodes
 // that a quorum forgets a lease, let a second owner in. Crashes, restarts, lost data, hung nodes and cut networks do not.
 type Redlock struct {
+	usage
 	nodes      []*node
 	options    RedlockOptions
 	naming     redlockNaming
 	guarantees backend.Guarantees
 	ban        time.Duration // for which a node has no vote that has forgotten leases
 	leases     *backend.Leases
-	calls      calls.Calls
-	crew       *crew         // asks the nodes
-	closing    chan struct{} // closed when Close begins
+	crew       *crew // asks the nodes
 	waits      context.Context
 	endWaits   context.CancelFunc
 	owned      []io.Closer // clients that this Redlock opened
@@ -43,8 +41,8 @@ var (
 func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 	r := &Redlock{
 		options: o, naming: newRedlockNaming(o.Namespace), guarantees: redlockGuarantees(o.MaxTTL),
-		ban:     o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
-		closing: make(chan struct{}),
+		ban:   o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
+		usage: usage{closing: make(chan struct{})},
 	}
 	r.crew = newCrew(r.closing)
 	for _, c := range clients {
@@ -64,27 +62,6 @@ func (r *Redlock) round(ttl time.Duration) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: ttl %v is longer than %s, %v", backend.ErrInvalid, ttl, paramMaxTTL, r.options.MaxTTL)
 	}
 	return r.guarantees.Round(ttl), nil
-}
-
-func (r *Redlock) isClosing() bool {
-	select {
-	case <-r.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// enter counts a call in and is ErrClosed after Close. The caller leaves by r.calls.End.
-func (r *Redlock) enter() error {
-	if !r.calls.Begin() {
-		return backend.ErrClosed
-	}
-	if r.isClosing() {
-		r.calls.End()
-		return backend.ErrClosed
-	}
-	return nil
 }
 
 // Close implements [backend.Backend]. Clients given to NewRedlock stay open.

@@ -18,10 +18,7 @@ func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 	if err != nil {
 		return nil, err
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
-	if err := r.enter(); err != nil {
+	if err := r.begin(ctx, nil); err != nil {
 		return nil, err
 	}
 	defer r.calls.End()

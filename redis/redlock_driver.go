@@ -76,21 +76,18 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 
 // newNodeClients makes the clients of nodes. Their timeouts end requests that nobody waits for any more; the longest is that of all.
 func newNodeClients(list []*redis.Options) (clients []*redis.Client, timeout time.Duration, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
-		}
-	}()
 	for _, o := range list {
 		const never = -1
-		o.ContextTimeoutEnabled, o.DialerRetries, o.MaxRetries = true, 1, never
+		o.MaxRetries = never
 		for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
-			if *d <= 0 {
-				*d = defaultTimeout
-			}
+			*d = max(*d, 0) // not switched off
 		}
-		timeout = max(timeout, o.ReadTimeout)
-		clients = append(clients, redis.NewClient(o))
+		c, limit, err := newClient(target{single: o})
+		if err != nil {
+			return nil, 0, err
+		}
+		timeout = max(timeout, limit)
+		clients = append(clients, c.(*redis.Client))
 	}
 	return clients, timeout, nil
 }

@@ -12,13 +12,7 @@ import (
 // make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until the
 // lease is renewed.
 func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
-	}
-	if err := r.enter(); err != nil {
+	if err := r.begin(ctx, backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
 	}
 	defer r.calls.End()

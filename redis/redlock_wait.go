@@ -124,27 +124,13 @@ func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 }
 
 // keyAbsent is what PTTL says of a key that is not there.
-const keyAbsent = time.Duration(-2)
+const keyAbsent = -2 * time.Millisecond
 
 // peekAt asks one node for how long it has the key.
 func (r *Redlock) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
-	if !r.calls.Begin() {
-		return 0, false
-	}
-	answer := make(chan result, 1)
-	r.crew.run(func() {
-		defer r.calls.End()
-		v, err := n.do(func(ctx context.Context) (any, error) { return n.client.PTTL(ctx, c.keys[0]).Result() })
-		answer <- result{v, err}
-	})
-	limit := time.NewTimer(nodeTimeout(c.ttl))
-	defer limit.Stop()
-	select {
-	case a := <-answer:
-		left, ok = a.v.(time.Duration)
-		return left, ok && a.err == nil
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-	return 0, false
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
+	defer cancel()
+	v, err := n.lanes.begin(ctx, time.Now().Add(n.limit), request{args: []any{"pttl", c.keys[0]}}).wait()
+	ms, ok := v.(int64)
+	return time.Duration(ms) * time.Millisecond, ok && err == nil
 }
