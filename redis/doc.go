@@ -14,8 +14,8 @@
 //
 // Requests of one Backend that come while others are under way travel together, in pipelines on a few connections. One
 // whose answer does not come holds up none that come later, and a caller who goes takes none along. A request that comes
-// alone goes at once; a Backend opened by a redis:// URL keeps a connection for these. In a Cluster, and where replicas
-// are waited for, each request goes by itself.
+// alone goes at once; a Backend opened by a redis:// URL keeps a connection for these. In a Cluster each request goes
+// by itself.
 //
 // # Guarantees
 //
