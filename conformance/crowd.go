@@ -204,7 +204,7 @@ func (t *trial) cancelComing(each int, typical time.Duration) int {
 // renewAgainstRelease races one renewal with the release, and lets the other client have the key at once.
 func renewAgainstRelease(t *trial) {
 	const (
-		workers = 4 // each on a key of its own
+		workers = 4 // each on a key of its own, at most
 		rounds  = 10000 / workers
 		least   = 300 / workers
 		atMost  = 4 * time.Second // slow stores make fewer rounds
@@ -212,7 +212,7 @@ func renewAgainstRelease(t *trial) {
 	typical := t.typical()
 	end := time.Now().Add(atMost)
 	var races atomic.Int64
-	t.together(workers, func(int) {
+	t.together(min(workers, t.h.Many), func(int) {
 		key, s := t.newKey(), &tokens{t: t}
 		for round := range rounds {
 			if t.ended() || round >= least && time.Now().After(end) {
