@@ -27,16 +27,16 @@ func endedWaitTellsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
 	t.together(2*len(clients), func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
-		ctx, cancel := context.WithCancel(t.ctx)
-		want, deadline := context.Canceled, time.Now().Add(time.Second*time.Duration(t.stretch))
+		ctx, want, deadline := t.ctx, context.Canceled, time.Now().Add(time.Second*time.Duration(t.stretch))
 		if i/2 == 1 {
-			cancel()
+			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(t.ctx, deadline)
+			defer cancel()
 			want = context.DeadlineExceeded
 		}
-		w := t.waitWith(ctx, cancel, clients[i%2], g.key, t.long())
+		w := t.waitWith(ctx, clients[i%2], g.key, t.long())
 		if t.told(g.key, 1); want == context.Canceled {
-			cancel()
+			w.cancel()
 		} else if time.Now().After(deadline) {
 			t.tooLate("a wait ended before it could be known that the store had been asked")
 		}

@@ -88,7 +88,8 @@ func cancelledWhileWaiting(t *trial) {
 		w.cancelAndFail(t)
 
 		ctx, cancel := context.WithTimeout(t.ctx, t.short()/4)
-		w = t.waitWith(ctx, cancel, client, t.key, t.long())
+		defer cancel()
+		w = t.waitWith(ctx, client, t.key, t.long())
 		if err := w.fails(t, "Acquire with a timeout"); !errors.Is(err, context.DeadlineExceeded) {
 			t.fatalf("Acquire with a timeout: %v, want context.DeadlineExceeded", err)
 		}
@@ -193,18 +194,7 @@ func cancelRacesAttempt(t *trial) {
 	t.inChunks(raceWorkers, 2, func(i int) {
 		for round := range t.rounds(raceRounds, end) {
 			key := keys.fresh()
-			ctx, cancel := context.WithCancel(t.ctx)
-			var w *waiting
-			if round%2 == 0 {
-				w = t.waitWith(ctx, cancel, t.a, key, t.long())
-			} else {
-				w = &waiting{cancel: cancel, done: make(chan struct{})}
-				t.spawn(func() {
-					defer close(w.done)
-					w.err = errors.New("ended without an answer")
-					w.grant, w.err = t.ask(ctx, t.a, key, t.long(), false)
-				})
-			}
+			w := t.begin(t.ctx, t.a, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: t.long(), Wait: round%2 == 0})
 			cancelSoon(w.cancel, typical)
 			t.eitherOr(w)
 			t.becomesFree(t.b, key, time.Second+t.g.MaxLate, "after a cancelled attempt")

@@ -52,12 +52,12 @@ func emptiedStoreServes(t *trial) {
 		t.becomesFreeAfterOutage(t.b, t.newKey())
 		bound := t.g.Round(held.ttl) + t.handOff() + recovery
 		first := t.firstOf(waits, bound, "to those who waited when the store lost its data")
+		g := waits[first].grant
 		t.outlived(emptied, waits...)
-		t.refused(t.a, first.grant)
-		t.refused(t.b, first.grant)
-		for _, w := range waits {
-			t.release(w.granted(t, bound, "after release in a store that had lost its data"))
-		}
+		t.refused(t.a, g)
+		t.refused(t.b, g)
+		t.release(g)
+		t.release(waits[1-first].granted(t, bound, "after release in a store that had lost its data"))
 		t.wakesUp(held.key)
 	}
 }
@@ -70,24 +70,6 @@ func (t *trial) outlived(at time.Time, waits ...*waiting) {
 			t.tooLate("a waiter had its turn before the store lost its leases")
 		}
 	}
-}
-
-// firstOf waits until one of waits has been granted its key, puts it in front, and returns it.
-func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) *waiting {
-	i := 0
-	if !t.poll(d, func() bool {
-		for i = range waits {
-			if waits[i].ended() {
-				return true
-			}
-		}
-		return false
-	}) {
-		t.fatalf("%s: nobody has been granted the free key within %v", when, d)
-	}
-	waits[0], waits[i] = waits[i], waits[0]
-	waits[0].granted(t, tick, when)
-	return waits[0]
 }
 
 // wakesUp proves that waiters of either client are told of a release.

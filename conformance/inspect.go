@@ -119,14 +119,8 @@ func heldErrorTellsHolder(t *trial) {
 			t.refusedBy(client, g)
 		}
 		t.release(g)
-		next := -1
-		if !t.poll(t.handOff(), func() bool {
-			next = slices.IndexFunc(waits, (*waiting).ended)
-			return next >= 0
-		}) {
-			t.fatalf("after release: a waiter has not been granted the free key within %v", t.handOff())
-		}
-		g = waits[next].granted(t, tick, "after release")
+		next := t.firstOf(waits, t.handOff(), "after release")
+		g = waits[next].grant
 		waits = slices.Delete(waits, next, next+1)
 		if len(waits) == 0 {
 			break

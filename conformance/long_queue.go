@@ -89,18 +89,8 @@ func (c *crowd) leave() {
 // next waits for the next waiter's turn, which has the lease of its own TTL, renews it, and gives it up.
 func (c *crowd) next() {
 	last := c.g.Deadline()
-	turn := -1
-	ok := c.poll(time.Until(last)+c.handOff(), func() bool {
-		turn = slices.IndexFunc(c.waits, (*waiting).ended)
-		return turn >= 0
-	})
-	if !ok {
-		c.notInTime(c.rule, "%d waiters are parked on a free key", len(c.waits))
-	}
+	turn := c.firstOf(c.waits, time.Until(last)+c.handOff(), "after the holder's end")
 	w, ttl := c.waits[turn], c.ttls[turn]
-	if w.err != nil {
-		c.fatalf("a waiting Acquire: %v", w.err)
-	}
 	if turn > 0 && c.trial.g.FIFO {
 		c.notInTime(c.rule, "waiter %d had its turn before %d that had come before it", turn+1, turn)
 	}

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -40,19 +39,6 @@ var replyChecks = []Check{
 		Needs: []Need{needsLinked},
 		run:   lostRefusalChangesNothing,
 	},
-}
-
-// begin starts an Acquire on a goroutine of its own.
-func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
-	ctx, cancel := context.WithCancel(ctx)
-	w := &waiting{key: r.Key, owner: r.Owner, cancel: cancel, done: make(chan struct{})}
-	t.spawn(func() {
-		defer close(w.done)
-		defer cancel()
-		w.err = errors.New("ended without an answer")
-		w.grant, w.err = t.request(ctx, b, r)
-	})
-	return w
 }
 
 // A call is a request of a lease under way on a goroutine of its own.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -94,27 +95,27 @@ type waiting struct {
 
 // wait starts an Acquire that waits.
 func (t *trial) wait(b backend.Backend, key string, ttl time.Duration) *waiting {
-	ctx, cancel := context.WithCancel(t.ctx)
-	return t.waitWith(ctx, cancel, b, key, ttl)
+	return t.waitWith(t.ctx, b, key, ttl)
 }
 
-func (t *trial) waitWith(ctx context.Context, cancel context.CancelFunc, b backend.Backend, key string,
-	ttl time.Duration,
-) *waiting {
-	return t.waitFor(ctx, cancel, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true})
+func (t *trial) waitWith(ctx context.Context, b backend.Backend, key string, ttl time.Duration) *waiting {
+	return t.begin(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: true})
 }
 
 // waitAs is wait by an owner of that name.
 func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
-	ctx, cancel := context.WithCancel(t.ctx)
-	return t.waitFor(ctx, cancel, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Wait: true})
+	return t.begin(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long(), Wait: true})
 }
 
-func (t *trial) waitFor(ctx context.Context, cancel context.CancelFunc, b backend.Backend, r backend.Request) *waiting {
+// begin starts an Acquire on a goroutine of its own.
+func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
+	ctx, cancel := context.WithCancel(ctx)
 	w := &waiting{key: r.Key, owner: r.Owner, cancel: cancel, done: make(chan struct{})}
-	t.mu.Lock()
-	t.waits = append(t.waits, w)
-	t.mu.Unlock()
+	if r.Wait {
+		t.mu.Lock()
+		t.waits = append(t.waits, w)
+		t.mu.Unlock()
+	}
 	t.spawn(func() {
 		defer close(w.done)
 		defer cancel()
@@ -143,6 +144,18 @@ func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 		t.breaks(9, "%s: a waiting Acquire: %v", when, w.err)
 	}
 	return w.grant
+}
+
+// firstOf waits until one of waits, which must come within d, has been granted its key, and returns which.
+func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first int) {
+	if !t.poll(d, func() bool {
+		first = slices.IndexFunc(waits, (*waiting).ended)
+		return first >= 0
+	}) {
+		t.breaks(9, "%s: none of %d waiters has been granted the free key within %v", when, len(waits), d)
+	}
+	waits[first].granted(t, tick, when)
+	return first
 }
 
 // fails waits for the error, which must come soon, and returns it.
