@@ -152,7 +152,7 @@ func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first i
 		first = slices.IndexFunc(waits, (*waiting).ended)
 		return first >= 0
 	}) {
-		t.breaks(9, "%s: none of %d waiters has been granted the free key within %v", when, len(waits), d)
+		t.notInTime(t.ruleText(9), "%s: none of %d waiters has been granted the free key within %v", when, len(waits), d)
 	}
 	waits[first].granted(t, tick, when)
 	return first

@@ -141,7 +141,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	refused := held && !r.Wait
 	switch {
 	case w.over():
-	case held && r.Wait && ctx.Err() == nil:
+	case held && r.Wait && !backend.Ended(ctx):
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came
