@@ -66,7 +66,7 @@ func TestDialHangs(t *testing.T) {
 			ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
 		})
 		defer c.Close()
-		for _, replicas := range []int{0, 1} { // with replicas each request goes by itself
+		for _, replicas := range []int{0, 1} { // with replicas WAIT goes behind it
 			b, err := New(c, &Options{Timeout: timeout, MinReplicas: replicas})
 			if err != nil {
 				t.Fatal(err)
