@@ -165,11 +165,13 @@ func topic(name string, checks ...[]Check) group {
 	return g
 }
 
-// groups are in the order in which they are reported: those that make faults last.
+// groups are in the order in which they are reported, and begin: those that take long soon, those that make faults last.
 func groups() []group {
 	return []group{
 		topic("guarantees", guaranteeChecks),
 		topic("exclusion", exclusionChecks),
+		topic("histories", historyChecks),
+		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
 		topic("ttl", ttlChecks, numberChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks),
@@ -180,13 +182,11 @@ func groups() []group {
 		topic("keys", keyChecks, collisionChecks, inputChecks),
 		topic("inspect", inspectChecks, operateChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks),
-		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks),
 		topic("late", replyChecks, lateChecks),
 		topic("partitions", partitionChecks),
 		topic("processes", processChecks),
-		topic("histories", historyChecks),
 		topic("faults", faultChecks, fullChecks, emptyChecks),
 		topic("members", memberChecks),
 	}
