@@ -75,10 +75,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	if err := b.enter(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), r.Validate()); err != nil {
 		return nil, err
 	}
 	defer b.calls.End()
@@ -104,10 +101,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // Inspect implements [backend.Backend]. The first in the queue is told as the holder from when the key was left to it.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
-	if err := b.enter(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
 	}
 	defer b.calls.End()
@@ -150,21 +144,6 @@ func holder(first *mvccpb.KeyValue) backend.Holder {
 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
-
-// enter begins a call, which ends with calls.End.
-func (b *Backend) enter(ctx context.Context) error {
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if !b.calls.Begin() {
-		return backend.ErrClosed
-	}
-	if b.isClosing() {
-		b.calls.End()
-		return backend.ErrClosed
-	}
-	return nil
-}
 
 func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
 

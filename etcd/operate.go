@@ -12,7 +12,7 @@ import (
 
 // List implements [backend.Lister]. It reads the names of all contenders.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := b.enter(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
 		return nil, err
 	}
 	defer b.calls.End()
@@ -54,10 +54,7 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 // Break implements [backend.Breaker]. It deletes the first contender's key, if that is the owner's, and revokes its lease of etcd's, which
 // no other lock uses and which the holder would go on renewing until its watch tells.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := backend.ValidateKey(key); err != nil {
-		return err
-	}
-	if err := b.enter(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
 		return err
 	}
 	defer b.calls.End()

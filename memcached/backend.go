@@ -43,14 +43,8 @@ func newBackend(addr string, o Options) *Backend {
 
 // Acquire implements [backend.Backend]. A TTL over Guarantees.MaxTTL is ErrInvalid.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), r.Validate()); err != nil {
 		return nil, err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
-	if !b.calls.Begin() {
-		return nil, backend.ErrClosed
 	}
 	defer b.calls.End()
 	call := ctx
@@ -78,14 +72,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // Inspect implements [backend.Backend]. It cannot tell the TTL, nor the token of a lease that was never renewed.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
-	}
-	if !b.calls.Begin() {
-		return backend.Holder{}, backend.ErrClosed
 	}
 	defer b.calls.End()
 	r, _, err := ask(ctx, b, 0, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })

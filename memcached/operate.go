@@ -11,14 +11,8 @@ import (
 
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := backend.ValidateKey(key); err != nil {
+	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
 		return err
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if !b.calls.Begin() {
-		return backend.ErrClosed
 	}
 	defer b.calls.End()
 	_, unanswered, err := ask(ctx, b, 0, func(c *memcache.Client, _ bool) (struct{}, error) {

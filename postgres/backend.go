@@ -72,13 +72,7 @@ func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
 // begin counts a call in that has a key and a context.
 func (b *Backend) begin(ctx context.Context) error {
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if b.isClosing() || !b.calls.Begin() {
-		return backend.ErrClosed
-	}
-	return nil
+	return b.calls.Enter(ctx, b.closing.Done(), nil)
 }
 
 func (b *Backend) isClosing() bool { return b.closing.Err() != nil }

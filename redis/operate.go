@@ -12,11 +12,8 @@ import (
 
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := b.begin(ctx, nil); err != nil {
 		return nil, err
-	}
-	if !b.calls.Begin() {
-		return nil, backend.ErrClosed
 	}
 	defer b.calls.End()
 	keys, err := b.scan(ctx, prefix)
@@ -72,8 +69,8 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	if h.Owner != owner || h.Token == 0 { // 0: the key is kept for it, and it does not know yet
 		return backend.ErrLost
 	}
-	if !b.calls.Begin() {
-		return backend.ErrClosed
+	if err := b.begin(ctx, nil); err != nil {
+		return err
 	}
 	defer b.calls.End()
 	removed, err := b.release(ctx, key, owner, h.Token)

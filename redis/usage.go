@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 
-	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -15,20 +14,7 @@ type usage struct {
 
 // begin counts a call in, unless it is invalid, its context has ended or Close has begun. The caller leaves by calls.End.
 func (u *usage) begin(ctx context.Context, invalid error) error {
-	if invalid != nil {
-		return invalid
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if !u.calls.Begin() {
-		return backend.ErrClosed
-	}
-	if u.isClosing() {
-		u.calls.End()
-		return backend.ErrClosed
-	}
-	return nil
+	return u.calls.Enter(ctx, u.closing, invalid)
 }
 
 func (u *usage) isClosing() bool {

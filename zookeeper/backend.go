@@ -44,27 +44,9 @@ var (
 
 func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode(key) }
 
-// enterCall counts a call in, unless it must fail.
-func (b *Backend) enterCall(ctx context.Context) error {
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
-	}
-	if !b.calls.Begin() {
-		return backend.ErrClosed
-	}
-	if b.isClosing() {
-		b.calls.End()
-		return backend.ErrClosed
-	}
-	return nil
-}
-
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	if err := b.enterCall(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing, r.Validate()); err != nil {
 		return nil, err
 	}
 	defer b.calls.End()

@@ -51,7 +51,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 
 // onAny calls f with a session.
 func (b *Backend) onAny(ctx context.Context, f func(s *session) error) error {
-	if err := b.enterCall(ctx); err != nil {
+	if err := b.calls.Enter(ctx, b.closing, nil); err != nil {
 		return err
 	}
 	defer b.calls.End()

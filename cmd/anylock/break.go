@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
 )
 
 func (a *app) breakCommand() *cobra.Command {
@@ -27,21 +26,14 @@ others; 69 the store cannot be reached.`,
 		Args: exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := args[0]
-			if err := backend.ValidateKey(key); err != nil {
-				return usagef("KEY: %w", err)
-			}
 			if owner == "" && cmd.Flags().Changed("owner") {
 				return usagef("--owner is empty")
 			}
-			locks, err := a.open(cmd.Context())
+			locks, h, end, err := a.look(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
-			defer locks.Close()
-			h, err := locks.Inspect(cmd.Context(), key)
-			if err != nil {
-				return storeError(err)
-			}
+			defer end()
 			switch {
 			case !h.Held():
 				a.say("%s is free", show(key))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -28,18 +30,11 @@ Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store cannot
 		Args: exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := args[0]
-			if err := backend.ValidateKey(key); err != nil {
-				return usagef("KEY: %w", err)
-			}
-			locks, err := a.open(cmd.Context())
+			_, h, end, err := a.look(cmd.Context(), key)
 			if err != nil {
 				return err
 			}
-			defer locks.Close()
-			h, err := locks.Inspect(cmd.Context(), key)
-			if err != nil {
-				return storeError(err)
-			}
+			defer end()
 			write := writeHolderText
 			if format.is("json") {
 				write = writeHolderJSON
@@ -55,6 +50,20 @@ Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store cannot
 	}
 	cmd.Flags().Var(format, "format", format.usage())
 	return cmd
+}
+
+// look opens the store and asks it who holds key. end closes the store.
+func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.Holder, end func() error, err error) {
+	if err := backend.ValidateKey(key); err != nil {
+		return nil, h, nil, usagef("KEY: %w", err)
+	}
+	if locks, err = a.open(ctx); err != nil {
+		return nil, h, nil, err
+	}
+	if h, err = locks.Inspect(ctx, key); err != nil {
+		return nil, h, nil, errors.Join(storeError(err), locks.Close())
+	}
+	return locks, h, locks.Close, nil
 }
 
 func writeHolderText(w io.Writer, key string, h lock.Holder) error {

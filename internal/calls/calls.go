@@ -2,8 +2,11 @@
 package calls
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // Calls counts calls and what they do in the background. The zero Calls is ready; it may be used by many goroutines at
@@ -25,6 +28,26 @@ func (c *Calls) Begin() bool {
 	}
 	c.n++
 	return true
+}
+
+// Enter is Begin for a call of a Backend, and tells why it must not go on: it is invalid, its context has ended, or closing is closed.
+func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid error) error {
+	if invalid != nil {
+		return invalid
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
+	}
+	if !c.Begin() {
+		return backend.ErrClosed
+	}
+	select {
+	case <-closing:
+		c.End()
+		return backend.ErrClosed
+	default:
+		return nil
+	}
 }
 
 // Join counts in what a call starts, sealed or not.
