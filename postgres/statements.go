@@ -27,6 +27,7 @@ var (
 	checkIntervalSQL = sqlOf("check_interval")
 	inspectSQL       = sqlOf("inspect")
 	ghostSQL         = sqlOf("ghost")
+	breakSQL         = sqlOf("break")
 	capacitySQL      = sqlOf("capacity")
 	probeSQL         = sqlOf("probe")
 	beginSQL         = sqlOf("begin")
