@@ -9,9 +9,6 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// tokenLimit is above every token: package lock shifts them by eight bits, and they stay below 2^63.
-const tokenLimit = 1 << 55
-
 // Leases keeps the life of every lease that one client of a store has granted, with one timer and no goroutine at rest.
 // It may be used by many goroutines at once.
 type Leases struct {
@@ -67,7 +64,7 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 		return nil, ErrClosed
 	case ctx.Err() != nil, ends && !now.Before(end):
 		err = endError(ctx, nil)
-	case g.Token >= tokenLimit:
+	case g.Token >= TokenLimit:
 		err = fmt.Errorf("%w: token %d is not below 2^55", ErrUnsupported, g.Token)
 	case !now.Before(deadline):
 		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)

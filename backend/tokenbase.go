@@ -1,0 +1,35 @@
+package backend
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// TokenLimit is above every token: package lock shifts them by eight bits, and they stay below 2^63.
+const TokenLimit = 1 << 55
+
+// TakeTokenBase takes the parameter lock_token_base from a URL: what is added to every number of the store, so that a store that
+// follows another goes on where that has ended. 0 if it is not there.
+func TakeTokenBase(raw string) (rest string, base uint64, err error) {
+	rest, text, ok, err := TakeParam(raw, ParamPrefix+"token_base")
+	if err != nil || !ok {
+		return rest, 0, err
+	}
+	base, err = strconv.ParseUint(text, 10, 64)
+	if err != nil || base >= TokenLimit {
+		return "", 0, fmt.Errorf("%w: url: lock_token_base is not a number below 2^55", ErrInvalid)
+	}
+	return rest, base, nil
+}
+
+// AddTokenBase is a store's number with base, or 0 if the store has told none. ErrUnsupported means that the sum is not below
+// TokenLimit.
+func AddTokenBase(number, base uint64) (uint64, error) {
+	switch {
+	case number == 0:
+		return 0, nil
+	case number >= TokenLimit || base >= TokenLimit-number:
+		return 0, fmt.Errorf("%w: the store's number %d and the token base %d are together not below 2^55", ErrUnsupported, number, base)
+	}
+	return number + base, nil
+}

@@ -1,0 +1,244 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+const (
+	// queueAtMost is how long a waiter that holds the first store's half queues for the second's.
+	queueAtMost = time.Second
+	// patience is how long a waiter that has been told that the key is busy outlives an outage.
+	patience = 10 * time.Second
+)
+
+// Acquire implements backend.Backend.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := b.validate(r); err != nil {
+		return nil, err
+	}
+	if !b.enter() {
+		return nil, backend.ErrClosed
+	}
+	defer b.leave()
+	asked, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.base, cancel)()
+	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}}
+	l, err := a.acquire(asked)
+	switch {
+	case err == nil:
+		return l, nil
+	case b.base.Err() != nil:
+		return nil, backend.ErrClosed
+	}
+	return nil, err
+}
+
+func (b *Backend) validate(r backend.Request) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	if most := b.guarantees.MaxTTL; most > 0 && r.TTL > most {
+		return fmt.Errorf("%w: ttl %v is longer than one of the stores grants, %v", backend.ErrInvalid, r.TTL, most)
+	}
+	return b.validateKey(r.Key)
+}
+
+// An attempt is one Acquire.
+type attempt struct {
+	pair    *Backend
+	r       backend.Request
+	ttl     time.Duration // rounded
+	pause   backend.Pause
+	firsts  int       // owners spent at the first store
+	seconds int       // and at the second
+	busy    error     // the last refusal
+	told    time.Time // when that came
+}
+
+// acquire makes one attempt, or as many as it takes if the request waits.
+func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+	for {
+		h, since, err := a.both(ctx)
+		if err == nil {
+			return a.grant(ctx, h, since)
+		}
+		a.note(err)
+		switch {
+		case !a.r.Wait, backend.Definite(err):
+			return nil, backend.NotOurs(ctx, err)
+		case backend.Ended(ctx):
+			return nil, backend.ContextError(ctx, a.busy)
+		case a.told.IsZero() || time.Since(a.told) > patience:
+			return nil, backend.NotOurs(ctx, err)
+		}
+		if backend.Sleep(ctx, a.pause.Next(0)) != nil {
+			return nil, backend.ContextError(ctx, a.busy)
+		}
+	}
+}
+
+// note keeps a refusal.
+func (a *attempt) note(err error) {
+	if !errors.Is(err, backend.ErrHeld) {
+		return
+	}
+	a.busy, a.told = backend.ErrHeld, time.Now()
+	if held := (*backend.HeldError)(nil); errors.As(err, &held) {
+		a.busy = held
+	}
+}
+
+// both takes the first store's half, then the second's, or neither. since is when it had the first.
+func (a *attempt) both(ctx context.Context) (h *halves, since time.Time, err error) {
+	b := a.pair
+	first, err := b.first.acquire(ctx, a.request(a.firsts, a.r.Wait))
+	if err != nil {
+		if !errors.Is(err, backend.ErrHeld) || backend.IsContextError(err) {
+			a.firsts++
+		}
+		return nil, since, b.unsureToken(err)
+	}
+	since = time.Now()
+	second, err := a.second(ctx, first)
+	if err == nil {
+		return &halves{first: first, second: second, over: make(chan struct{})}, since, nil
+	}
+	if gerr := b.giveBack(ctx, first); gerr != nil && !errors.Is(gerr, backend.ErrLost) {
+		a.firsts++
+	}
+	return nil, since, err
+}
+
+// second takes the second store's half. If it is busy, it queues, for a while.
+func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
+	s := a.pair.second
+	l, err := s.acquire(ctx, a.request(a.seconds, false))
+	if err == nil {
+		return l, nil
+	}
+	a.seconds++
+	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || backend.Ended(ctx) {
+		return nil, err
+	}
+	a.note(err)
+	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
+	queueing, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	l, err = s.acquire(queueing, a.request(a.seconds, true))
+	if err != nil {
+		a.seconds++
+	}
+	return l, err
+}
+
+func (a *attempt) request(owner int, wait bool) backend.Request {
+	return backend.Request{Key: a.r.Key, Owner: numbered(a.r.Owner, owner), TTL: a.ttl, Wait: wait}
+}
+
+// acquire asks one store. A refusal carries the token that its holder has there.
+func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	r.Key = s.Prefix + r.Key
+	l, err := s.Backend.Acquire(ctx, r)
+	held := (*backend.HeldError)(nil)
+	if s.TokenBase == 0 || !errors.As(err, &held) {
+		return l, err
+	}
+	h := held.Holder
+	h.Token, _ = backend.AddTokenBase(h.Token, s.TokenBase) // or 0: it cannot be told
+	return nil, refused(ctx, &backend.HeldError{Holder: h}, err)
+}
+
+// unsureToken is a refusal of the first store without the token, if that is the second store's to tell.
+func (b *Backend) unsureToken(err error) error {
+	held := (*backend.HeldError)(nil)
+	if !errors.As(err, &held) || held.Holder.Token < b.cut {
+		return err
+	}
+	h := held.Holder
+	h.Token = 0
+	changed := &backend.HeldError{Holder: h}
+	if backend.IsContextError(err) {
+		return fmt.Errorf("%w (last error: %w)", context.Canceled, changed)
+	}
+	return changed
+}
+
+// refused is held, in place of the refusal in err.
+func refused(ctx context.Context, held, err error) error {
+	if backend.IsContextError(err) {
+		if cerr := backend.ContextError(ctx, held); cerr != nil {
+			return cerr
+		}
+	}
+	return held
+}
+
+// giveBack releases a half, and waits for that unless ctx ends.
+func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
+	b.busy.Add(1) // inside an Acquire, which Close waits for
+	done := make(chan error, 1)
+	go func() {
+		defer b.leave()
+		done <- half.Release(context.WithoutCancel(ctx))
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return backend.ContextError(ctx, nil)
+	}
+}
+
+// grant begins the life of a lease of both halves, of which the first has been there since then.
+func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease, error) {
+	b := a.pair
+	fail := func(err error) (*lease, error) {
+		_ = b.giveBack(ctx, h.second)
+		_ = b.giveBack(ctx, h.first)
+		return nil, err
+	}
+	if time.Since(since) > a.ttl/10 { // a lease is to begin with all of its TTL
+		if err := h.first.Renew(ctx, a.ttl); err != nil {
+			return fail(backend.NotOurs(ctx, err))
+		}
+	}
+	first, err := backend.AddTokenBase(h.first.Token(), b.first.TokenBase)
+	if err != nil {
+		return fail(err)
+	}
+	second, err := backend.AddTokenBase(h.second.Token(), b.second.TokenBase)
+	if err != nil {
+		return fail(err)
+	}
+	token := b.token(first, second)
+	if b.guarantees.Fencing == backend.FencingNone {
+		token = 0
+	}
+	life, err := b.leases.Grant(ctx, a.r, backend.Grant{Token: token, Sent: a.sent(h), TTL: a.ttl, Data: h})
+	if err != nil {
+		return nil, err // Leases gives it back
+	}
+	h.watch(life)
+	return &lease{life, b, h}, nil
+}
+
+// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself tells of its end by
+// its loss.
+func (a *attempt) sent(h *halves) time.Time {
+	sent := time.Now()
+	for _, half := range []struct {
+		lease backend.Lease
+		most  time.Duration
+	}{{h.first, a.pair.first.Backend.Guarantees().MaxSilence}, {h.second, a.pair.second.Backend.Guarantees().MaxSilence}} {
+		if half.most == 0 || a.ttl <= half.most {
+			sent = earlier(sent, half.lease.Deadline().Add(backend.Margin(a.ttl)-a.ttl))
+		}
+	}
+	return sent
+}

@@ -1,0 +1,59 @@
+package pair
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// weaker is what two stores promise together, as the package's comment tells field by field.
+func weaker(first, second Store) backend.Guarantees {
+	a, b := first.Backend.Guarantees(), second.Backend.Guarantees()
+	return backend.Guarantees{
+		MinTTL:      max(a.MinTTL, b.MinTTL),
+		Granularity: common(a.Granularity, b.Granularity),
+		MaxTTL:      smaller(a.MaxTTL, b.MaxTTL),
+		MaxSilence:  smaller(a.MaxSilence, b.MaxSilence),
+		MaxLate:     max(a.MaxLate, b.MaxLate),
+		MaxLeases:   smaller(a.MaxLeases, b.MaxLeases),
+		EarlyLoss:   both(first.Name, a.EarlyLoss, second.Name, b.EarlyLoss),
+		EnforcedBy:  both(first.Name, a.EnforcedBy, second.Name, b.EnforcedBy),
+		Fencing:     min(a.Fencing, b.Fencing),
+		Wake:        min(a.Wake, b.Wake),
+		Consistency: min(a.Consistency, b.Consistency),
+		Reach:       min(a.Reach, b.Reach),
+	}
+}
+
+// smaller is the smaller of two limits, of which 0 is none.
+func smaller[T int | time.Duration](a, b T) T {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// common is the smallest multiple of both units.
+func common(a, b time.Duration) time.Duration {
+	a, b = max(a, 1), max(b, 1)
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	if a/x > math.MaxInt64/b {
+		return max(a, b)
+	}
+	return a / x * b
+}
+
+func both(first, a, second, b string) string {
+	switch {
+	case a == b || b == "":
+		return a
+	case a == "":
+		return b
+	}
+	return fmt.Sprintf("%s: %s; %s: %s", first, a, second, b)
+}

@@ -1,0 +1,138 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A lease is a Life whose deadline is never later than either half's. Their losses end it.
+type lease struct {
+	*backend.Life
+	pair *Backend
+	*halves
+}
+
+// The halves of a lease, one at each store.
+type halves struct {
+	first, second backend.Lease
+	over          chan struct{} // closed when it is released
+	once          sync.Once     // closes it
+}
+
+// Deadline implements backend.Lease. A half's may be earlier, or move by itself (Guarantees.MaxSilence).
+func (l *lease) Deadline() time.Time {
+	return earlier(l.Life.Deadline(), earlier(l.first.Deadline(), l.second.Deadline()))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Release implements backend.Lease. The half that is left of a lost lease is given back too.
+func (l *lease) Release(ctx context.Context) error {
+	err := l.Life.Release(ctx)
+	if errors.Is(err, backend.ErrLost) && l.pair.enter() {
+		go func() {
+			defer l.pair.leave()
+			_ = l.release(context.WithoutCancel(ctx)) // its TTL ends it in any case
+		}()
+	}
+	return err
+}
+
+// release gives both halves up, the second first. The first is given up whatever becomes of the second: the holder has.
+func (h *halves) release(ctx context.Context) error {
+	err := h.second.Release(ctx)
+	if ferr := h.first.Release(ctx); err == nil || ferr != nil && errors.Is(err, backend.ErrLost) {
+		err = ferr // an unknown outcome counts more than a loss
+	}
+	return err
+}
+
+// watch ends life when a half is lost.
+func (h *halves) watch(life *backend.Life) {
+	for _, half := range []backend.Lease{h.first, h.second} {
+		if n, ok := half.(backend.LossNotifier); ok {
+			n.OnLost(life.Lose)
+			continue
+		}
+		go func() { // ends at the half's deadline at the latest
+			select {
+			case <-half.Lost():
+				life.Lose()
+			case <-h.over:
+			}
+		}()
+	}
+}
+
+// requests are what backend.Leases asks of a pair.
+type requests struct{ guarantees *backend.Guarantees }
+
+// Guarantees implements backend.Requests.
+func (q requests) Guarantees() backend.Guarantees { return *q.guarantees }
+
+// RenewLease implements backend.Requests. What the first has lost, or not answered, is not asked of the second.
+func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	h := l.Data.(*halves)
+	err := h.first.Renew(ctx, ttl)
+	if err == nil {
+		err = h.second.Renew(ctx, ttl)
+	}
+	return ttl, err
+}
+
+// ReleaseLease implements backend.Requests. Stores bound their releases by themselves; that of a pair's ends with its Close.
+func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+	h := l.Data.(*halves)
+	err := h.release(ctx)
+	if err == nil || errors.Is(err, backend.ErrLost) {
+		h.once.Do(func() { close(h.over) })
+	}
+	return err
+}
+
+// A batching pair is one of two stores that renew many leases at once.
+type batching struct{ *Backend }
+
+// RenewBatch implements backend.BatchRenewer.
+func (b batching) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	plain := make([]backend.Renewal, len(renewals))
+	for i, r := range renewals {
+		plain[i] = r
+		if l, ok := r.Lease.(*lease); ok {
+			plain[i].Lease = l.Life
+		}
+	}
+	return b.leases.RenewBatch(ctx, plain, b.renewAll)
+}
+
+// renewAll renews at the first store, and at the second what that has renewed.
+func (b batching) renewAll(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	all := make([]backend.Renewal, len(lives))
+	for i, l := range lives {
+		all[i] = backend.Renewal{Lease: l.Data.(*halves).first, TTL: ttls[i]}
+	}
+	errs := b.first.Backend.(backend.BatchRenewer).RenewBatch(ctx, all)
+	var rest []backend.Renewal
+	var index []int
+	for i, err := range errs {
+		if err == nil {
+			rest = append(rest, backend.Renewal{Lease: lives[i].Data.(*halves).second, TTL: ttls[i]})
+			index = append(index, i)
+		}
+	}
+	if len(rest) > 0 {
+		for k, err := range b.second.Backend.(backend.BatchRenewer).RenewBatch(ctx, rest) {
+			errs[index[k]] = err
+		}
+	}
+	return ttls, errs
+}

@@ -1,0 +1,195 @@
+package pair
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Store is one of the two, and what package lock would add to it where it is alone.
+type Store struct {
+	Backend   backend.Backend
+	Name      string // for people
+	Prefix    string // put before every key
+	TokenBase uint64 // added to every number
+}
+
+// A Backend is two stores as one. It implements backend.Backend.
+type Backend struct {
+	first, second Store
+	cut           uint64
+	guarantees    backend.Guarantees
+	leases        *backend.Leases
+
+	mu     sync.Mutex
+	closed bool
+	busy   sync.WaitGroup  // Acquires and hand-backs under way
+	base   context.Context // ends with Close
+	cancel context.CancelFunc
+}
+
+// releaseTimeout is above every store's own.
+const releaseTimeout = time.Minute
+
+// New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It is a
+// backend.BatchRenewer if both are.
+func New(first, second Store, cut uint64) backend.Backend {
+	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
+	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
+	b.leases = backend.NewLeases(requests{&b.guarantees}, releaseTimeout)
+	b.base, b.cancel = context.WithCancel(context.Background())
+	_, can := first.Backend.(backend.BatchRenewer)
+	if _, too := second.Backend.(backend.BatchRenewer); can && too {
+		return batching{b}
+	}
+	return b
+}
+
+// Guarantees implements backend.Backend.
+func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
+
+// NotReady implements backend.Readiness.
+func (b *Backend) NotReady() error {
+	for _, s := range []Store{b.first, b.second} {
+		if r, ok := s.Backend.(backend.Readiness); ok {
+			if err := r.NotReady(); err != nil {
+				return fmt.Errorf("%s: %w", s.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Capacity implements backend.Capacity.
+func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
+	for _, s := range []Store{b.first, b.second} {
+		if c, ok := s.Backend.(backend.Capacity); ok {
+			n, err := c.Capacity(ctx)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", s.Name, err)
+			}
+			leases = smaller(leases, n)
+		}
+	}
+	return leases, nil
+}
+
+// Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it, the one at the
+// second store has it: the other waits for that.
+func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := b.validateKey(key); err != nil {
+		return backend.Holder{}, err
+	}
+	first, err := b.first.inspect(ctx, key)
+	if err != nil {
+		return backend.Holder{}, err
+	}
+	second, err := b.second.inspect(ctx, key)
+	if err != nil || !first.Held() {
+		return second, err
+	}
+	h := first
+	if h.Token >= b.cut {
+		h.Token = second.Token // or nobody has one yet
+	}
+	if !second.Held() {
+		return h, nil
+	}
+	if !sameOwner(first.Owner, second.Owner) {
+		h = second
+	} else {
+		h.TTL = smaller(first.TTL, second.TTL)
+	}
+	if h.Waiters = max(first.Waiters, 0) + max(second.Waiters, 0); first.Waiters < 0 || second.Waiters < 0 {
+		h.Waiters = -1
+	}
+	return h, nil
+}
+
+func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) {
+	h, err := s.Backend.Inspect(ctx, s.Prefix+key)
+	if err != nil {
+		return backend.Holder{}, err
+	}
+	h.Token, err = backend.AddTokenBase(h.Token, s.TokenBase)
+	return h, err
+}
+
+// Close implements backend.Backend.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	// Leases end at once; releases and hand-backs have a second, as in a store of its own.
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.leases.Close()
+		b.busy.Wait()
+	}()
+	const grace = time.Second
+	select {
+	case <-ended:
+	case <-time.After(grace):
+	}
+	first := make(chan error, 1)
+	go func() { first <- b.first.Backend.Close() }()
+	err := b.second.Backend.Close()
+	err = errors.Join(<-first, err)
+	<-ended // what closed stores are asked, they answer at once
+	return err
+}
+
+// enter lets Close wait for leave. It is false after Close.
+func (b *Backend) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.busy.Add(1)
+	}
+	return !b.closed
+}
+
+func (b *Backend) leave() { b.busy.Done() }
+
+func (b *Backend) validateKey(key string) error {
+	if err := backend.ValidateKey(key); err != nil {
+		return err
+	}
+	return errors.Join(backend.ValidateKey(b.first.Prefix+key), backend.ValidateKey(b.second.Prefix+key))
+}
+
+// token is what counts of two numbers.
+func (b *Backend) token(first, second uint64) uint64 {
+	if first != 0 && first < b.cut {
+		return first
+	}
+	return second
+}
+
+// An attempt's owner at the second store, or after an outage at the first, is that of the request with a number behind it: a store
+// may still be cleaning up after the one before.
+func numbered(owner string, attempt int) string {
+	if attempt == 0 {
+		return owner
+	}
+	if n := fmt.Sprintf("%s#%d", owner, attempt); len(n) <= backend.MaxOwnerLen {
+		return n
+	}
+	return backend.NewOwner()
+}
+
+func sameOwner(first, second string) bool {
+	return first == second || strings.HasPrefix(second, first+"#")
+}

@@ -1,0 +1,248 @@
+package pair_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/memory"
+	"github.com/anylock/lock/pair"
+)
+
+// Generations of processes: with the old store, with both, with the new one.
+type generations struct{ old, both, next backend.Backend }
+
+func start(t *testing.T, cut uint64) generations {
+	t.Helper()
+	first, second := memory.NewStore(), memory.NewStore()
+	g := generations{
+		old:  first.Client(),
+		both: pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client()}, cut),
+		next: second.Client(),
+	}
+	t.Cleanup(func() {
+		for _, b := range []backend.Backend{g.old, g.both, g.next} {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return g
+}
+
+const key, ttl = "key", 30 * time.Second
+
+func free(t *testing.T, b backend.Backend) {
+	t.Helper()
+	h, err := b.Inspect(t.Context(), key)
+	if err != nil || h.Held() {
+		t.Fatalf("Inspect: %+v, %v, want a free key", h, err)
+	}
+}
+
+func refusedBy(t *testing.T, b backend.Backend) {
+	t.Helper()
+	if _, err := b.Acquire(t.Context(), storetest.Try(key, ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Fatalf("Acquire: %v, want ErrHeld", err)
+	}
+}
+
+func TestNeighboursExclude(t *testing.T) {
+	g := start(t, 0)
+	l := storetest.Acquire(t, g.both, storetest.Try(key, ttl))
+	refusedBy(t, g.old)
+	refusedBy(t, g.next)
+	storetest.Release(t, l)
+	free(t, g.old)
+	free(t, g.next)
+	for _, alone := range []backend.Backend{g.old, g.next} {
+		l := storetest.Acquire(t, alone, storetest.Try(key, ttl))
+		refusedBy(t, g.both)
+		h, err := g.both.Inspect(t.Context(), key)
+		if err != nil || !h.Held() {
+			t.Fatalf("Inspect: %+v, %v, want a holder", h, err)
+		}
+		storetest.Release(t, l)
+		free(t, g.both)
+	}
+}
+
+// Who fails at the second store leaves nothing at the first.
+func TestRefusalGivesFirstBack(t *testing.T) {
+	g := start(t, 0)
+	storetest.Acquire(t, g.next, storetest.Try(key, ttl))
+	refusedBy(t, g.both)
+	free(t, g.old)
+}
+
+// A waiter whose key is busy at the second store alone lets those pass who use the first alone, and gets it when it is free.
+func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, 0)
+		held := storetest.Acquire(t, g.next, storetest.Try(key, ttl))
+		waiting := storetest.Start(t.Context(), g.both, storetest.Wait(key, ttl))
+		synctest.Wait()
+		begun := time.Now()
+		for range 3 {
+			l := storetest.Acquire(t, g.old, storetest.Wait(key, ttl))
+			time.Sleep(time.Millisecond)
+			storetest.Release(t, l)
+			if took, most := time.Since(begun), 1300*time.Millisecond; took > most {
+				t.Fatalf("the first store was kept for %v, want at most %v", took, most)
+			}
+			time.Sleep(300 * time.Millisecond) // the waiter is back at the first store
+			begun = time.Now()
+		}
+		storetest.Release(t, held)
+		o := <-waiting
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		if left, least := time.Until(o.Lease.Deadline()), ttl*4/5; left < least {
+			t.Errorf("a new lease has %v left, want at least %v", left, least)
+		}
+		storetest.Release(t, o.Lease)
+	})
+}
+
+func TestEitherLossIsTheLoss(t *testing.T) {
+	for i, name := range []string{"First", "Second"} {
+		t.Run(name, func(t *testing.T) {
+			stores := [2]*memory.Backend{memory.New(), memory.New()}
+			b := pair.New(pair.Store{Backend: stores[0]}, pair.Store{Backend: stores[1]}, 0)
+			defer b.Close()
+			l := storetest.Acquire(t, b, storetest.Try(key, ttl))
+			stores[i].Close() // tells of the loss at once
+			storetest.Lost(t, l, 5*time.Second)
+			if err := l.Renew(t.Context(), ttl); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("Renew: %v, want ErrLost", err)
+			}
+			if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+				t.Errorf("Release: %v, want ErrLost", err)
+			}
+			storetest.Until(t, 5*time.Second, "the other half is given back", func() bool {
+				h, err := stores[1-i].Inspect(context.Background(), key)
+				return err == nil && !h.Held()
+			})
+		})
+	}
+}
+
+// Tokens rise from generation to generation, if the second store's numbers begin above the cut.
+func TestTokensRiseThroughSwitch(t *testing.T) {
+	first, second := memory.NewStore(), memory.NewStore()
+	probe := storetest.Acquire(t, first.Client(), storetest.Try("probe", ttl))
+	storetest.Release(t, probe)
+	cut := probe.Token() + 100
+	g := generations{
+		old:  first.Client(),
+		both: pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client(), TokenBase: cut}, cut),
+	}
+	defer g.old.Close()
+	defer g.both.Close()
+	last := uint64(0)
+	rises := func(b backend.Backend, base uint64) uint64 {
+		t.Helper()
+		l := storetest.Acquire(t, b, storetest.Try(key, ttl))
+		token := l.Token() + base
+		if h, err := b.Inspect(t.Context(), key); err != nil || h.Token+base != token {
+			t.Fatalf("Inspect: %+v, %v, want token %d", h, err, token)
+		}
+		storetest.Release(t, l)
+		if token <= last {
+			t.Fatalf("token %d after %d", token, last)
+		}
+		last = token
+		return l.Token()
+	}
+	for range 5 {
+		rises(g.old, 0)
+		rises(g.both, 0)
+	}
+	if last >= cut {
+		t.Fatalf("token %d before the cut %d", last, cut)
+	}
+	for rises(g.old, 0) < cut { //nolint:revive // numbers pass
+	}
+	next := second.Client()
+	defer next.Close()
+	last = 0
+	for range 5 {
+		rises(g.both, 0)
+		if last < cut {
+			t.Fatalf("token %d after the cut %d", last, cut)
+		}
+		rises(next, cut)
+	}
+}
+
+func TestURL(t *testing.T) {
+	url := pair.URL("memory://a?lock_prefix=x%26y", "memory://b?lock_token_base=5", 7)
+	b, err := openURL(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := storetest.Acquire(t, b, storetest.Try(key, ttl))
+	defer storetest.Release(t, l)
+	alone, err := openURL(t.Context(), "memory://a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	if h, err := alone.Inspect(t.Context(), "x&y"+key); err != nil || !h.Held() {
+		t.Errorf("the first store's key with its prefix: %+v, %v, want it held", h, err)
+	}
+	for _, bad := range []string{
+		"pair:", "pair://host?lock_first=memory%3A&lock_second=memory%3A", "pair:?lock_first=memory%3A",
+		"pair:?lock_first=redis://h?a=b&c=d&lock_second=memory%3A", "pair:?lock_first=nourl&lock_second=memory%3A",
+		pair.URL("memory:", "memory:", 1<<55), pair.URL(url, "memory:", 0), url + "&lock_cut=7",
+		pair.URL("memory:", "memory:?lock_token_base=x", 0),
+	} {
+		if b, err := openURL(t.Context(), bad); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%s: %v, %v, want ErrInvalid", bad, b, err)
+		}
+	}
+}
+
+func TestPasswordsAreNotShown(t *testing.T) {
+	const secret = "S3cr%2Ft&x"
+	for _, url := range []string{
+		pair.URL("redis://u:"+secret+"@127.0.0.1:1/x/y", "memory:", 0),
+		pair.URL("memory:", "postgres://u:"+secret+"@127.0.0.1:1/x?sslmode=odd", 0),
+	} {
+		_, err := openURL(t.Context(), url)
+		if err == nil {
+			t.Fatal("opened")
+		}
+		for _, form := range []string{"S3cr", "s3cr"} {
+			if strings.Contains(err.Error(), form) || strings.Contains(backend.Redact(url), form) {
+				t.Errorf("shows %q: %v, %s", form, err, backend.Redact(url))
+			}
+		}
+	}
+}
+
+func TestGuaranteesAreTheWeaker(t *testing.T) {
+	a := stub{g: backend.Guarantees{MinTTL: time.Second, Granularity: 4, MaxTTL: time.Hour, MaxLate: 1, MaxLeases: 3, Fencing: backend.FencingLoss,
+		FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable, Reach: backend.ReachNetwork, EnforcedBy: "x"}}
+	b := stub{g: backend.Guarantees{MinTTL: 1, Granularity: 6, MaxSilence: time.Minute, MaxLate: 2, EarlyLoss: "eviction", EnforcedBy: "y"}}
+	got := pair.New(pair.Store{Backend: a, Name: "a"}, pair.Store{Backend: b, Name: "b"}, 0).Guarantees()
+	want := backend.Guarantees{MinTTL: time.Second, Granularity: 12, MaxTTL: time.Hour, MaxSilence: time.Minute, MaxLate: 2, MaxLeases: 3,
+		EarlyLoss: "eviction", EnforcedBy: "a: x; b: y"}
+	if got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+type stub struct {
+	backend.Backend
+	g backend.Guarantees
+}
+
+func (s stub) Guarantees() backend.Guarantees { return s.g }
