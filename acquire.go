@@ -171,12 +171,14 @@ func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait boo
 	owner := backend.NewOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
+		if _, err := backend.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
+			_ = lease.Release(ctx) // its TTL ends it in any case
+			return nil, err
+		}
 		return l.newGrant(lease, full, owner, ttl), nil
 	}
 	if held := (*HeldError)(nil); errors.As(err, &held) {
-		holder := held.Holder
-		holder.Token <<= handoffBits
-		held = &HeldError{Holder: holder}
+		held = &HeldError{Holder: l.told(held.Holder)}
 		if backend.IsContextError(err) {
 			return nil, orContext(ctx, held, err)
 		}

@@ -15,6 +15,7 @@ import (
 type Config struct {
 	URL       string        `json:"url" yaml:"url"`                                   // empty: $ANYLOCK_URL
 	Prefix    string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`         // WithPrefix
+	TokenBase uint64        `json:"token_base,omitempty" yaml:"token_base,omitempty"` // WithTokenBase
 	TTL       Duration      `json:"ttl,omitempty" yaml:"ttl,omitempty"`               // WithTTL
 	NoRenewal bool          `json:"no_renewal,omitempty" yaml:"no_renewal,omitempty"` // WithoutRenewal
 	MaxHold   Duration      `json:"max_hold,omitempty" yaml:"max_hold,omitempty"`     // WithMaxHold
@@ -34,6 +35,9 @@ func (c Config) options() []Option {
 	var opts []Option
 	if c.Prefix != "" {
 		opts = append(opts, WithPrefix(c.Prefix))
+	}
+	if c.TokenBase > 0 {
+		opts = append(opts, WithTokenBase(c.TokenBase))
 	}
 	for _, d := range []struct {
 		value Duration

@@ -124,8 +124,7 @@ func (l *Locker) look(ctx context.Context, key string) (busy, err error) {
 	case err != nil:
 		return nil, err
 	case h.Held():
-		h.Token <<= handoffBits
-		return &HeldError{Holder: h}, nil
+		return &HeldError{Holder: l.told(h)}, nil
 	}
 	return ErrHeld, nil
 }

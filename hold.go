@@ -137,7 +137,7 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *se
 	t := &s.tenure
 	t.locker, t.gate, t.hold, t.count, t.since, t.minHold = l, g, h, 1, age, terms.minHold
 	if token := h.lease.Token(); token != 0 { // 0: the store has none to give
-		t.token = token<<handoffBits | uint64(h.handoffs)
+		t.token = (token+l.defaults.base)<<handoffBits | uint64(h.handoffs)
 	}
 	lease := &s.lease
 	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0

@@ -63,7 +63,7 @@ type Locker struct {
 }
 
 // Open opens the store that rawURL names, by the package registered for its scheme; an empty rawURL means the value of
-// the environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix. Errors never show a password.
+// the environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is WithTokenBase. Errors never show a password.
 //
 // Open reaches the store once, so that a wrong address shows at start-up.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
@@ -86,6 +86,13 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	}
 	if ok {
 		opts = append([]Option{WithPrefix(prefix)}, opts...)
+	}
+	rest, base, err := backend.TakeTokenBase(rest)
+	if err != nil {
+		return fail(err)
+	}
+	if base > 0 {
+		opts = append([]Option{WithTokenBase(base)}, opts...)
 	}
 	// Options are checked before the store is reached.
 	if _, err := newSettings(opts); err != nil {
@@ -143,8 +150,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	if err == nil {
 		var h Holder
 		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			h.Token <<= handoffBits
-			return h, nil
+			return l.told(h), nil
 		}
 	}
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
@@ -170,6 +176,16 @@ func (l *Locker) Close() error {
 		return &Error{Op: "close", Backend: l.name, Err: err}
 	}
 	return nil
+}
+
+// told is a holder as the store names it, with the token that a holder of this package has.
+func (l *Locker) told(h Holder) Holder {
+	number, err := backend.AddTokenBase(h.Token, l.defaults.base)
+	if err != nil {
+		number = 0 // nobody can have such a one
+	}
+	h.Token = number << handoffBits
+	return h
 }
 
 func (l *Locker) fullKey(key string) (string, error) {

@@ -39,6 +39,7 @@ type settings struct {
 
 	handoff int
 	prefix  string
+	base    uint64 // added to the store's numbers
 	require []Requirement
 	logger  *slog.Logger
 	tracer  Tracer
@@ -126,6 +127,18 @@ func WithHandoff(n int) Option {
 // WithPrefix puts prefix before every key, so that applications can share a store. It counts towards a key's length.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
+}
+
+// WithTokenBase adds n to every number of the store, so that the tokens of one that follows another go on where the other's have ended:
+// see docs/switching.md. A sum that is not below 2^55 is ErrUnsupported, and the lease is given back. n counts the store's numbers,
+// not Lease.Token, which is 256 times as much. A store without tokens still has none.
+func WithTokenBase(n uint64) Option {
+	return lockerOption(func(s *settings) {
+		s.base = n
+		if n >= backend.TokenLimit {
+			s.err = fmt.Errorf("%w: token base %d is not below 2^55", ErrInvalid, n)
+		}
+	})
 }
 
 // Require makes opening fail with ErrUnsupported, and say what is missing, on a store that does not promise all of this.

@@ -87,11 +87,14 @@ func fileURL(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix, which is package lock's, and naming a store
+// sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are package lock's, and naming a store
 // that several clients share. Memory without a name gets one that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
 	rest, _, _, err := backend.TakeParam(rawURL, "lock_prefix")
 	if err != nil {
+		return "", err
+	}
+	if rest, _, err = backend.TakeTokenBase(rest); err != nil {
 		return "", err
 	}
 	u, err := backend.SplitURL(rest)
