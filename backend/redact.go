@@ -104,8 +104,8 @@ func addSecrets(found map[string]bool, raw string) {
 			return
 		}
 		name, value, _ := strings.Cut(pair, "=")
-		if name = strings.ToLower(name); strings.Contains(name, "pass") || strings.Contains(name, "secret") ||
-			strings.Contains(name, "token") {
+		if name = strings.ToLower(name); !strings.HasPrefix(name, ParamPrefix) && (strings.Contains(name, "pass") ||
+			strings.Contains(name, "secret") || strings.Contains(name, "token")) {
 			addForms(found, value)
 		}
 		if plain, err := url.QueryUnescape(value); err == nil && strings.Contains(plain, "://") {

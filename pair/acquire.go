@@ -58,17 +58,23 @@ type attempt struct {
 	firsts  int       // owners spent at the first store
 	seconds int       // and at the second
 	busy    error     // the last refusal
-	told    time.Time // when that came
+	told    time.Time // when that came, or there was no room for one more lease
 }
 
 // acquire makes one attempt, or as many as it takes if the request waits.
 func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	for {
+		if a.r.Wait && a.full() != nil && backend.Sleep(ctx, a.pause.Next(0)) == nil {
+			continue // and does not hold the first meanwhile
+		}
 		h, since, err := a.both(ctx)
 		if err == nil {
 			return a.grant(ctx, h, since)
 		}
 		a.note(err)
+		if full := a.full(); full != nil && errors.Is(err, backend.ErrUnavailable) {
+			err = full
+		}
 		switch {
 		case !a.r.Wait, backend.Definite(err):
 			return nil, backend.NotOurs(ctx, err)
@@ -81,6 +87,16 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 			return nil, backend.ContextError(ctx, a.busy)
 		}
 	}
+}
+
+// full is an error if this client holds as many leases as one of the stores lets it. A waiter outlives that.
+func (a *attempt) full() error {
+	most := a.pair.guarantees.MaxLeases
+	if most == 0 || a.pair.leases.Len() < most {
+		return nil
+	}
+	a.told = time.Now()
+	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
 // note keeps a refusal.

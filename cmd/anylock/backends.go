@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/anylock/lock/backend"
@@ -14,7 +16,8 @@ func (a *app) backendsCommand() *cobra.Command {
 		Short: "List the stores, their URLs, and what they promise",
 		Args:  exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
-			drivers := backend.DefaultMux.Drivers()
+			// A pair of stores promises what these do: docs/switching.md.
+			drivers := slices.DeleteFunc(backend.DefaultMux.Drivers(), func(d backend.Driver) bool { return d.Name == "pair" })
 			switch {
 			case format.is("json"):
 				return writeJSON(a.stdout, guaranteestable.Records(drivers))

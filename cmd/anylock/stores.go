@@ -10,6 +10,7 @@ import (
 	_ "github.com/anylock/lock/file"
 	_ "github.com/anylock/lock/memcached"
 	_ "github.com/anylock/lock/memory"
+	_ "github.com/anylock/lock/pair"
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
 	_ "github.com/anylock/lock/zookeeper"

@@ -1,0 +1,345 @@
+package pair_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/process"
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/pair"
+)
+
+// A rolled store is one that processes are switched from or to.
+type rolled struct {
+	url          string
+	freeze, thaw func() // cut it off for a while; nil where there is no server
+}
+
+func rolledServer(s *servers.Server, url string) rolled { return rolled{url, s.Freeze, s.Thaw} }
+
+// Three generations of processes run beside each other, there and back, while some are killed and a store does not answer for a
+// while. No two hold the key at once, and tokens rise.
+func TestGenerations(t *testing.T) {
+	storetest.Long(t, "processes that are switched from store to store and back")
+	redis := func(t *testing.T) rolled {
+		s := servers.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
+		return rolledServer(s, "redis://"+s.Addr)
+	}
+	postgres := func(t *testing.T) rolled {
+		s := servers.Postgres(t, "max_connections=200")
+		return rolledServer(s, s.PostgresURL())
+	}
+	etcd := func(t *testing.T) rolled {
+		s := servers.Etcd(t)
+		return rolledServer(s, "etcd://"+s.Addr)
+	}
+	file := func(t *testing.T) rolled { return rolled{url: "file://" + t.TempDir()} }
+	for name, stores := range map[string][2]func(*testing.T) rolled{
+		"RedisToEtcd": {redis, etcd}, "PostgresToRedis": {postgres, redis}, "FileToPostgres": {file, postgres},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := stores[0](t), stores[1](t)
+			r := &roll{t: t}
+			there := r.plan(from, to, 0)
+			r.start(generation{from.url, 0})
+			r.roll(there)
+			back := r.plan(to, from, there.base)
+			r.roll(back)
+			r.stop()
+			r.check()
+		})
+	}
+}
+
+// A generation is what a process is started with: a URL, and what package lock adds to its numbers.
+type generation struct {
+	url  string
+	base uint64
+}
+
+// A plan is a switch: through a pair to the next store alone.
+type plan struct {
+	from, to   rolled
+	both       string
+	cut        uint64
+	base, had  uint64 // of the next store, and of this one
+	pass, late func() // take numbers at the first store until they are at the cut
+}
+
+// plan makes the cut one that is not reached while processes are switched to the pair.
+func (r *roll) plan(from, to rolled, had uint64) plan {
+	r.t.Helper()
+	p := plan{from: from, to: to, had: had}
+	var clients []backend.Backend // two that take turns: a number of one session may cost less than one of the next
+	for range 2 {
+		b, err := openURL(r.t.Context(), from.url)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		clients = append(clients, b)
+	}
+	number := func() uint64 {
+		clients[0], clients[1] = clients[1], clients[0]
+		l := storetest.Acquire(r.t, clients[0], storetest.Try("probe", 10*time.Second))
+		storetest.Release(r.t, l)
+		return l.Token()
+	}
+	first, at := number(), time.Now()
+	const probes = 20
+	for range probes {
+		number()
+	}
+	step := (number() - first) / probes
+	ahead := 3000 * step // grants, of a counter
+	if passed := time.Since(at); number()-first > uint64(passed.Microseconds())*9/10 {
+		ahead = 25_000_000 // of a clock in microseconds
+	}
+	p.cut = number() + ahead + had
+	p.base = p.cut
+	p.both = pair.URL(based(from.url, had), based(to.url, p.base), p.cut)
+	p.pass = func() {
+		defer clients[0].Close()
+		defer clients[1].Close()
+		for number()+had < p.cut { //nolint:revive // numbers pass
+		}
+	}
+	p.late = func() {
+		if now := number() + had; now >= p.cut {
+			r.t.Errorf("the cut %d is too early: %d before all processes use both stores", p.cut, now)
+		}
+	}
+	return p
+}
+
+func based(url string, base uint64) string {
+	if base == 0 {
+		return url
+	}
+	return url + separator(url) + "lock_token_base=" + strconv.FormatUint(base, 10)
+}
+
+// A roll is a set of processes that are switched one after the other, and what they saw.
+type roll struct {
+	t       *testing.T
+	workers []*worker
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+	grants  []granted
+	refused int
+}
+
+// A granted lease was held from since, when its process was told, until then at least.
+type granted struct {
+	since, until time.Time
+	token        uint64
+}
+
+// A worker is one process and what makes it acquire.
+type worker struct {
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+const processes = 4
+
+func (r *roll) start(g generation) {
+	for range processes {
+		r.workers = append(r.workers, r.work(g))
+	}
+	r.pause(500 * time.Millisecond)
+}
+
+func (r *roll) pause(d time.Duration) { time.Sleep(d) } // for as long as processes contend
+
+func (r *roll) roll(p plan) {
+	r.replace(generation{p.both, 0})
+	p.late()
+	if p.from.freeze != nil {
+		p.from.freeze()
+		r.pause(2 * time.Second)
+		p.from.thaw()
+	}
+	r.pause(500 * time.Millisecond)
+	p.pass()
+	if p.to.freeze != nil {
+		p.to.freeze()
+		r.pause(2 * time.Second)
+		p.to.thaw()
+	}
+	r.replace(generation{p.to.url, p.base})
+}
+
+// replace switches one process after the other.
+func (r *roll) replace(g generation) {
+	for i, w := range r.workers {
+		close(w.stop)
+		w.done.Wait()
+		r.workers[i] = r.work(g)
+		r.pause(300 * time.Millisecond)
+	}
+}
+
+func (r *roll) stop() {
+	for _, w := range r.workers {
+		close(w.stop)
+		w.done.Wait()
+	}
+}
+
+// work lets processes of a generation contend, one after the other: each is killed at the end, often while it holds or waits.
+func (r *roll) work(g generation) *worker {
+	w := &worker{stop: make(chan struct{})}
+	begin := process.Self(g.url)
+	w.done.Go(func() {
+		for again := true; again; {
+			p, err := begin(context.Background(), 0)
+			if err != nil {
+				r.t.Errorf("starting a process: %v", err)
+				return
+			}
+			again = r.contend(p, g.base, w.stop, 5+rand.IntN(40))
+		}
+	})
+	return w
+}
+
+// contend acquires and releases some times, then kills the process. It is false if it was stopped.
+func (r *roll) contend(p conformance.Process, base uint64, stop <-chan struct{}, times int) bool {
+	const ttl = time.Second
+	for i := range times {
+		q := backend.Request{Key: "key", Owner: backend.NewOwner(), TTL: ttl, Wait: rand.IntN(3) > 0}
+		asked := time.Now()
+		answered, err := p.Acquire(q)
+		if err != nil {
+			r.t.Errorf("acquire: %v", err)
+			break
+		}
+		var got conformance.ProcessGrant
+		select {
+		case got = <-answered:
+		case <-stop: // it dies while it waits, perhaps with what it was granted and nobody was told of
+			p.Kill()
+			return false
+		case <-time.After(20 * time.Second):
+			r.t.Error("no answer within 20 s")
+			p.Kill()
+			return false
+		}
+		if got.Err != nil {
+			r.mu.Lock()
+			r.refused++
+			r.mu.Unlock()
+			time.Sleep(rand.N(20 * time.Millisecond)) // between attempts
+			continue
+		}
+		h := granted{since: time.Now(), token: got.Token + base}
+		deadline := got.Looked.Add(got.Left)
+		time.Sleep(rand.N(10 * time.Millisecond)) // it works
+		h.until = earlierOf(time.Now(), deadline)
+		ended := time.Time{} // when the lease was over for certain
+		last := i == times-1
+		if last {
+			p.Kill()
+		} else if err := p.Release(context.Background(), q.Owner); err == nil {
+			ended = time.Now()
+		} else if errors.Is(err, backend.ErrLost) && time.Now().Before(deadline) {
+			h.until = h.since // a store was cut off, and said so before
+			ended = time.Now()
+		}
+		r.note(asked, h, ended)
+	}
+	select {
+	case <-stop:
+		p.Kill()
+		return false
+	default:
+		p.Kill()
+		return true
+	}
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// event is a step of the model: a grant with its token, or, with token 0, the end of a lease with that one.
+type event struct{ token, ends uint64 }
+
+func (r *roll) note(asked time.Time, h granted, ended time.Time) {
+	end := int64(math.MaxInt64)
+	if !ended.IsZero() {
+		end = ended.UnixNano()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.grants = append(r.grants, h)
+	r.history = append(r.history,
+		porcupine.Operation{Input: event{token: h.token}, Call: asked.UnixNano(), Return: h.since.UnixNano()},
+		porcupine.Operation{Input: event{ends: h.token}, Call: h.until.UnixNano(), Return: end})
+}
+
+// model is a lock that one holds at a time, whose tokens rise.
+var model = porcupine.Model{
+	Init: func() any { return [2]uint64{} }, // who holds it, and the last token
+	Step: func(state, input, _ any) (bool, any) {
+		s, e := state.([2]uint64), input.(event)
+		switch {
+		case e.token != 0:
+			return s[0] == 0 && e.token > s[1], [2]uint64{e.token, e.token}
+		default:
+			return s[0] == e.ends, [2]uint64{0, s[1]}
+		}
+	},
+}
+
+func (r *roll) check() {
+	t := r.t
+	t.Helper()
+	slices.SortFunc(r.grants, func(a, b granted) int { return a.since.Compare(b.since) })
+	byToken := slices.Clone(r.grants)
+	slices.SortStableFunc(byToken, func(a, b granted) int { return cmp.Compare(a.token, b.token) })
+	overlaps, falls := 0, 0
+	for i := 1; i < len(r.grants); i++ {
+		if r.grants[i].since.Before(r.grants[i-1].until) {
+			overlaps++
+		}
+		if byToken[i].until.Before(byToken[i-1].since) || byToken[i].token == byToken[i-1].token {
+			falls++
+		}
+	}
+	t.Logf("%d grants, %d refusals and errors, %d overlaps, %d tokens that fell", len(r.grants), r.refused, overlaps, falls)
+	if overlaps > 0 || falls > 0 || len(r.grants) < 100 {
+		t.Error("want at least 100 grants, no overlaps, and rising tokens")
+	}
+	if got := porcupine.CheckOperationsTimeout(model, r.history, time.Minute); got != porcupine.Ok {
+		t.Errorf("porcupine: %v", got)
+	}
+}
+
+// separator is what stands before one more parameter.
+func separator(url string) string {
+	if strings.Contains(url, "?") {
+		return "&"
+	}
+	return "?"
+}
