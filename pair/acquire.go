@@ -232,7 +232,16 @@ func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease
 	if err != nil {
 		return fail(err)
 	}
-	token := b.token(first, second)
+	token := second
+	if first != 0 && first < b.cut {
+		passed, err := a.passed(ctx)
+		if err != nil {
+			return fail(backend.NotOurs(ctx, err))
+		}
+		if !passed {
+			token = first
+		}
+	}
 	if b.guarantees.Fencing == backend.FencingNone {
 		token = 0
 	}
@@ -242,6 +251,20 @@ func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease
 	}
 	h.watch(life)
 	return &lease{life, b, h}, nil
+}
+
+// passed tells whether the first store's numbers have passed the cut by now, when both halves are held. The half's own may be older:
+// some stores draw it when a waiter arrives.
+func (a *attempt) passed(ctx context.Context) (bool, error) {
+	b := a.pair
+	owner := backend.NewOwner()
+	probe, err := b.first.acquire(ctx, backend.Request{Key: "anylock-pair-" + owner, Owner: owner, TTL: a.ttl})
+	if err != nil {
+		return false, err
+	}
+	_ = b.giveBack(ctx, probe)
+	n, err := backend.AddTokenBase(probe.Token(), b.first.TokenBase)
+	return n >= b.cut, err
 }
 
 // sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself tells of its end by

@@ -18,6 +18,9 @@
 //   - nobody uses the first store alone any more once its numbers have passed the cut, and
 //   - nobody uses the second store alone before they have.
 //
+// While the first store's number of a lease is below the cut, its grant draws one more there, on a key of its own, to see whether the cut is
+// passed: some stores number a waiter when it arrives. That needs room for one more lease.
+//
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //
 // # Guarantees

@@ -149,6 +149,7 @@ type roll struct {
 type granted struct {
 	since, until time.Time
 	token        uint64
+	by           generation
 }
 
 // A worker is one process and what makes it acquire.
@@ -214,14 +215,14 @@ func (r *roll) work(g generation) *worker {
 				r.t.Errorf("starting a process: %v", err)
 				return
 			}
-			again = r.contend(p, g.base, w.stop, 5+rand.IntN(40))
+			again = r.contend(p, g, w.stop, 5+rand.IntN(40))
 		}
 	})
 	return w
 }
 
 // contend acquires and releases some times, then kills the process. It is false if it was stopped.
-func (r *roll) contend(p conformance.Process, base uint64, stop <-chan struct{}, times int) bool {
+func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}, times int) bool {
 	const ttl = time.Second
 	for i := range times {
 		q := backend.Request{Key: "key", Owner: backend.NewOwner(), TTL: ttl, Wait: rand.IntN(3) > 0}
@@ -249,7 +250,7 @@ func (r *roll) contend(p conformance.Process, base uint64, stop <-chan struct{},
 			time.Sleep(rand.N(20 * time.Millisecond)) // between attempts
 			continue
 		}
-		h := granted{since: time.Now(), token: got.Token + base}
+		h := granted{since: time.Now(), token: got.Token + g.base, by: g}
 		deadline := got.Looked.Add(got.Left)
 		time.Sleep(rand.N(10 * time.Millisecond)) // it works
 		h.until = earlierOf(time.Now(), deadline)
@@ -325,6 +326,8 @@ func (r *roll) check() {
 		}
 		if byToken[i].until.Before(byToken[i-1].since) || byToken[i].token == byToken[i-1].token {
 			falls++
+			t.Logf("token %d (%s) was held from %v, %v before %d (%s)", byToken[i].token, byToken[i].by.url, byToken[i].since,
+				byToken[i-1].since.Sub(byToken[i].until), byToken[i-1].token, byToken[i-1].by.url)
 		}
 	}
 	t.Logf("%d grants, %d refusals and errors, %d overlaps, %d tokens that fell", len(r.grants), r.refused, overlaps, falls)

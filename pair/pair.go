@@ -170,14 +170,6 @@ func (b *Backend) validateKey(key string) error {
 	return errors.Join(backend.ValidateKey(b.first.Prefix+key), backend.ValidateKey(b.second.Prefix+key))
 }
 
-// token is what counts of two numbers.
-func (b *Backend) token(first, second uint64) uint64 {
-	if first != 0 && first < b.cut {
-		return first
-	}
-	return second
-}
-
 // An attempt's owner at the second store, or after an outage at the first, is that of the request with a number behind it: a store
 // may still be cleaning up after the one before.
 func numbered(owner string, attempt int) string {
