@@ -49,9 +49,8 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 		places <- struct{}{}
 		workers.Go(func() {
 			defer func() { <-places }()
-			all[i].Key = strings.TrimPrefix(key, l.defaults.prefix)
-			all[i].Holder, errs[i] = l.backend.Inspect(ctx, key)
-			all[i].Token <<= handoffBits
+			h, err := l.backend.Inspect(ctx, key)
+			all[i], errs[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}, err
 		})
 	}
 	workers.Wait()
