@@ -96,12 +96,12 @@ func (s *server) refusal(key, request string) error {
 const mostLeases = 6
 
 // turn waits until the client may have one more lease, or says that it may not. done is called when it has it, or has failed.
-func (c *client) turn(ctx context.Context, wait bool) (done func(), err error) {
+func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(), err error) {
 	most := c.Guarantees().MaxLeases
 	if c.is("one lease less than MaxLeases") {
 		most--
 	}
-	for most > 0 && !c.server.takes(c, most) {
+	for most > 0 && !c.server.takes(c, owner, most) {
 		switch {
 		case c.is("one more than MaxLeases is busy"):
 			return nil, backend.ErrHeld
@@ -115,23 +115,26 @@ func (c *client) turn(ctx context.Context, wait bool) (done func(), err error) {
 	return func() {
 		c.server.mu.Lock()
 		defer c.server.mu.Unlock()
-		c.taking--
+		delete(c.taking, owner)
 	}, nil
 }
 
-// takes reports whether c, which may hold so many leases, takes one more.
-func (s *server) takes(c *client, most int) bool {
+// takes reports whether c, which may hold so many leases, takes one more, for owner.
+func (s *server) takes(c *client, owner string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := c.taking
+	n := len(c.taking)
 	for _, e := range s.keys {
-		if e.client == c && time.Now().Before(e.expires) {
+		if e.client == c && !c.taking[e.owner] && time.Now().Before(e.expires) {
 			n++
 		}
 	}
 	if n >= most {
 		return false
 	}
-	c.taking++
+	if c.taking == nil {
+		c.taking = make(map[string]bool)
+	}
+	c.taking[owner] = true
 	return true
 }

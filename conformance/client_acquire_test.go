@@ -41,7 +41,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		ctx = c.only(ctx, "attempt under way ignores cancellation")
 	}
 	r.TTL = max(r.TTL, 10*time.Millisecond)
-	done, err := c.turn(ctx, r.Wait)
+	done, err := c.turn(ctx, r.Owner, r.Wait)
 	if err != nil {
 		return nil, err
 	}
