@@ -1,0 +1,34 @@
+package otel_test
+
+import (
+	"context"
+	"log"
+	"strings"
+
+	"github.com/anylock/lock"
+	_ "github.com/anylock/lock/memory"
+	"github.com/anylock/lock/otel"
+)
+
+// One Tracer tells the global providers of what all Lockers do. Keys are told by their first part.
+func Example() {
+	tracer, err := otel.New(otel.WithKey(func(key string) string {
+		kind, _, _ := strings.Cut(key, "/")
+		return kind
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	locks, err := lock.Open(context.Background(), "memory:", lock.WithTracer(tracer))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locks.Close()
+	err = locks.Do(context.Background(), "invoice/42", func(ctx context.Context, l *lock.Lease) error {
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+}

@@ -1,0 +1,204 @@
+// Package otel tells OpenTelemetry what a Locker does: a span for each acquisition, and metrics.
+//
+//	tracer, err := otel.New()
+//	locks, err := lock.Open(ctx, url, lock.WithTracer(tracer))
+//
+// The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with lock.client in
+// place of db.client. Times are in seconds. docs/observe.md tells what each is for, and what to alert on.
+//
+// Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"). A key becomes an attribute only
+// through WithKey, because a key for each order makes as many time series.
+package otel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/anylock/lock"
+)
+
+// scope names the instruments' origin.
+const scope = "github.com/anylock/lock/otel"
+
+const (
+	backendKey = attribute.Key("lock.backend")
+	outcomeKey = attribute.Key("lock.outcome") // of an acquisition, a lock.Outcome
+	keyKey     = attribute.Key("lock.key")     // as WithKey's function has it
+	ownerKey   = attribute.Key("lock.owner")   // of spans alone
+	tokenKey   = attribute.Key("lock.token")   // of spans alone
+	waitKey    = attribute.Key("lock.wait")    // of spans alone: false for TryAcquire
+	ttlKey     = attribute.Key("lock.ttl")     // of spans alone, in seconds
+	errorKey   = attribute.Key("error.type")
+)
+
+// A Tracer implements lock.Tracer, lock.RenewalTracer and lock.LeaseTracer. It may serve any number of Lockers.
+type Tracer struct {
+	tracer trace.Tracer
+	key    func(string) string
+
+	waits    metric.Float64Histogram
+	pending  metric.Int64UpDownCounter
+	holds    metric.Float64Histogram
+	leases   metric.Int64UpDownCounter
+	losses   metric.Int64Counter
+	handoffs metric.Int64Counter
+	renewals metric.Float64Histogram
+	lateness metric.Float64Histogram
+}
+
+var (
+	_ lock.Tracer        = (*Tracer)(nil)
+	_ lock.RenewalTracer = (*Tracer)(nil)
+	_ lock.LeaseTracer   = (*Tracer)(nil)
+)
+
+// An Option sets up a Tracer.
+type Option func(*settings)
+
+type settings struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	key     func(string) string
+}
+
+// WithMeterProvider takes the place of the global provider of meters.
+func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+
+// WithTracerProvider takes the place of the global provider of tracers.
+func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+
+// WithKey adds the attribute lock.key, which is what name makes of a key; none where that is empty. Let it make few names of many keys:
+// "invoice" of "invoice/42".
+func WithKey(name func(key string) string) Option { return func(s *settings) { s.key = name } }
+
+// New makes the instruments.
+func New(opts ...Option) (*Tracer, error) {
+	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), key: func(string) string { return "" }}
+	for _, o := range opts {
+		o(&s)
+	}
+	m := s.meters.Meter(scope)
+	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key}
+	// From what a store in memory takes to what people wait for.
+	bounds := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800)
+	var errs [8]error
+	t.waits, errs[0] = m.Float64Histogram("lock.client.acquire.duration", bounds, metric.WithUnit("s"),
+		metric.WithDescription("Time from the start of an acquisition to its end, granted or not."))
+	t.pending, errs[1] = m.Int64UpDownCounter("lock.client.acquire.pending", metric.WithUnit("{acquisition}"),
+		metric.WithDescription("Goroutines that wait for a lease at present."))
+	t.holds, errs[2] = m.Float64Histogram("lock.client.lease.hold_time", bounds, metric.WithUnit("s"),
+		metric.WithDescription("Time from the grant of a lease to its release or loss."))
+	t.leases, errs[3] = m.Int64UpDownCounter("lock.client.lease.count", metric.WithUnit("{lease}"),
+		metric.WithDescription("Leases held at present."))
+	t.losses, errs[4] = m.Int64Counter("lock.client.lease.losses", metric.WithUnit("{lease}"),
+		metric.WithDescription("Leases that ended without being released."))
+	t.handoffs, errs[5] = m.Int64Counter("lock.client.handoffs", metric.WithUnit("{handoff}"),
+		metric.WithDescription("Leases that the holder before passed on inside the process."))
+	t.renewals, errs[6] = m.Float64Histogram("lock.client.renewal.duration", bounds, metric.WithUnit("s"),
+		metric.WithDescription("Time that the request of an automatic renewal took."))
+	t.lateness, errs[7] = m.Float64Histogram("lock.client.renewal.lateness", bounds, metric.WithUnit("s"),
+		metric.WithDescription("Time from when an automatic renewal was due to when it began."))
+	return t, errors.Join(errs[:]...)
+}
+
+// attributes are those that all measurements of a key share.
+func (t *Tracer) attributes(backend, key string, more ...attribute.KeyValue) []attribute.KeyValue {
+	all := append([]attribute.KeyValue{backendKey.String(backend)}, more...)
+	if name := t.key(key); name != "" {
+		all = append(all, keyKey.String(name))
+	}
+	return all
+}
+
+func set(all []attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(all...))
+}
+
+// errorType is the class of an error of package lock.
+func errorType(err error) string {
+	for _, class := range []struct {
+		err  error
+		name string
+	}{
+		{lock.ErrLost, "lost"},
+		{lock.ErrClosed, "closed"},
+		{lock.ErrDeadlock, "deadlock"},
+		{lock.ErrInvalid, "invalid"},
+		{lock.ErrUnsupported, "unsupported"},
+		{context.Canceled, "canceled"},
+		{context.DeadlineExceeded, "timeout"},
+		{lock.ErrHeld, "held"},
+		{lock.ErrUnavailable, "unavailable"},
+	} {
+		if errors.Is(err, class.err) {
+			return class.name
+		}
+	}
+	return "_OTHER" // as the conventions have it
+}
+
+// withError adds the class of err, if there is one.
+func withError(all []attribute.KeyValue, err error) []attribute.KeyValue {
+	if err == nil {
+		return all
+	}
+	return append(all, errorKey.String(errorType(err)))
+}
+
+// TraceAcquireStart implements lock.Tracer.
+func (t *Tracer) TraceAcquireStart(ctx context.Context, s lock.AcquireStart) context.Context {
+	all := t.attributes(s.Backend, s.Key)
+	t.pending.Add(ctx, 1, set(all))
+	ctx, _ = t.tracer.Start(ctx, "lock acquire", trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(append(all, waitKey.Bool(s.Wait), ttlKey.Float64(s.TTL.Seconds()))...))
+	return ctx
+}
+
+// TraceAcquireEnd implements lock.Tracer.
+func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
+	all := t.attributes(e.Backend, e.Key)
+	t.pending.Add(ctx, -1, set(all))
+	switch e.Outcome {
+	case lock.OutcomeHandedOn:
+		t.handoffs.Add(ctx, 1, set(all))
+		t.leases.Add(ctx, 1, set(all))
+	case lock.OutcomeGranted:
+		t.leases.Add(ctx, 1, set(all))
+	}
+	ended := withError(append(all, outcomeKey.String(string(e.Outcome))), e.Err)
+	t.waits.Record(ctx, e.Waited.Seconds(), set(ended))
+	span := trace.SpanFromContext(ctx)
+	if e.Owner != "" {
+		ended = append(ended, ownerKey.String(e.Owner), tokenKey.Int64(int64(e.Token)))
+	}
+	span.SetAttributes(ended...)
+	if e.Outcome == lock.OutcomeError { // a busy key, or a caller that gives up, is no fault
+		span.SetStatus(codes.Error, e.Err.Error())
+	}
+	span.End()
+}
+
+// TraceRenewal implements lock.RenewalTracer.
+func (t *Tracer) TraceRenewal(r lock.RenewalEnd) {
+	all := withError(t.attributes(r.Backend, r.Key), r.Err)
+	t.renewals.Record(context.Background(), r.Took.Seconds(), set(all))
+	t.lateness.Record(context.Background(), r.Late.Seconds(), set(all))
+}
+
+// TraceLeaseEnd implements lock.LeaseTracer.
+func (t *Tracer) TraceLeaseEnd(ctx context.Context, e lock.LeaseEnd) {
+	all := t.attributes(e.Backend, e.Key)
+	t.leases.Add(ctx, -1, set(all))
+	ended := withError(all, e.Err)
+	if e.Lost {
+		t.losses.Add(ctx, 1, set(ended))
+	}
+	t.holds.Record(ctx, max(e.Held, time.Duration(0)).Seconds(), set(ended))
+}

@@ -1,0 +1,234 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
+	"github.com/anylock/lock/otel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A world is a Locker with a Tracer, and what that has told.
+type world struct {
+	t     *testing.T
+	locks *lock.Locker
+	meter *metric.ManualReader
+	spans *tracetest.SpanRecorder
+}
+
+func newWorld(t *testing.T, opts ...otel.Option) *world {
+	t.Helper()
+	w := &world{t: t, meter: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+	tracer, err := otel.New(append([]otel.Option{
+		otel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.meter))),
+		otel.WithTracerProvider(trace.NewTracerProvider(trace.WithSpanProcessor(w.spans))),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.locks, err = lock.New(memory.New(), lock.WithTracer(tracer), lock.WithTTL(300*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) acquire(key string, opts ...lock.AcquireOption) *lock.Lease {
+	w.t.Helper()
+	l, err := w.locks.Acquire(context.Background(), key, opts...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) release(l *lock.Lease) {
+	w.t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// value is the sum, or the number of measurements, of an instrument with these attributes at least ("name=value").
+func (w *world) value(instrument string, with ...string) (n int64) {
+	w.t.Helper()
+	var data metricdata.ResourceMetrics
+	if err := w.meter.Collect(context.Background(), &data); err != nil {
+		w.t.Fatal(err)
+	}
+	fits := func(s attribute.Set) bool {
+		text := "," + s.Encoded(attribute.DefaultEncoder()) + ","
+		for _, a := range with {
+			if !strings.Contains(text, ","+a+",") {
+				return false
+			}
+		}
+		return true
+	}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != instrument {
+				continue
+			}
+			if m.Unit == "" || m.Description == "" {
+				w.t.Errorf("%s has unit %q, description %q", m.Name, m.Unit, m.Description)
+			}
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					if fits(p.Attributes) {
+						n += p.Value
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					if fits(p.Attributes) {
+						n += int64(p.Count)
+					}
+				}
+			default:
+				w.t.Fatalf("%s is a %T", instrument, d)
+			}
+		}
+	}
+	return n
+}
+
+func (w *world) is(want int64, instrument string, with ...string) {
+	w.t.Helper()
+	if n := w.value(instrument, with...); n != want {
+		w.t.Errorf("%s %v is %d, want %d", instrument, with, n, want)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	first := w.acquire("k")
+	w.is(1, "lock.client.lease.count")
+	if _, err := w.locks.TryAcquire(context.Background(), "k"); !errors.Is(err, lock.ErrHeld) {
+		t.Fatal(err)
+	}
+	again := w.acquireUnder(first)
+	w.release(again)
+	w.is(1, "lock.client.lease.count")
+	for w.value("lock.client.renewal.duration") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	w.is(w.value("lock.client.renewal.duration"), "lock.client.renewal.lateness")
+	w.release(first)
+	lost := w.acquire("lost", lock.WithoutRenewal())
+	<-lost.Lost()
+	for w.value("lock.client.lease.losses") == 0 { // its holder is told first
+		time.Sleep(time.Millisecond)
+	}
+	if err := lost.Release(context.Background()); !errors.Is(err, lock.ErrLost) {
+		t.Error(err)
+	}
+	if _, err := w.locks.Acquire(context.Background(), ""); !errors.Is(err, lock.ErrInvalid) {
+		t.Error(err)
+	}
+	w.is(0, "lock.client.lease.count")
+	w.is(0, "lock.client.acquire.pending")
+	w.is(1, "lock.client.lease.losses", "lock.backend=memory", "error.type=lost")
+	w.is(2, "lock.client.lease.hold_time", "lock.backend=memory")
+	w.is(1, "lock.client.lease.hold_time", "error.type=lost")
+	w.is(2, "lock.client.acquire.duration", "lock.outcome=granted")
+	w.is(1, "lock.client.acquire.duration", "lock.outcome=reentered")
+	w.is(1, "lock.client.acquire.duration", "lock.outcome=held", "error.type=held")
+	w.is(1, "lock.client.acquire.duration", "lock.outcome=error", "error.type=invalid")
+	w.is(5, "lock.client.acquire.duration")
+}
+
+func TestHandoffsAreCounted(t *testing.T) {
+	w := newWorld(t)
+	for w.value("lock.client.handoffs") == 0 { // one that comes when the key is free is granted it
+		first := w.acquire("k")
+		next := make(chan *lock.Lease)
+		go func() { next <- w.acquire("k") }()
+		for w.value("lock.client.acquire.pending") != 1 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Millisecond)
+		w.release(first)
+		w.release(<-next)
+	}
+	w.is(1, "lock.client.handoffs", "lock.backend=memory")
+	w.is(1, "lock.client.acquire.duration", "lock.outcome=handed_on")
+	w.is(0, "lock.client.lease.count")
+	w.is(w.value("lock.client.acquire.duration"), "lock.client.lease.hold_time")
+}
+
+func (w *world) acquireUnder(l *lock.Lease) *lock.Lease {
+	w.t.Helper()
+	again, err := w.locks.Acquire(l.Context(), "k", lock.Reentrant())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return again
+}
+
+func TestSpans(t *testing.T) {
+	w := newWorld(t)
+	l := w.acquire("k")
+	if _, err := w.locks.TryAcquire(context.Background(), "k"); !errors.Is(err, lock.ErrHeld) {
+		t.Fatal(err)
+	}
+	if _, err := w.locks.Acquire(context.Background(), ""); err == nil {
+		t.Fatal("an empty key")
+	}
+	w.release(l)
+	ended := w.spans.Ended()
+	if len(ended) != 3 || len(w.spans.Started()) != 3 {
+		t.Fatalf("%d spans began, %d ended, want 3", len(w.spans.Started()), len(ended))
+	}
+	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error} {
+		if s := ended[i].Status(); s.Code != want {
+			t.Errorf("span %d: %v", i, s)
+		}
+		for _, a := range ended[i].Attributes() {
+			if a.Key == "lock.key" {
+				t.Errorf("span %d has the key without WithKey: %v", i, a)
+			}
+		}
+	}
+	attributes := attribute.NewSet(ended[0].Attributes()...)
+	for _, want := range []attribute.KeyValue{
+		attribute.String("lock.backend", "memory"), attribute.String("lock.outcome", "granted"), attribute.Bool("lock.wait", true),
+		attribute.Float64("lock.ttl", 0.3), attribute.String("lock.owner", l.Owner()), attribute.Int64("lock.token", int64(l.Token())),
+	} {
+		if got, ok := attributes.Value(want.Key); !ok || got != want.Value {
+			t.Errorf("%s is %v, want %v", want.Key, got, want.Value)
+		}
+	}
+}
+
+func TestKeyIsMapped(t *testing.T) {
+	w := newWorld(t, otel.WithKey(func(key string) string {
+		name, _, _ := strings.Cut(key, "/")
+		return name
+	}))
+	w.release(w.acquire("invoice/42"))
+	w.is(1, "lock.client.acquire.duration", "lock.key=invoice")
+	w.is(1, "lock.client.lease.hold_time", "lock.key=invoice")
+	if got := attribute.NewSet(w.spans.Ended()[0].Attributes()...); !got.HasValue("lock.key") {
+		t.Error("the span lacks the key")
+	}
+}
