@@ -66,8 +66,17 @@ func TestUnavailable(t *testing.T) {
 	}
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr)+"?read_timeout=300ms")
-	l := acquire(t, b, req("k", time.Minute))
+	var b *Backend
+	until(t, soon, "the server answers in time", func() bool {
+		b, err = openURL(context.Background(), s.at(p.Addr)+"?read_timeout=300ms")
+		return err == nil
+	})
+	defer b.Close()
+	var l backend.Lease
+	until(t, soon, "the server answers in time", func() bool {
+		l, err = b.Acquire(context.Background(), req("k", time.Minute))
+		return err == nil
+	})
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	_, err = b.Acquire(context.Background(), req("free", time.Minute))
 	check("acquire", err)
@@ -77,5 +86,5 @@ func TestUnavailable(t *testing.T) {
 	check("renew of a batch", b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Minute}})[0])
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	p.Cut()
-	release(t, l)
+	until(t, soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
 }
