@@ -76,7 +76,13 @@ func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings
 
 // WithKey adds the attribute lock.key, which is what name makes of a key; none where that is empty. Let it make few names of many keys:
 // "invoice" of "invoice/42".
-func WithKey(name func(key string) string) Option { return func(s *settings) { s.key = name } }
+func WithKey(name func(key string) string) Option {
+	return func(s *settings) {
+		if name != nil {
+			s.key = name
+		}
+	}
+}
 
 // New makes the instruments.
 func New(opts ...Option) (*Tracer, error) {
@@ -92,7 +98,7 @@ func New(opts ...Option) (*Tracer, error) {
 	t.waits, errs[0] = m.Float64Histogram("lock.client.acquire.duration", bounds, metric.WithUnit("s"),
 		metric.WithDescription("Time from the start of an acquisition to its end, granted or not."))
 	t.pending, errs[1] = m.Int64UpDownCounter("lock.client.acquire.pending", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Goroutines that wait for a lease at present."))
+		metric.WithDescription("Acquisitions under way."))
 	t.holds, errs[2] = m.Float64Histogram("lock.client.lease.hold_time", bounds, metric.WithUnit("s"),
 		metric.WithDescription("Time from the grant of a lease to its release or loss."))
 	t.leases, errs[3] = m.Int64UpDownCounter("lock.client.lease.count", metric.WithUnit("{lease}"),
@@ -180,7 +186,7 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	}
 	span.SetAttributes(ended...)
 	if e.Outcome == lock.OutcomeError { // a busy key, or a caller that gives up, is no fault
-		span.SetStatus(codes.Error, e.Err.Error())
+		span.SetStatus(codes.Error, errorType(e.Err)) // the error's text has the key
 	}
 	span.End()
 }

@@ -221,7 +221,7 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 	defer r.calls.End()
 	t := r.newTally()
 	t.certain = func() bool { return false }
-	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(), error) {
+	r.ask(ctx, t, window{node: openTimeout, outage: openTimeout}, func(i int) (verdict, func(), error) { // all of them must answer
 		n := r.nodes[i]
 		_, err := n.do(func(ctx context.Context) (any, error) {
 			return n.client.Set(ctx, r.naming.birth(), birthNew, 0).Result()
@@ -240,7 +240,7 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 		}
 	}
 	if t.answered() < t.n {
-		return fmt.Errorf("%w: %v", backend.ErrUnavailable, errNoAnswer)
+		return errNoAnswer
 	}
 	return nil
 }
