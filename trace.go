@@ -51,6 +51,7 @@ const (
 	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
 	OutcomeTimeout   Outcome = "timeout"   // WithWait, or the context's deadline, has passed
 	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
+	OutcomeClosed    Outcome = "closed"    // the Locker is closed, or shuts down
 	OutcomeError     Outcome = "error"     // anything else
 )
 
@@ -127,6 +128,8 @@ func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, w
 		} else if lease.handed {
 			e.Outcome = OutcomeHandedOn
 		}
+	case errors.Is(err, ErrClosed):
+		e.Outcome = OutcomeClosed
 	case errors.Is(err, context.Canceled):
 		e.Outcome = OutcomeCanceled
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:

@@ -124,9 +124,14 @@ func TestTracerIsToldOfAcquisitions(t *testing.T) {
 		_, err = l.Acquire(t.Context(), "")
 		wantErr(t, err, lock.ErrInvalid)
 		release(t, first)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		_, err = l.Acquire(t.Context(), "other")
+		wantErr(t, err, lock.ErrClosed)
 		want := []lock.Outcome{
 			lock.OutcomeGranted, lock.OutcomeHandedOn, lock.OutcomeGranted, lock.OutcomeReentered, lock.OutcomeHeld, lock.OutcomeTimeout, lock.OutcomeTimeout, lock.OutcomeTimeout,
-			lock.OutcomeCanceled, lock.OutcomeError, lock.OutcomeError,
+			lock.OutcomeCanceled, lock.OutcomeError, lock.OutcomeError, lock.OutcomeClosed,
 		}
 		if got := r.outcomes(); !slices.Equal(got, want) {
 			t.Errorf("outcomes %v, want %v", got, want)

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
@@ -25,10 +26,7 @@ var hashAlphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPa
 
 // Encode returns the name of key.
 func (e Encoding) Encode(key string) string {
-	escape := e.Escape
-	if escape == 0 {
-		escape = '%'
-	}
+	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder
 	b.Grow(len(key))
 	cut := -1             // where the name is cut if it grows too long: after a whole character
@@ -66,10 +64,7 @@ func (e Encoding) plain(c byte) bool {
 
 // Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut short.
 func (e Encoding) Decode(name string) (key string, ok bool) {
-	escape := e.Escape
-	if escape == 0 {
-		escape = '%'
-	}
+	escape := cmp.Or(e.Escape, '%')
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
 		c := name[i]
@@ -83,6 +78,8 @@ func (e Encoding) Decode(name string) (key string, ok bool) {
 		}
 		b.WriteByte(c)
 	}
-	key = b.String()
-	return key, e.Encode(key) == name
+	if key = b.String(); e.Encode(key) != name {
+		return "", false
+	}
+	return key, true
 }

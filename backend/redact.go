@@ -104,7 +104,7 @@ func addSecrets(found map[string]bool, raw string) {
 			return
 		}
 		name, value, _ := strings.Cut(pair, "=")
-		if name = strings.ToLower(name); !strings.HasPrefix(name, ParamPrefix) && (strings.Contains(name, "pass") ||
+		if name = strings.ToLower(name); name != paramTokenBase && (strings.Contains(name, "pass") ||
 			strings.Contains(name, "secret") || strings.Contains(name, "token")) {
 			addForms(found, value)
 		}

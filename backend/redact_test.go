@@ -78,6 +78,15 @@ func TestCleanErrorKeepsTypes(t *testing.T) {
 	}
 }
 
+// The token base is no secret, though it is called a token; what else is called like one may be.
+func TestCleanErrorShowsTokenBase(t *testing.T) {
+	const raw = "redis://h?lock_token_base=4711&lock_password=swordfish&token=sesame"
+	err := CleanError(raw, errors.New("4711 swordfish sesame"))
+	if want := "4711 *** ***"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
+
 // net/url cuts a password where it likes and shows the part.
 func TestCleanErrorOfNetURL(t *testing.T) {
 	for _, raw := range []string{"redis://u:se/cret@h", "redis://u:s%zzecret@h", "redis://u:secret@[h", "redis://u:secret\x01@h", "redis://u:secret@h:x"} {

@@ -8,10 +8,12 @@ import (
 // TokenLimit is above every token: package lock shifts them by eight bits, and they stay below 2^63.
 const TokenLimit = 1 << 55
 
+const paramTokenBase = ParamPrefix + "token_base"
+
 // TakeTokenBase takes the parameter lock_token_base from a URL: what is added to every number of the store, so that a store that
 // follows another goes on where that has ended. 0 if it is not there.
 func TakeTokenBase(raw string) (rest string, base uint64, err error) {
-	rest, text, ok, err := TakeParam(raw, ParamPrefix+"token_base")
+	rest, text, ok, err := TakeParam(raw, paramTokenBase)
 	if err != nil || !ok {
 		return rest, 0, err
 	}

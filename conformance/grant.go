@@ -133,10 +133,10 @@ func (t *trial) client(i int) backend.Backend { return []backend.Backend{t.a, t.
 
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
-func (t *trial) answered(err error, begun time.Time) {
-	const slow = 200 * time.Millisecond
-	t.answeredIn(slow, err, begun)
-}
+func (t *trial) answered(err error, begun time.Time) { t.answeredIn(slow, err, begun) }
+
+// slow is how long a request takes only on a busy machine.
+const slow = 200 * time.Millisecond
 
 func (t *trial) answeredIn(slow time.Duration, err error, begun time.Time) {
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
@@ -221,7 +221,7 @@ func (t *trial) release(g *grant) {
 func (t *trial) renew(g *grant, ttl time.Duration) {
 	deadline, before := g.Deadline(), time.Now()
 	err := g.Renew(t.ctx, ttl)
-	t.answeredIn(min(200*time.Millisecond, t.kept(ttl)/4), err, before) // a renewal for a short TTL is given up sooner than others
+	t.answeredIn(min(slow, t.kept(ttl)/4), err, before) // a renewal for a short TTL is given up sooner than others
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
 )
 
 // A hash is what the server knows a key by: the first 64 bits of its SHA-256.
@@ -25,3 +26,9 @@ func (h hash) name() string {
 
 // halves are how pg_locks shows a lock on one bigint.
 func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }
+
+// texts are the halves as parameters of a query.
+func (h hash) texts() (classid, objid string) {
+	high, low := h.halves()
+	return strconv.FormatUint(uint64(high), 10), strconv.FormatUint(uint64(low), 10)
+}

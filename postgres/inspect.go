@@ -62,8 +62,8 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 // holdersOf asks who has the lock, and who waits for it.
 func (b *Backend) holdersOf(ctx context.Context, h hash) (rows [][]string, err error) {
 	err = b.aside(ctx, func(s *session) (err error) {
-		classid, objid := h.halves()
-		rows, err = s.query(inspectSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10))
+		classid, objid := h.texts()
+		rows, err = s.query(inspectSQL, classid, objid)
 		return err
 	})
 	return rows, err

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/anylock/lock/backend"
 )
@@ -35,10 +34,10 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 		if label := row[2]; entriesOf(label) > 1 {
 			return fmt.Errorf("%w: the lease shares its connection with %d others", backend.ErrUnsupported, entriesOf(label)-1)
 		}
-		classid, objid := h.halves()
+		classid, objid := h.texts()
 		var ended [][]string
 		if err := b.aside(ctx, func(s *session) (err error) {
-			ended, err = s.query(breakSQL, strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10), row[2])
+			ended, err = s.query(breakSQL, classid, objid, row[2])
 			return err
 		}); err != nil || len(ended) > 0 {
 			return err

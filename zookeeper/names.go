@@ -19,7 +19,6 @@ var ownerNames = backend.Encoding{Max: 200, Extra: ":@."}
 const (
 	nodeBegin = "_c_"    // as protected nodes of other libraries begin
 	nodeEnd   = "-lock-" // and ends, before the number that the server appends
-	cutOwner  = "%="     // in a name that was cut
 	hexDigits = 16       // base
 	counter   = 10       // base
 	bits32    = 32       // of the server's counter
@@ -60,21 +59,8 @@ func (p place) owner() string {
 	if i := strings.LastIndexByte(s, '.'); i >= 0 {
 		s = s[:i]
 	}
-	if strings.Contains(s, cutOwner) {
-		return ""
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+3], hexDigits, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 2
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	owner, _ := ownerNames.Decode(s)
+	return owner
 }
 
 // queueOf returns the places of a key in order. The server's counter wraps around after 2^31 nodes, so numbers are
