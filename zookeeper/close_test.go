@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/anylock/lock/backend"
 )
 
@@ -45,4 +47,33 @@ func TestCloseMeetsGrant(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, sess.class/2, "the key is free", func() bool { return len(places(t, c, b, "k")) == 0 })
+}
+
+// A session that ends by itself just before Close, which does not find it among its own any more, has ended when Close returns.
+func TestCloseWaitsForSessionThatEnds(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
+	s, err := b.enter(b.limits.longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.leave(s)
+	b.forget(s) // as die does, before it ends the library's client
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = b.Close()
+	}()
+	<-b.closing
+	select {
+	case <-closed:
+		t.Error("Close has returned before the session ended")
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.die(errExpired)
+	<-closed
+	until(t, soon, "the library's client has ended", b.calls.Idle)
+	if state := s.conn.State(); state != zk.StateDisconnected {
+		t.Errorf("the library's client is %v", state)
+	}
 }

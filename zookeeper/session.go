@@ -27,7 +27,6 @@ type session struct {
 
 	mu        sync.Mutex
 	conn      *zk.Conn
-	events    <-chan zk.Event
 	id        int64
 	timeout   time.Duration // as negotiated
 	took      time.Duration // by the last handshake
@@ -73,8 +72,12 @@ func newSession(b *Backend, class time.Duration) *session {
 	}
 }
 
-// open starts to connect. What becomes of it shows in ready and over.
+// open starts to connect. What becomes of it shows in ready and over. Close waits until the library's part has ended too: nobody else
+// would close that once Close is done.
 func (s *session) open() error {
+	if !s.b.calls.Begin() {
+		return backend.ErrClosed
+	}
 	most := 0 // no limit
 	if s.probing {
 		most = bufferSize
@@ -89,15 +92,19 @@ func (s *session) open() error {
 		zk.WithMaxBufferSize(most),
 	)
 	if err != nil {
+		s.b.calls.End()
 		return err
 	}
 	s.mu.Lock()
-	s.conn, s.events = conn, events
-	over := s.err != nil // already: nobody has closed the client
+	s.conn = conn
 	s.mu.Unlock()
-	if over {
-		s.b.calls.Background(s.shut)
-	}
+	go func() {
+		defer s.b.calls.End()
+		<-s.over
+		conn.Close()
+		for range events { // it is closed at the end
+		}
+	}()
 	if !s.probing {
 		s.b.calls.Background(s.keepAlive)
 	}
@@ -191,7 +198,6 @@ func (s *session) die(err error) {
 	for _, l := range lives {
 		l.Lose()
 	}
-	s.b.calls.Background(s.shut)
 }
 
 // livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
@@ -202,19 +208,6 @@ func (s *session) livesLocked() (lives []*backend.Life) {
 		}
 	}
 	return lives
-}
-
-// shut ends the library's part, and returns when that has ended.
-func (s *session) shut() {
-	s.mu.Lock()
-	conn, events := s.conn, s.events
-	s.mu.Unlock()
-	if conn == nil {
-		return
-	}
-	conn.Close()
-	for range events { // it is closed at the end
-	}
 }
 
 // abandon makes the session end without a word to the servers, which keep its nodes until it expires.

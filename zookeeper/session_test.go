@@ -273,7 +273,6 @@ func TestSessionThatIsOverIsNotEntered(t *testing.T) {
 			b.leave(next)
 		}
 		b.forget(s)
-		s.shut()
 	}
 	release(t, acquire(t, b, req("k", time.Minute)))
 }
