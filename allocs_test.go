@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/memory"
 )
 
-// What an uncontended cycle allocates: the lock's part in one piece, its owner's name, and the store's lease.
+// What an uncontended cycle allocates: the lock's part in one piece, its owner's name, the store's lease, and the call at its loss.
 func TestCycleAllocatesLittle(t *testing.T) {
 	l, err := lock.New(memory.New())
 	if err != nil {
@@ -26,7 +26,7 @@ func TestCycleAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if got > 3 {
-		t.Errorf("%v allocations, want at most 3", got)
+	if got > 4 {
+		t.Errorf("%v allocations, want at most 4", got)
 	}
 }

@@ -25,7 +25,7 @@ type hold struct {
 	key     string
 	owner   string
 	granted time.Time
-	stop    func() bool // ends the watch for its loss; nil where the call may come all the same
+	gone    chan struct{} // closed at its end; nil where nothing waits for that
 
 	mu     sync.Mutex
 	tenure *tenure       // who holds it, nil on its way from hand to hand
@@ -54,44 +54,30 @@ type stay struct {
 }
 
 func (l *Locker) newGrant(lease backend.Lease, key, owner string, ttl time.Duration) *grant {
-	g := &grant{hold: hold{locker: l, lease: lease, key: key, owner: owner, ttl: ttl, left: true}}
+	g := &grant{hold: hold{locker: l, lease: lease, key: key, owner: owner, granted: time.Now(), ttl: ttl, left: true}}
 	g.hold.renewal.Item = &g.hold
 	g.hold.watch()
 	return g
 }
 
-// watch arranges for the call of lose, and finds out when the lease was granted.
+// watch arranges for the call of lose, which may still come after the hold has ended.
 func (h *hold) watch() {
-	if lease, ok := h.lease.(*backend.Life); ok {
-		h.granted = lease.Granted()
-		lease.Watch(h)
-		return
-	}
-	h.granted = time.Now()
 	if lease, ok := h.lease.(backend.LossNotifier); ok {
-		h.stop = lease.OnLost(h.lose)
+		lease.OnLost(h.lose)
 		return
 	}
-	// A stranger's lease that cannot call back.
-	lease, gone := h.lease, make(chan struct{})
-	h.stop = func() bool {
-		close(gone)
-		return true
-	}
-	go func() {
+	h.gone = make(chan struct{})
+	go func() { // a stranger's lease that cannot call back
 		select {
-		case <-lease.Lost():
+		case <-h.lease.Lost():
 			h.lose()
-		case <-gone:
+		case <-h.gone:
 		}
 	}()
 }
 
 // age is the time since the store's grant.
 func (h *hold) age() time.Duration { return time.Since(h.granted) }
-
-// LeaseLost implements backend.LossWatcher.
-func (h *hold) LeaseLost() { h.lose() }
 
 // lose ends the tenure because the store's lease has ended.
 func (h *hold) lose() {
@@ -115,8 +101,8 @@ func (l *Locker) end(h *hold) {
 	h.ended = true
 	h.tenure = nil
 	h.mu.Unlock()
-	if h.stop != nil {
-		h.stop()
+	if h.gone != nil {
+		close(h.gone)
 	}
 	l.renewals.remove(h)
 }

@@ -66,13 +66,12 @@ func (t *tenure) lose() {
 	if t.lost != nil {
 		close(t.lost)
 	}
-	cancels := t.cancels
-	t.cancels = nil
-	t.mu.Unlock()
 	err := t.lostErr()
-	for _, cancel := range cancels {
+	for _, cancel := range t.cancels { // locked: once a call has told of the loss, its context has ended
 		cancel(err)
 	}
+	t.cancels = nil
+	t.mu.Unlock()
 	t.locker.leave(t.gate)
 	if t.locker.traces.lease != nil {
 		t.traceEnd(context.Background(), t.held(), true, err)

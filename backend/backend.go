@@ -205,6 +205,6 @@ type Breaker interface {
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.
 type LossNotifier interface {
 	// OnLost arranges for f to run, on a goroutine of its own or its caller's, when Lost closes; at once if it has. f
-	// must not block. stop drops f and reports whether it did so before f was started.
-	OnLost(f func()) (stop func() bool)
+	// must not block.
+	OnLost(f func())
 }

@@ -61,20 +61,8 @@ type Life struct {
 	ended    chan struct{} // of the release under way; nil until somebody waits for that
 	kept     time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
-	onLost   *callback     // the oldest first
-	watcher  LossWatcher   // called last
-}
-
-// A callback is one of a list.
-type callback struct {
-	f    func()
-	next *callback
-}
-
-// A LossWatcher is told of the loss of one lease.
-type LossWatcher interface {
-	// LeaseLost is called as OnLost calls back. It must not block.
-	LeaseLost()
+	onLost   []func()
+	first    [1]func() // where onLost begins: most leases have one
 }
 
 // Key is the key that is leased.
@@ -82,9 +70,6 @@ func (l *Life) Key() string { return l.key }
 
 // Owner is the owner that holds the lease.
 func (l *Life) Owner() string { return l.owner }
-
-// Granted is when the client learnt of the grant.
-func (l *Life) Granted() time.Time { return l.granted }
 
 // Token implements Lease.
 func (l *Life) Token() uint64 { return l.token }
@@ -115,47 +100,19 @@ func (l *Life) Deadline() time.Time {
 	return l.place.At()
 }
 
-// Watch is OnLost for the one that uses the lease: without a function for each lease, and without a way to stop it but to
-// ignore the call.
-func (l *Life) Watch(w LossWatcher) {
-	s := l.leases
-	s.mu.Lock()
+// OnLost implements LossNotifier.
+func (l *Life) OnLost(f func()) {
+	l.leases.mu.Lock()
 	over := l.isLostLocked()
 	if !over {
-		l.watcher = w
-	}
-	s.mu.Unlock()
-	if over {
-		w.LeaseLost()
-	}
-}
-
-// OnLost implements LossNotifier.
-func (l *Life) OnLost(f func()) (stop func() bool) {
-	s := l.leases
-	s.mu.Lock()
-	if l.isLostLocked() {
-		s.mu.Unlock()
-		f()
-		return func() bool { return false }
-	}
-	c := &callback{f: f}
-	last := &l.onLost
-	for *last != nil {
-		last = &(*last).next
-	}
-	*last = c
-	s.mu.Unlock()
-	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for at := &l.onLost; *at != nil; at = &(*at).next {
-			if *at == c {
-				*at = c.next
-				return true
-			}
+		if l.onLost == nil {
+			l.onLost = l.first[:0]
 		}
-		return false
+		l.onLost = append(l.onLost, f)
+	}
+	l.leases.mu.Unlock()
+	if over {
+		f()
 	}
 }
 
@@ -186,14 +143,11 @@ func (l *Life) loseLocked(to state) (call func()) {
 	if l.lost != nil {
 		close(l.lost)
 	}
-	calls, watcher := l.onLost, l.watcher
-	l.onLost, l.watcher = nil, nil
+	calls := l.onLost
+	l.onLost = nil
 	return func() {
-		for c := calls; c != nil; c = c.next {
-			c.f()
-		}
-		if watcher != nil {
-			watcher.LeaseLost()
+		for _, f := range calls {
+			f()
 		}
 	}
 }

@@ -14,20 +14,11 @@ func TestOnLost(t *testing.T) {
 		var calls []string
 		call := func(name string) func() { return func() { calls = append(calls, name) } }
 		l.OnLost(call("a"))
-		stop := l.OnLost(call("b"))
-		l.OnLost(call("c"))
-		if !stop() {
-			t.Error("stop before the loss: false")
-		}
-		if stop() {
-			t.Error("second stop: true")
-		}
+		l.OnLost(call("b"))
 		<-l.Lost()
 		synctest.Wait()
-		if stop := l.OnLost(call("late")); stop() {
-			t.Error("stop after the call: true")
-		}
-		if !slices.Equal(calls, []string{"a", "c", "late"}) {
+		l.OnLost(call("late"))
+		if !slices.Equal(calls, []string{"a", "b", "late"}) {
 			t.Errorf("called %v", calls)
 		}
 	})
@@ -66,13 +57,12 @@ func TestOnLostIsNotCalledAfterRelease(t *testing.T) {
 		called := false
 		l.OnLost(func() { called = true })
 		wantErr(t, "release", l.Release(t.Context()), nil)
-		stop := l.OnLost(func() { called = true })
+		l.OnLost(func() { called = true })
 		time.Sleep(time.Minute)
 		s.Close()
 		if called {
 			t.Error("called")
 		}
-		stop()
 	})
 }
 
@@ -122,36 +112,6 @@ func TestLoseDuringRenewal(t *testing.T) {
 		if s.Len() != 0 || f.releases.Load() != 1 {
 			t.Errorf("%d live, %d releases of what the renewal may have made", s.Len(), f.releases.Load())
 		}
-	})
-}
-
-// watched counts the calls that tell of a loss.
-type watched func()
-
-func (w watched) LeaseLost() { w() }
-
-func TestWatch(t *testing.T) {
-	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
-		l := grant(t, s, time.Second)
-		var calls []string
-		l.Watch(watched(func() {
-			_ = l.Deadline() // unlocked
-			calls = append(calls, "watcher")
-		}))
-		l.OnLost(func() { calls = append(calls, "store") })
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		l.Lose()
-		l.Watch(watched(func() { calls = append(calls, "late") }))
-		if !slices.Equal(calls, []string{"store", "watcher", "late"}) {
-			t.Errorf("called %v", calls)
-		}
-
-		l = grant(t, s, time.Second)
-		l.Watch(watched(func() { t.Error("called after the release") }))
-		wantErr(t, "release", l.Release(t.Context()), nil)
-		time.Sleep(time.Minute)
-		s.Close()
 	})
 }
 

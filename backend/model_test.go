@@ -170,20 +170,21 @@ func (h *holder) hold() {
 		h.fail("grant: %v", err)
 		return
 	}
-	var calls sync.WaitGroup
-	calls.Add(1)
-	stop := l.OnLost(calls.Done)
+	called := make(chan struct{})
+	l.OnLost(func() { close(called) })
 	over := false
 	for range 1 + h.store.below(12) {
 		over = h.step(l, over)
 	}
 	h.release(l, over)
 	if isLost(l) {
-		calls.Wait() // OnLost runs if, and only if, Lost closes
+		<-called // OnLost runs if, and only if, Lost closes
 		return
 	}
-	if !stop() {
-		calls.Done()
+	select {
+	case <-called:
+		h.fail("OnLost called back without a loss")
+	default:
 	}
 }
 

@@ -90,7 +90,7 @@ func (l *Life) endRelease(err error, repeated bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrLost) && repeated: // the attempt that went unanswered did it
 		l.state = released
-		l.onLost, l.watcher = nil, nil
+		l.onLost = nil
 		err = nil
 	case errors.Is(err, ErrLost):
 		call = l.loseLocked(lost)

@@ -122,7 +122,7 @@ func abuse(t *testing.T, s *Leases) {
 		func() { _ = l.Renew(t.Context(), ttl) },
 		func() { _ = s.RenewBatch(t.Context(), []Renewal{{l, ttl}}, answers(0, nil)) },
 		func() { _ = l.Deadline() },
-		func() { l.OnLost(func() {})() },
+		func() { l.OnLost(func() {}) },
 		func() { l.Lose() },
 		func() { _ = l.Release(t.Context()) },
 		func() { _ = l.Release(t.Context()) },

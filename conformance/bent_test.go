@@ -65,14 +65,14 @@ func (b *bent) Lost() <-chan struct{} {
 	return b.Life.Lost()
 }
 
-func (b *bent) OnLost(f func()) (stop func() bool) {
+func (b *bent) OnLost(f func()) {
 	switch {
 	case b.is("OnLost calls twice"):
 		b.Life.OnLost(f)
 	case b.is("OnLost calls after a release"):
 		time.AfterFunc(time.Until(b.Deadline()), f)
 	}
-	return b.onLost(f)
+	b.onLost(f)
 }
 
 func (b *bent) Renew(ctx context.Context, ttl time.Duration) error {

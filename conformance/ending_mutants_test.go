@@ -81,16 +81,16 @@ func (w *wire) Connections() int {
 }
 
 // onLost is OnLost with the bug of the server.
-func (b *bent) onLost(f func()) (stop func() bool) {
+func (b *bent) onLost(f func()) {
 	switch {
 	case b.is("OnLost is silent on Close"):
-		return b.Life.OnLost(func() {
+		b.Life.OnLost(func() {
 			if !b.c.leases.Closed() {
 				f()
 			}
 		})
 	case b.is("OnLost is silent when a renewal hears of the loss"):
-		return b.Life.OnLost(func() {
+		b.Life.OnLost(func() {
 			if b.c.leases.Closed() || !time.Now().Before(b.Deadline()) {
 				f()
 			}
@@ -102,15 +102,14 @@ func (b *bent) onLost(f func()) (stop func() bool) {
 				f()
 			}
 		}
-		first := time.AfterFunc(time.Until(b.Deadline()), once)
-		drop := b.Life.OnLost(once)
-		return func() bool { first.Stop(); return drop() }
+		time.AfterFunc(time.Until(b.Deadline()), once)
+		b.Life.OnLost(once)
 	case b.is("OnLost calls 3 seconds after Lost closes"):
-		return b.Life.OnLost(func() { time.AfterFunc(3*time.Second, f) })
+		b.Life.OnLost(func() { time.AfterFunc(3*time.Second, f) })
 	case b.is("OnLost calls only the first of several") && b.told.Swap(true) && b.Deadline().After(time.Now()):
-		return func() bool { return true }
+	default:
+		b.Life.OnLost(f)
 	}
-	return b.Life.OnLost(f)
 }
 
 var _ backend.LossNotifier = (*bent)(nil)

@@ -103,8 +103,8 @@ func afterReply(_, after time.Time) time.Time { return after }
 // A deaf lease hears of nothing.
 type deaf struct{ *backend.Life }
 
-func (deaf) Lost() <-chan struct{}            { return nil }
-func (deaf) OnLost(func()) (stop func() bool) { return func() bool { return true } }
+func (deaf) Lost() <-chan struct{} { return nil }
+func (deaf) OnLost(func())         {}
 
 func asLibraryDoes(ctx context.Context, _ *store, request request, _ func()) (answer, error) {
 	return request(ctx)
