@@ -131,20 +131,23 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 // client is one of the two clients in turn.
 func (t *trial) client(i int) backend.Backend { return []backend.Backend{t.a, t.b}[i%2] }
 
+// A request takes longer than slow only on a busy machine. A client that gives up after more than patient has waited for an answer: it may have
+// little time, as for the renewal of a short lease.
+const (
+	slow    = 200 * time.Millisecond
+	patient = 20 * time.Millisecond
+)
+
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
-func (t *trial) answered(err error, begun time.Time) { t.answeredIn(slow, err, begun) }
-
-// slow is how long a request takes only on a busy machine.
-const slow = 200 * time.Millisecond
-
-func (t *trial) answeredIn(slow time.Duration, err error, begun time.Time) {
+func (t *trial) answered(err error, begun time.Time) {
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return
 		}
 	}
-	if took := time.Since(begun); err != nil && took > slow && t.ctx.Err() == nil {
+	took := time.Since(begun)
+	if err != nil && (took > slow || took > patient && errors.Is(err, backend.ErrUnavailable)) && t.ctx.Err() == nil {
 		t.tooLate("no answer after %v: %v", took, err)
 	}
 }
@@ -221,7 +224,7 @@ func (t *trial) release(g *grant) {
 func (t *trial) renew(g *grant, ttl time.Duration) {
 	deadline, before := g.Deadline(), time.Now()
 	err := g.Renew(t.ctx, ttl)
-	t.answeredIn(min(slow, t.kept(ttl)/4), err, before) // a renewal for a short TTL is given up sooner than others
+	t.answered(err, before)
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):
