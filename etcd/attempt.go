@@ -52,7 +52,11 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 		refreshed := a.refreshStale(ctx)
 		sent, resp, err := a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-			return a.b.takeIfFree(ctx, a.prefix, a.own, a.r.Owner, a.main.id)
+			return a.b.kv.Txn(ctx).
+				If(a.isFree()).
+				Then(a.put(a.main)).
+				Else(clientv3.OpGet(a.prefix, clientv3.WithFirstCreate()...)).
+				Commit()
 		})
 		switch {
 		case isLeaseNotFound(err):

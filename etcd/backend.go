@@ -20,7 +20,6 @@ import (
 // A Backend keeps locks in etcd. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
 	kv          clientv3.KV
-	direct      pb.KVClient // the same, for the requests that each lock takes
 	leaseClient pb.LeaseClient
 	options     Options
 	naming      naming
@@ -32,7 +31,6 @@ type Backend struct {
 	renewer *renewer
 	watches *watches
 	guard   *guard
-	limits  *limits
 	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 	orphans sync.Map     // owner → orphan
@@ -55,13 +53,11 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b := &Backend{
 		// Of the client's connection, not of its fields: those may be wrapped, and then keys and watches would differ.
 		kv:          clientv3.NewKV(client),
-		direct:      pb.NewKVClient(client.ActiveConnection()),
 		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // which sends a request once, unlike RetryLeaseClient
 		options:     o,
 		naming:      naming{o.Namespace},
 		names:       newNames(),
 		guarantees:  guarantees(o.MinTTL),
-		limits:      newLimits(),
 	}
 	b.closing, b.begin = context.WithCancel(context.Background())
 	b.base, b.end = context.WithCancel(context.Background())

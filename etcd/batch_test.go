@@ -10,6 +10,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
@@ -149,10 +151,20 @@ func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc
 // A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word of its own.
 func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	t.Parallel()
-	b, _ := wired(t, shared(t))
+	s := shared(t)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialTimeout: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	b, err := New(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
 	begun := make(chan struct{})
-	deletes := &hangingDeletes{KVClient: b.direct, begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
-	b.direct = deletes
+	deletes := &hangingDeletes{KVClient: pb.NewKVClient(c.ActiveConnection()), begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
+	b.kv = clientv3.NewKVFromKVClient(deletes, c)
 	const ttl, other = 30 * time.Second, 20 * time.Second
 	ending, kept := acquire(t, b, req("ending", ttl)).(*backend.Life), acquire(t, b, req("kept", ttl)).(*backend.Life)
 	released := make(chan error, 1)

@@ -23,12 +23,7 @@ type change struct {
 // changesPerRequest is how many keys change in one transaction. Servers allow 128 operations, those of inner transactions included.
 const changesPerRequest = 64
 
-// change is for one lock.
-func (b *Backend) change(ctx context.Context, l *backend.Life, ttl time.Duration) error {
-	return b.changeLives(ctx, []*backend.Life{l}, []time.Duration{ttl})[0]
-}
-
-// changeLives is for as many as one request can change.
+// changeLives changes as many as one request can.
 func (b *Backend) changeLives(ctx context.Context, lives []*backend.Life, ttls []time.Duration) []error {
 	errs, made := make([]error, len(lives)), make([]*change, len(lives))
 	var list []*change

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -22,15 +21,9 @@ func (c contender) isThere(found []*mvccpb.KeyValue) bool {
 
 // remove deletes the contender's key, and reports whether it was there.
 func (b *Backend) remove(ctx context.Context, c contender) (bool, error) {
-	key := []byte(c.key)
-	resp, err := b.direct.Txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{{
-			Key: key, Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,
-			TargetUnion: &pb.Compare_CreateRevision{CreateRevision: c.rev},
-		}},
-		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
-			RequestDeleteRange: &pb.DeleteRangeRequest{Key: key},
-		}}},
-	})
-	return resp.GetSucceeded(), clientv3.ContextError(ctx, err)
+	resp, err := b.kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.rev)).
+		Then(clientv3.OpDelete(c.key)).
+		Commit()
+	return err == nil && resp.Succeeded, err
 }

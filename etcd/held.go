@@ -43,29 +43,12 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	// Where a server hangs, a renewal fails while there is time for another one.
 	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
 	defer cancel()
-	err := q.renew(limited, l, ttl)
+	_, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
+	err := errs[0]
 	if err != nil && limited.Err() != nil && !backend.Ended(ctx) && !errors.Is(err, backend.ErrLost) {
 		err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
 	}
 	return ttl, err
-}
-
-func (q requests) renew(ctx context.Context, l *backend.Life, ttl time.Duration) error {
-	b, h := q.b, l.Data.(*held)
-	main, err := h.keptBy(ttl)
-	switch {
-	case err != nil:
-		return err
-	case main == nil:
-		return b.change(ctx, l, ttl)
-	}
-	if _, err := b.pool.refresh(ctx, main); err != nil {
-		return err
-	}
-	if b.pool.isStale(main) { // there is a new leader
-		return b.change(ctx, l, ttl)
-	}
-	return nil
 }
 
 // errReleasing is what a renewal tells that finds a release under way: whoever renews, one lease or many, must not wait for a
@@ -104,7 +87,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return ifEnded(l)
 	}
 	var deleted bool
-	unanswered, err := q.b.repeat(valued{q.b.base, ctx}, q.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
 		deleted, err = q.b.remove(ctx, h.own)
 		return err
 	})

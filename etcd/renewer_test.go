@@ -53,7 +53,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 			t.Fatal(err)
 		}
 		c := &silentLeases{}
-		b := &Backend{options: o, guarantees: guarantees(o.MinTTL), limits: newLimits()}
+		b := &Backend{options: o, guarantees: guarantees(o.MinTTL)}
 		b.leases = backend.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
 		b.renewer = &renewer{client: c, base: t.Context()}

@@ -32,10 +32,10 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for first := true; ; first = false {
 		most := min(b.attemptTime(ctx), limit)
-		actx, limited := b.limits.begin(clientv3.WithRequireLeader(ctx), most)
+		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), most)
 		err = op(actx)
-		timedOut := actx.Err() != nil
-		limited.end()
+		timedOut := backend.Ended(actx)
+		cancel()
 		if err == nil || !uncertain(err) {
 			return unanswered, err
 		}

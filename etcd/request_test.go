@@ -2,16 +2,19 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // A process that was frozen in its first request, for longer than it would repeat it, asks again when it goes on: the store
 // works. One that has asked twice has seen an outage.
 func TestFrozenRequestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Backend{options: Options{Timeout: 5 * time.Second}, limits: newLimits()}
+		b := &Backend{options: Options{Timeout: 5 * time.Second}}
 		for answers, want := range map[int]bool{2: true, 3: false} {
 			n := 0
 			unanswered, err := b.repeat(t.Context(), b.options.Timeout, func(ctx context.Context) error {
@@ -24,6 +27,23 @@ func TestFrozenRequestIsRepeated(t *testing.T) {
 			if !unanswered || (err == nil) != want {
 				t.Errorf("answered at attempt %d, after frozen ones: %v, unanswered %v", answers, err, unanswered)
 			}
+		}
+	})
+}
+
+func TestNoAnswerIsNoErrorOfAContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Backend{options: Options{Timeout: 5 * time.Second}}
+		begun := time.Now()
+		_, err := b.repeat(t.Context(), b.options.Timeout, func(ctx context.Context) error {
+			<-ctx.Done()
+			return clientv3.ContextError(ctx, ctx.Err())
+		})
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errNoAnswer) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(begun); took < b.options.Timeout || took > b.options.Timeout+b.options.Timeout/attemptShare {
+			t.Errorf("after %v", took)
 		}
 	})
 }

@@ -1,0 +1,56 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// A request carries its caller's values. A release goes out although its caller's context has ended.
+func TestRequestsCarryValues(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	s := shared(t)
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	look := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption,
+	) error {
+		if ctx.Value(key{}) != nil {
+			mu.Lock()
+			seen[method]++
+			mu.Unlock()
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialTimeout: soon,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(look)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	b, err := New(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+	l, err := b.Acquire(ctx, req("k", time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := l.Release(ctx); err != nil {
+		t.Errorf("release by a caller that has gone: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := seen["/etcdserverpb.KV/Txn"]; n != 2 {
+		t.Errorf("%d transactions with their caller's value, want an acquire and a release", n)
+	}
+}
