@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/internal/servers"
 )
 
 var (
@@ -21,8 +22,9 @@ var (
 	readmeKey     = regexp.MustCompile(`"invoice/42"`)
 )
 
-// readmePrograms builds the programs of the README, for any store: the URL comes from the environment.
-func readmePrograms(t *testing.T) (programs []string) {
+// readmePrograms builds the programs of the README that take a URL, for any store: it comes from the environment. own is the source of the
+// one that brings a client of its own.
+func readmePrograms(t *testing.T) (programs []string, own string) {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
@@ -41,6 +43,10 @@ import (
 `
 	for _, block := range readmeProgram.FindAllStringSubmatch(string(readme), -1) {
 		code := block[1]
+		if !readmeURL.MatchString(code) {
+			own += code
+			continue
+		}
 		for _, part := range []*regexp.Regexp{readmeURL, readmeStore, readmeKey} {
 			if len(part.FindAllString(code, -1)) != 1 {
 				t.Fatalf("a program of the README does not hold %v once:\n%s", part, code)
@@ -48,31 +54,48 @@ import (
 		}
 		code = readmeURL.ReplaceAllString(code, `lock.Open(ctx, ""`)
 		code = readmeStore.ReplaceAllString(code, "")
-		dir := t.TempDir()
-		program := filepath.Join(dir, "program")
-		files := map[string]string{"main.go": code, "stores.go": stores}
-		args := []string{"build", "-o", program}
-		for name, text := range files {
-			path := filepath.Join(dir, name)
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args = append(args, path)
-		}
-		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s\n%s", err, out, code)
-		}
-		programs = append(programs, program)
+		programs = append(programs, build(t, map[string]string{"main.go": code, "stores.go": stores}))
 	}
-	if len(programs) < 2 {
-		t.Fatalf("%d programs in the README", len(programs))
+	if len(programs) != 2 {
+		t.Fatalf("%d programs in the README that take a URL", len(programs))
 	}
-	return programs
+	return programs, own
+}
+
+// build returns the program that is made of files.
+func build(t *testing.T, files map[string]string) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	program = filepath.Join(dir, "program")
+	args := []string{"build", "-o", program}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, files["main.go"])
+	}
+	return program
+}
+
+// The README's program with a client of its own works on a real server.
+func TestReadmeProgramWithClient(t *testing.T) {
+	t.Parallel()
+	_, own := readmePrograms(t)
+	s := servers.Redis(t)
+	program := build(t, map[string]string{"main.go": strings.Replace(own, "localhost:6379", s.Addr, 1)})
+	out, err := exec.Command(program).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "alone, with token ") {
+		t.Errorf("%v, %q", err, out)
+	}
 }
 
 // The README's programs do on every store what they say: on a free key and on a busy one, which one skips and the other waits for.
 func TestReadmeProgramsOnStores(t *testing.T) {
-	programs := readmePrograms(t)
+	programs, _ := readmePrograms(t)
 	const waits, skips = 0, 1 // programs
 	onStores(t, func(t *testing.T, s sharedStore) {
 		t.Parallel()

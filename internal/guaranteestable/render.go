@@ -24,7 +24,7 @@ var rows = []row{
 	{"expiry is kept by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
 	{"longest TTL", func(d backend.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
-	{"kept while a holder is not heard of, for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
+	{"a holder that is cut off keeps its key for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
 	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
 	{"leases of one client", func(d backend.Driver) string { return number(d.Guarantees.MaxLeases) }},
 	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
@@ -64,7 +64,7 @@ func Text(w io.Writer, drivers []backend.Driver) error {
 	return err
 }
 
-// Markdown writes a table with a column for each driver, as the README shows it, and below it what is too long for a cell.
+// Markdown writes a table with a column for each driver, and below it what is too long for a cell.
 func Markdown(w io.Writer, drivers []backend.Driver) error {
 	var b, notes strings.Builder
 	b.WriteString("| |")
@@ -91,6 +91,25 @@ func Markdown(w io.Writer, drivers []backend.Driver) error {
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String()+notes.String())
+	return err
+}
+
+// ChoiceMarkdown writes a table of what decides which store to take, with a row for each driver.
+func ChoiceMarkdown(w io.Writer, drivers []backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| store | excludes within | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
+	for _, d := range drivers {
+		g, fault := d.Guarantees, "yes: check the token"
+		if g.Consistency == backend.Linearizable && g.EarlyLoss == "" {
+			fault = "no"
+		}
+		order := "any order, they poll"
+		if g.FIFO {
+			order = "first come, first served"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(d.Name), reach(g.Reach), fault, order, duration(g.MinTTL))
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -42,7 +42,7 @@ func TestMarkdown(t *testing.T) {
 		"| expiry is kept by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
 		"| longest TTL | 1h0m0s | 10 years |\n" +
-		"| kept while a holder is not heard of, for at most | 40s | its TTL |\n" +
+		"| a holder that is cut off keeps its key for at most | 40s | its TTL |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
 		"| leases of one client | any number | any number |\n" +
 		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +

@@ -28,6 +28,7 @@ type part struct {
 
 var parts = []part{
 	table("guarantees", guaranteestable.Markdown),
+	table("choice", guaranteestable.ChoiceMarkdown),
 	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
