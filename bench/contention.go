@@ -19,16 +19,23 @@ func serial(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, []*worker{{client: c, key: newKey()}})
 }
 
-func distinct(ctx context.Context, t *trial) error {
-	c, err := t.open(ctx, t.ttl())
-	if err != nil {
-		return err
+// distinct has n workers; 0 for as many as the options say.
+func distinct(n int) run {
+	return func(ctx context.Context, t *trial) error {
+		c, err := t.open(ctx, t.ttl())
+		if err != nil {
+			return err
+		}
+		asked := t.Workers
+		if n > 0 {
+			asked = n
+		}
+		var workers []*worker
+		for range t.number(asked, workersOfOne) {
+			workers = append(workers, &worker{client: c, key: newKey()})
+		}
+		return t.cycles(ctx, workers)
 	}
-	var workers []*worker
-	for range t.number(t.Workers, workersOfOne) {
-		workers = append(workers, &worker{client: c, key: newKey()})
-	}
-	return t.cycles(ctx, workers)
 }
 
 func hotLocal(ctx context.Context, t *trial) error {
@@ -48,21 +55,24 @@ func hotLocal(ctx context.Context, t *trial) error {
 	return t.cycles(ctx, all)
 }
 
-func hotClients(ctx context.Context, t *trial) error {
-	clients, err := t.openSeveral(ctx, t.Clients)
-	if err != nil {
-		return err
-	}
-	workers, key := t.Workers, newKey()
-	if workers == 0 {
-		workers = workersOfEach
-	}
-	hold := t.holding(time.Millisecond)
-	var all []*worker
-	for _, c := range clients {
-		for range workers {
-			all = append(all, &worker{client: c, key: key, hold: hold})
+// hotClients has as many workers in each client, and holds the key for as long, as the options say, or as usual. One worker stays one.
+func hotClients(usual int, usualHold time.Duration) run {
+	return func(ctx context.Context, t *trial) error {
+		clients, err := t.openSeveral(ctx, t.Clients)
+		if err != nil {
+			return err
 		}
+		workers, key := t.Workers, newKey()
+		if workers == 0 || usual == 1 {
+			workers = usual
+		}
+		hold := t.holding(usualHold)
+		var all []*worker
+		for _, c := range clients {
+			for range workers {
+				all = append(all, &worker{client: c, key: key, hold: hold})
+			}
+		}
+		return t.cycles(ctx, all)
 	}
-	return t.cycles(ctx, all)
 }

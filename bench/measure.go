@@ -20,11 +20,11 @@ var (
 	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer", false}
 	Max        = Measure{"max", "s", "no acquisition waited longer", false}
 	Jain       = Measure{"fairness", "", "Jain's index of the workers' shares: 1 is equal shares, 1/n is all for one", true}
-	Requests   = Measure{"requests", "", "requests served per cycle, commands inside of scripts too", false}
+	Requests   = Measure{"server-commands", "", "what the server has carried out per cycle, commands inside of scripts too; not round trips", false}
 	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
 	Work       = Measure{"work", "s", "processor time of the client's process per cycle", false}
 	CPU        = Measure{"cpu", "%", "of one core, used by the client's process", false}
-	Load       = Measure{"load", "/s", "requests served per second", false}
+	Load       = Measure{"load", "/s", "what the server has carried out per second, as server-commands", false}
 	Goroutines = Measure{"goroutines", "", "goroutines more than before", false}
 )
 
@@ -67,6 +67,13 @@ func jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
+// leastForP99 and leastTurns are from how many acquisitions, and turns of each worker, on a round tells of the slowest of a hundred and of
+// equal shares.
+const (
+	leastForP99 = 100
+	leastTurns  = 10
+)
+
 // waits puts the quantiles of waiting times into s.
 func (s Sample) waits(times []time.Duration) {
 	if len(times) == 0 {
@@ -74,7 +81,9 @@ func (s Sample) waits(times []time.Duration) {
 	}
 	slices.Sort(times)
 	s.set(P50, quantile(times, 0.5).Seconds())
-	s.set(P99, quantile(times, 0.99).Seconds())
+	if len(times) >= leastForP99 {
+		s.set(P99, quantile(times, 0.99).Seconds())
+	}
 	s.set(Max, times[len(times)-1].Seconds())
 }
 

@@ -47,10 +47,7 @@ func requestCounter(ctx context.Context, u backend.URL) func(ctx context.Context
 func sumOver(hosts []string, port string, one func(ctx context.Context, addr string) (int64, error)) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (sum int64, err error) {
 		for _, h := range hosts {
-			if _, _, err := net.SplitHostPort(h); err != nil {
-				h = net.JoinHostPort(strings.Trim(h, "[]"), port)
-			}
-			n, err := one(ctx, h)
+			n, err := one(ctx, withPort(h, port))
 			if err != nil {
 				return 0, err
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/bench"
+	"github.com/anylock/lock/internal/servers"
 )
 
 // A toy is a store in memory whose faults are known.
@@ -253,7 +254,7 @@ func TestLongHold(t *testing.T) {
 		if f, ok := b.Figure(scenario, "x", bench.Rate); !ok || f.Median > most {
 			t.Errorf("%s: a key that is held for 20 ms is granted %v times a second", scenario, f.Median)
 		}
-		if r := b.Result(scenario, "x"); r.Note != "rounds of 400ms" {
+		if r := b.Result(scenario, "x"); r.Note != "rounds of 400ms, too short to tell fairness" {
 			t.Errorf("%s: note %q", scenario, r.Note)
 		}
 	}
@@ -376,6 +377,7 @@ func TestCrowds(t *testing.T) {
 	o.Rounds = 1
 	for _, c := range []struct{ ask, want string }{
 		{"waiters", "waiters-1 waiters-20"}, {"waiters-7", "waiters-7"}, {"waiters-7 serial waiters", "serial waiters-1 waiters-7 waiters-20"},
+		{"distinct-3 distinct-8 hot-single", "hot-single distinct-3 distinct-8"},
 	} {
 		o.Scenarios = strings.Fields(c.ask)
 		var names []string
@@ -386,10 +388,48 @@ func TestCrowds(t *testing.T) {
 			t.Errorf("%q runs %q, want %q", c.ask, got, c.want)
 		}
 	}
-	for _, bad := range []string{"waiters-0", "waiters-x", "waiters-", "serial-1"} {
+	for _, bad := range []string{"waiters-0", "waiters-x", "waiters-", "serial-1", "distinct-0"} {
 		o.Scenarios = []string{bad}
 		if err := o.Validate(); err == nil {
 			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// A round that is too short for it tells nothing of fairness, nor of the slowest of a hundred, and says so.
+func TestShortRoundsTellLess(t *testing.T) {
+	t.Parallel()
+	o := quick(newToy().store("x"))
+	o.Scenarios, o.Rounds, o.Clients = []string{"hot-single"}, 1, 2
+	for hold, tells := range map[time.Duration]bool{5 * time.Millisecond: false, -1: true} {
+		o.Hold, o.Duration = hold, 50*time.Millisecond
+		b := measured(t, o)
+		_, fair := b.Figure("hot-single", "x", bench.Jain)
+		_, slowest := b.Figure("hot-single", "x", bench.P99)
+		r := b.Result("hot-single", "x")
+		if noted := strings.Contains(r.Note, "too short to tell fairness"); slowest != tells || fair == noted {
+			t.Errorf("held for %v: fairness %v, p99 %v, note %q", hold, fair, slowest, r.Note)
+		}
+	}
+}
+
+// The report names the version of each server.
+func TestServersAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, url := range map[string]string{
+		"Redis ":     "redis://" + servers.Redis(t).Addr,
+		"memcached ": "memcached://" + servers.Memcached(t).Addr,
+		"etcd ":      "etcd://" + servers.Etcd(t).Addr,
+		"ZooKeeper ": "zookeeper://" + servers.ZooKeeper(t).Addr,
+		"Postgres ":  servers.Postgres(t).PostgresURL() + "&lock_max_leases=4",
+	} {
+		s, err := bench.URL(t.Context(), url)
+		if err != nil {
+			t.Errorf("%s: %v", want, err)
+			continue
+		}
+		if _, version, _ := strings.Cut(s.About, ", "+want); !regexp.MustCompile(`^\d+\.\d+`).MatchString(version) {
+			t.Errorf("%s", s.About)
 		}
 	}
 }

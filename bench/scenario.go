@@ -21,15 +21,20 @@ type Scenario struct {
 // Scenarios lists what can be measured, with the crowds of waiters that o asks for.
 func Scenarios(o Options) []Scenario { return selected(nil, o.withDefaults()) }
 
-const crowd = "waiters"
+// Scenarios that a number may follow: of those who wait, and of workers.
+const (
+	crowd = "waiters"
+	many  = "distinct"
+)
 
 // selected returns the scenarios of these names; all if there are none.
 func selected(names []string, o Options) []Scenario {
 	all := []Scenario{
 		{Name: "serial", Title: "One worker, its own key: acquire, release, again", Main: Rate, run: serial},
-		{Name: "distinct", Title: "Many workers of one client, each with its own key", Main: Rate, run: distinct},
+		{Name: "distinct", Title: "Many workers of one client, each with its own key", Main: Rate, run: distinct(0)},
 		{Name: "hot-local", Title: "Many workers of one client, one key", Main: Rate, run: hotLocal},
-		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients},
+		{Name: "hot-clients", Title: "Workers of several clients, one key", Main: Rate, run: hotClients(workersOfEach, time.Millisecond)},
+		{Name: "hot-single", Title: "One worker of each of several clients, one key, released at once", Main: Rate, run: hotClients(1, 0)},
 		{Name: "hand-off", Title: "From the return of Release to the next owner's return of Acquire, in another client", Main: P50, run: handOff},
 		{Name: "try", Title: "An attempt at a key that is held", Main: P50, run: try},
 		{Name: "recovery", Title: "From the kill of a holder's process until the next owner has the key", Main: P50, slow: true, unfit: noChild, run: recovery},
@@ -38,7 +43,13 @@ func selected(names []string, o Options) []Scenario {
 	crowds := o.Waiters
 	if len(names) > 0 {
 		all = slices.DeleteFunc(all, func(s Scenario) bool { return !slices.Contains(names, s.Name) })
-		crowds = crowdsNamed(names, o.Waiters)
+		crowds = numbered(names, crowd, o.Waiters)
+		for _, n := range numbered(names, many, nil) {
+			all = append(all, Scenario{
+				Name:  many + "-" + strconv.Itoa(n),
+				Title: strconv.Itoa(n) + " workers of one client, each with its own key", Main: Rate, run: distinct(n),
+			})
+		}
 	}
 	for _, n := range crowds {
 		all = append(all, Scenario{
@@ -49,13 +60,13 @@ func selected(names []string, o Options) []Scenario {
 	return all
 }
 
-// crowdsNamed are the sizes of crowds that names ask for: all, by the name waiters, or one, as in waiters-250.
-func crowdsNamed(names []string, all []int) (sizes []int) {
+// numbered are the sizes of a scenario that names ask for: all, by its name, or one, as in waiters-250.
+func numbered(names []string, scenario string, all []int) (sizes []int) {
 	for _, name := range names {
-		if name == crowd {
+		if name == scenario {
 			sizes = append(sizes, all...)
 		}
-		text, ok := strings.CutPrefix(name, crowd+"-")
+		text, ok := strings.CutPrefix(name, scenario+"-")
 		if n, err := strconv.Atoi(text); ok && err == nil && n > 0 {
 			sizes = append(sizes, n)
 		}

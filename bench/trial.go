@@ -179,8 +179,14 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	if done > 0 {
 		t.spent(before, after, done)
 	}
-	if done > 0 && len(workers) > 1 {
+	switch {
+	case len(workers) == 1:
+	case done >= leastTurns*len(workers):
 		t.sample.set(Jain, jain(shares))
+	case t.note == "":
+		t.note = "rounds too short to tell fairness"
+	default:
+		t.note += ", too short to tell fairness"
 	}
 	t.sample.waits(waits)
 	return nil

@@ -47,6 +47,9 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 		s.MaxLeases = g.MaxLeases/2 - 2
 	}
 	s.Requests = requestCounter(ctx, u)
+	if server := serverOf(ctx, rawURL, u); server != "" {
+		s.About += ", " + server
+	}
 	return s, l.Close()
 }
 

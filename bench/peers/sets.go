@@ -56,7 +56,7 @@ var Sets = []Set{
 	{
 		Name: "redis", Title: "Redis",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hand-off", "try", "recovery", "waiters"},
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct", "distinct-256", "hot-local", "hot-single", "hand-off", "try", "recovery", "waiters"},
 			Waiters: []int{10, 100},
 		},
 		stores: redisPeers(Bare, Redsync, Redislock, Rueidislock),
@@ -85,21 +85,14 @@ var Sets = []Set{
 	{
 		Name: "redlock", Title: "Redlock on three servers",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "try"},
-		},
-		stores: redlockPeers,
-	},
-	{
-		Name: "redlock-8", Title: "Redlock on three servers: 8 workers",
-		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"distinct"}, Workers: 8,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct-8", "distinct-32", "distinct", "try"},
 		},
 		stores: redlockPeers,
 	},
 	{
 		Name: "etcd", Title: "etcd",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off", "try"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single", "hand-off", "try"}, Hold: -1,
 		},
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.EtcdCurrent(t)
@@ -114,7 +107,7 @@ var Sets = []Set{
 	{
 		Name: "zookeeper", Title: "ZooKeeper",
 		Options: bench.Options{
-			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hand-off"}, Hold: -1,
+			Rounds: rounds, Duration: second, Scenarios: []string{"serial", "distinct", "hot-local", "hot-clients", "hot-single", "hand-off"}, Hold: -1,
 		},
 		stores: func(ctx context.Context, t testing.TB) ([]bench.Store, string, error) {
 			s := servers.ZooKeeper(t)

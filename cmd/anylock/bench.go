@@ -51,7 +51,7 @@ written; 128 + N when signal N came before the end.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be given several times (default memory and file)")
-	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only the scenario `NAME` (waiters-250 for a crowd of that size); may be given several times")
+	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only the scenario `NAME` (waiters-250 for a crowd of that size, distinct-8 for so many workers); may be given several times")
 	flags.IntVar(&b.options.Clients, "clients", 0, "clients where several contend (default 8)")
 	flags.IntVar(&b.options.Workers, "workers", 0, "workers of a client (default 64 of one client, 8 of each of several)")
 	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms between clients, 0 within one)")
