@@ -120,13 +120,24 @@ func TestLostCreateIsRecovered(t *testing.T) {
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
 	b := opened(t, s.at(p.Addr))
-	for i := range 8 {
+	ended := 0
+	for i := 0; i < 8; i++ {
 		r := req("k", time.Minute)
 		r.Wait = i%4 >= 2
 		release(t, acquire(t, b, req("k", time.Minute)))
+		was := b.onlySession(t)
 		met := lostCreate(p, i%2 == 0, 100*time.Millisecond)
-		l := acquire(t, b, r)
+		l, err := b.Acquire(t.Context(), r)
 		<-met
+		if err != nil && was.isOver() && ended < 2 { // the machine is so slow that the session has expired: that is another matter
+			ended++
+			i--
+			until(t, 2*soon, "the session's node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
+			continue
+		}
+		if err != nil {
+			t.Fatalf("round %d: acquire by %s: %v", i, r.Owner, err)
+		}
 		q := places(t, c, b, "k")
 		if len(q) != 1 || q[0].owner() != r.Owner {
 			t.Errorf("round %d: nodes %v, want one of %s", i, q, r.Owner)
