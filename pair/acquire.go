@@ -16,6 +16,10 @@ const (
 	patience = 10 * time.Second
 )
 
+// Settled is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
+// lease may be granted with a number from before.
+const Settled = 2 * time.Second
+
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if err := b.validate(r); err != nil {
@@ -67,9 +71,9 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		if a.r.Wait && a.full() != nil && backend.Sleep(ctx, a.pause.Next(0)) == nil {
 			continue // and does not hold the first meanwhile
 		}
-		h, since, err := a.both(ctx)
+		h, err := a.both(ctx)
 		if err == nil {
-			return a.grant(ctx, h, since)
+			return a.grant(ctx, h)
 		}
 		a.note(err)
 		if full := a.full(); full != nil && errors.Is(err, backend.ErrUnavailable) {
@@ -110,25 +114,26 @@ func (a *attempt) note(err error) {
 	}
 }
 
-// both takes the first store's half, then the second's, or neither. since is when it had the first.
-func (a *attempt) both(ctx context.Context) (h *halves, since time.Time, err error) {
+// both takes the first store's half, then the second's, or neither.
+func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
+	asked := time.Now()
 	first, err := b.first.acquire(ctx, a.request(a.firsts, a.r.Wait))
 	if err != nil {
 		if !errors.Is(err, backend.ErrHeld) || backend.IsContextError(err) {
 			a.firsts++
 		}
-		return nil, since, b.unsureToken(err)
+		return nil, b.unsureToken(err)
 	}
-	since = time.Now()
+	since := time.Now()
 	second, err := a.second(ctx, first)
 	if err == nil {
-		return &halves{first: first, second: second, over: make(chan struct{})}, since, nil
+		return &halves{first: first, second: second, asked: asked, since: since, over: make(chan struct{})}, nil
 	}
 	if gerr := b.giveBack(ctx, first); gerr != nil && !errors.Is(gerr, backend.ErrLost) {
 		a.firsts++
 	}
-	return nil, since, err
+	return nil, err
 }
 
 // second takes the second store's half. If it is busy, it queues, for a while.
@@ -211,15 +216,15 @@ func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
 	}
 }
 
-// grant begins the life of a lease of both halves, of which the first has been there since then.
-func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease, error) {
+// grant begins the life of a lease of both halves.
+func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	b := a.pair
 	fail := func(err error) (*lease, error) {
 		_ = b.giveBack(ctx, h.second)
 		_ = b.giveBack(ctx, h.first)
 		return nil, err
 	}
-	if time.Since(since) > a.ttl/10 { // a lease is to begin with all of its TTL
+	if time.Since(h.since) > a.ttl/10 { // a lease is to begin with all of its TTL
 		if err := h.first.Renew(ctx, a.ttl); err != nil {
 			return fail(backend.NotOurs(ctx, err))
 		}
@@ -234,7 +239,7 @@ func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease
 	}
 	token := second
 	if first != 0 && first < b.cut {
-		passed, err := a.passed(ctx)
+		passed, err := a.passed(ctx, h)
 		if err != nil {
 			return fail(backend.NotOurs(ctx, err))
 		}
@@ -253,9 +258,12 @@ func (a *attempt) grant(ctx context.Context, h *halves, since time.Time) (*lease
 	return &lease{life, b, h}, nil
 }
 
-// passed tells whether the first store's numbers have passed the cut by now, when both halves are held. The half's own may be older:
-// some stores draw it when a waiter arrives.
-func (a *attempt) passed(ctx context.Context) (bool, error) {
+// passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
+// the cut longer than Settled ago. The half's own may be older: some stores draw it when a waiter arrives.
+func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
+	if time.Since(h.asked) < Settled {
+		return false, nil
+	}
 	b := a.pair
 	owner := backend.NewOwner()
 	probe, err := b.first.acquire(ctx, backend.Request{Key: "anylock-pair-" + owner, Owner: owner, TTL: a.ttl})

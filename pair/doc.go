@@ -16,10 +16,10 @@
 //
 //   - the second store has a lock_token_base that is the cut or more,
 //   - nobody uses the first store alone any more once its numbers have passed the cut, and
-//   - nobody uses the second store alone before they have.
+//   - nobody uses the second store alone until they have, and [Settled] has gone by since.
 //
-// While the first store's number of a lease is below the cut, its grant draws one more there, on a key of its own, to see whether the cut is
-// passed: some stores number a waiter when it arrives. That needs room for one more lease.
+// Some stores number a waiter when it arrives. So a lease whose number is below the cut, and that took longer than Settled to get, draws
+// one more number at the first store, on a key of its own, to see whether the cut is passed. That needs room for one more lease.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //

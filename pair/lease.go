@@ -19,6 +19,7 @@ type lease struct {
 // The halves of a lease, one at each store.
 type halves struct {
 	first, second backend.Lease
+	asked, since  time.Time     // when the first was asked for, and when it was there
 	over          chan struct{} // closed when it is released
 	once          sync.Once     // closes it
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,75 @@ func TestTokensRiseThroughSwitch(t *testing.T) {
 			t.Fatalf("token %d after the cut %d", last, cut)
 		}
 		rises(next, cut)
+	}
+}
+
+// arriving is a store that numbers a waiter when it arrives, and counts what it is asked.
+type arriving struct {
+	backend.Backend
+	mu    sync.Mutex
+	next  uint64
+	asked int
+}
+
+func (a *arriving) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	a.mu.Lock()
+	a.next++
+	a.asked++
+	n := a.next
+	a.mu.Unlock()
+	l, err := a.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return numbered{l, n}, nil
+}
+
+type numbered struct {
+	backend.Lease
+	n uint64
+}
+
+func (n numbered) Token() uint64 { return n.n }
+
+// Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone, gets a token
+// above theirs. Who got both at once asks the first store no more than that.
+func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		waited time.Duration
+		asked  int // of the first store
+		passed bool
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.Settled / 2, 2, false}, {"Late", pair.Settled, 3, true}, {"LateBeforeTheCut", pair.Settled, 3, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, second := &arriving{Backend: memory.New()}, memory.NewStore()
+				const cut = 10
+				b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second.Client(), TokenBase: cut}, cut)
+				defer b.Close()
+				held := storetest.Acquire(t, first, storetest.Try(key, ttl))
+				waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+				synctest.Wait()
+				if c.passed {
+					first.mu.Lock()
+					first.next = cut
+					first.mu.Unlock()
+				}
+				time.Sleep(c.waited)
+				storetest.Release(t, held)
+				o := <-waiting
+				if o.Err != nil {
+					t.Fatal(o.Err)
+				}
+				if got := o.Lease.Token(); (got >= cut) != c.passed || !c.passed && got != 2 {
+					t.Errorf("token %d, want the second store's: %v", got, c.passed)
+				}
+				if first.asked != c.asked {
+					t.Errorf("the first store was asked %d times, want %d", first.asked, c.asked)
+				}
+				storetest.Release(t, o.Lease)
+			})
+		})
 	}
 }
 
