@@ -79,19 +79,20 @@ func open(ctx context.Context, rawURL string) (backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := openStore(ctx, firstURL)
+	first, err := OpenStore(ctx, firstURL)
 	if err != nil {
 		return nil, fmt.Errorf("first store: %w", err)
 	}
-	second, err := openStore(ctx, secondURL)
+	second, err := OpenStore(ctx, secondURL)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("second store: %w", err), first.Backend.Close())
 	}
 	return New(first, second, cut), nil
 }
 
-// openStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone.
-func openStore(ctx context.Context, rawURL string) (s Store, err error) {
+// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its errors may show
+// a password: see backend.CleanError.
+func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
 	rest, prefix, _, err := backend.TakeParam(rawURL, "lock_prefix")
 	if err != nil {
 		return s, err

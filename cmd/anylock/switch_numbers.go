@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/pair"
+)
+
+// A switched store is one of the two.
+type switched struct {
+	pair.Store
+	other backend.Backend // one more client: a number of the same session may cost less than one of the next
+	url   string          // without a base
+	key   string          // of probes, which nobody else has
+}
+
+func openSwitched(ctx context.Context, rawURL string) (*switched, error) {
+	s := &switched{key: "anylock-switch-" + rand.Text()}
+	other := pair.Store{}
+	var err error
+	if s.Store, err = pair.OpenStore(ctx, rawURL); err == nil {
+		if other, err = pair.OpenStore(ctx, rawURL); err != nil {
+			s.Store.Backend.Close()
+		}
+	}
+	if err != nil {
+		return nil, backend.CleanError(rawURL, err)
+	}
+	s.other = other.Backend
+	s.url, _, err = backend.TakeTokenBase(rawURL)
+	return s, err
+}
+
+func (s *switched) close() error { return errors.Join(s.other.Close(), s.Backend.Close()) }
+
+// number takes a lock, and returns its number. 0 means that the store has none.
+func (s *switched) number(ctx context.Context) (uint64, error) {
+	s.Backend, s.other = s.other, s.Backend
+	l, err := s.Backend.Acquire(ctx, backend.Request{Key: s.Prefix + s.key, Owner: backend.NewOwner(), TTL: 10 * time.Second})
+	if err == nil {
+		err = l.Release(ctx)
+	}
+	if err != nil {
+		return 0, backend.CleanError(s.url, err)
+	}
+	return backend.AddTokenBase(l.Token(), s.TokenBase)
+}
+
+// A cut is a number that a store does not reach within the time.
+type cut struct {
+	number uint64
+	found  string // how
+	limit  string // what a deploy has to keep, so that it is not reached
+}
+
+// findCut takes numbers one after the other, to see what one takes, and then one after a second, to see what time or others take.
+func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, error) {
+	const probes, watched = 20, time.Second
+	first, err := s.number(ctx)
+	if err != nil || first == 0 {
+		return &cut{found: "the store has no numbers", limit: "when you like"}, err
+	}
+	last := first
+	for range probes {
+		if last, err = s.number(ctx); err != nil {
+			return nil, err
+		}
+	}
+	step := max(1, (last-first)/probes)
+	begun := time.Now()
+	if err := backend.Sleep(ctx, watched); err != nil {
+		return nil, err
+	}
+	now, err := s.number(ctx)
+	if err != nil {
+		return nil, err
+	}
+	passed := uint64(time.Since(begun).Microseconds())
+	if grown := now - last; grown > passed*9/10 && grown < passed*11/10+step {
+		return &cut{number: now + uint64(within.Microseconds()), limit: "within " + within.String(),
+			found: fmt.Sprintf("the number %d of a probe now; they follow a clock in microseconds, so it is reached in %v", now, within)}, nil
+	}
+	// All that others took in the second that was watched, twice, and never fewer than some thousands.
+	const least = 10_000
+	others := now - last - min(now-last, step)
+	room := max(least*step, 2*others*uint64(within/watched+1))
+	return &cut{number: now + room, limit: fmt.Sprintf("within %v, and before %d more numbers are used", within, room),
+		found: fmt.Sprintf("the number %d of a probe now, and room for %d more: one lock takes up to %d, and in the second watched others took %d",
+			now, room, step, others)}, nil
+}
+
+// pass takes numbers until they have reached n, and waits until the store that follows may be used alone. It returns the last.
+func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64)) (uint64, error) {
+	for {
+		now, err := s.number(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case now == 0:
+			return 0, fmt.Errorf("%w: the store has no numbers", backend.ErrUnsupported)
+		case now >= n:
+			return now, backend.Sleep(ctx, pair.Settled)
+		}
+		tell(now)
+		const clock = 1_000_000 // further away than this, do not take numbers as fast as they come
+		if n-now > clock {
+			if err := backend.Sleep(ctx, 10*time.Millisecond); err != nil {
+				return 0, err
+			}
+		}
+	}
+}

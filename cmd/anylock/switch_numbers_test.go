@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/memory"
+	"github.com/anylock/lock/pair"
+)
+
+// Of a store that counts, the cut leaves room for what others take until every process uses both, and it is passed by taking numbers.
+func TestCutOfCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		s := &switched{Store: pair.Store{Backend: store.Client(), TokenBase: 1 << 40}, other: store.Client(), key: "probe"}
+		defer s.close()
+		others := store.Client()
+		defer others.Close()
+		const within, perSecond = 10 * time.Minute, 50
+		done := make(chan struct{})
+		defer close(done)
+		taken := atomic.Uint64{}
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Second / perSecond):
+				}
+				storetest.Release(t, storetest.Acquire(t, others, storetest.Try("other", time.Second)))
+				taken.Add(1)
+			}
+		}()
+		c, err := s.findCut(t.Context(), within)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(c.found, "room for") || !strings.Contains(c.limit, "more numbers are used") {
+			t.Errorf("found by %q, %q", c.found, c.limit)
+		}
+		before := taken.Load()
+		time.Sleep(within)
+		synctest.Wait()
+		now, err := s.number(t.Context())
+		if err != nil || now >= c.number || c.number-now > 3*(taken.Load()-before) {
+			t.Errorf("number %d, %v after %v in which others took %d, want the cut %d above it, and not by much more", now, err, within, taken.Load()-before, c.number)
+		}
+		asked, begun := 0, time.Now()
+		n, err := s.pass(t.Context(), c.number, func(uint64) { asked++ })
+		if err != nil || n < c.number || asked == 0 {
+			t.Errorf("passed %d at %d, %v, after %d numbers", c.number, n, err, asked)
+		}
+		if took := time.Since(begun); took < pair.Settled {
+			t.Errorf("passed after %v, want %v for leases that are just granted", took, pair.Settled)
+		}
+	})
+}
+
+// The same with a server whose numbers are revisions: a lock takes several.
+func TestCutOfEtcd(t *testing.T) {
+	storetest.Long(t, "takes some thousands of locks")
+	t.Parallel()
+	url := servers.EtcdURL(t)
+	s, err := openSwitched(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	c, err := s.findCut(t.Context(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.number(t.Context())
+	if err != nil || now >= c.number || !strings.Contains(c.found, "room for") {
+		t.Fatalf("the cut %d, found by %q; the number %d, %v", c.number, c.found, now, err)
+	}
+	t.Log(c.found)
+	asked := 0
+	if n, err := s.pass(t.Context(), c.number, func(uint64) { asked++ }); err != nil || n < c.number || asked < 5000 {
+		t.Errorf("passed %d at %d, %v, after %d numbers", c.number, n, err, asked)
+	}
+	both, err := pair.OpenStore(context.Background(), pair.URL(url, "file://"+t.TempDir()+"?lock_token_base="+strconv.FormatUint(c.number, 10), c.number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer both.Backend.Close()
+	l := storetest.Acquire(t, both.Backend, storetest.Try("key", 10*time.Second))
+	defer storetest.Release(t, l)
+	if l.Token() < c.number {
+		t.Errorf("token %d after the cut %d", l.Token(), c.number)
+	}
+}

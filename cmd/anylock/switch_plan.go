@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/pair"
+)
+
+// unsafeSwitch tells why two stores cannot follow each other, whatever the deploys are.
+func unsafeSwitch(old, next *switched, withoutTokens bool) error {
+	g, h := old.Backend.Guarantees(), next.Backend.Guarantees()
+	switch {
+	case old.url == next.url:
+		return errors.New("both are the same store")
+	case old.Name == "pair" || next.Name == "pair":
+		return errors.New("one is a pair already: finish that switch first")
+	case g.Reach == backend.ReachProcess || h.Reach == backend.ReachProcess:
+		return errors.New("one is for a single process, so that no two processes share it")
+	case h.Reach < g.Reach:
+		return fmt.Errorf("%s excludes owners of one %s only, %s those of one %s", next.Name, h.Reach, old.Name, g.Reach)
+	case withoutTokens:
+		return nil
+	case g.Fencing == backend.FencingNone || h.Fencing == backend.FencingNone:
+		return errors.New("one has no fencing tokens; --without-tokens says that nothing checks them")
+	}
+	return nil
+}
+
+// A switchPlan is what switch prints.
+type switchPlan struct {
+	From    string   `json:"from"`
+	Both    string   `json:"both"`
+	To      string   `json:"to"`
+	Cut     uint64   `json:"cut,string"` // texts: programs that read numbers as floats would round them
+	Base    uint64   `json:"token_base,string"`
+	Found   string   `json:"found_by"`
+	Changes []string `json:"guarantees_changed"`
+	Steps   []string `json:"steps"`
+}
+
+func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
+	cut, err := old.findCut(ctx, within)
+	if err != nil {
+		return nil, err
+	}
+	const most = backend.TokenLimit / 2 // the numbers of the next store come on top
+	if cut.number >= most {
+		return nil, fmt.Errorf("%w: the cut %d leaves no room for numbers below 2^55", backend.ErrUnsupported, cut.number)
+	}
+	p := &switchPlan{From: withBase(old.url, old.TokenBase), To: withBase(next.url, cut.number), Cut: cut.number, Base: cut.number,
+		Found: cut.found, Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
+	p.Both = pair.URL(p.From, p.To, p.Cut)
+	p.Steps = []string{
+		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses " + p.From + " alone any more.",
+		"Run anylock switch --from " + shellQuote(p.From) + " --pass " + strconv.FormatUint(p.Cut, 10) +
+			". Go on when it has ended with 0.",
+		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base for good. When none uses both any more, the switch is done.",
+	}
+	return p, nil
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// withBase is a URL that can be shown, with a base.
+func withBase(rawURL string, base uint64) string {
+	scheme, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
+	url := scheme + ":" + backend.CleanError(rawURL, errors.New(rest)).Error()
+	if base == 0 {
+		return url
+	}
+	sep := "?"
+	if strings.Contains(url, "?") {
+		sep = "&"
+	}
+	return url + sep + "lock_token_base=" + strconv.FormatUint(base, 10)
+}
+
+// changes lists what is promised otherwise.
+func changes(g, h backend.Guarantees) []string {
+	list := []string{}
+	for _, c := range []struct {
+		what      string
+		was, will any
+	}{
+		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", orNever(g.EarlyLoss), orNever(h.EarlyLoss)},
+		{"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
+		{"waiters", g.Wake, h.Wake}, {"min ttl", g.MinTTL, h.MinTTL}, {"granularity", g.Granularity, h.Granularity},
+		{"max ttl (0: ten years)", g.MaxTTL, h.MaxTTL}, {"max silence (0: the ttl)", g.MaxSilence, h.MaxSilence},
+		{"max late", g.MaxLate, h.MaxLate}, {"max leases (0: any)", g.MaxLeases, h.MaxLeases},
+	} {
+		if c.was != c.will {
+			list = append(list, fmt.Sprintf("%s: %v, then %v", c.what, c.was, c.will))
+		}
+	}
+	return list
+}
+
+func orNever(s string) string {
+	if s == "" {
+		return "never"
+	}
+	return s
+}
+
+func (p *switchPlan) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "from  %s\nto    %s\nbase  %d, which is the cut too: %s\n\nwhat is promised otherwise (on the way there, the weaker of each):\n",
+		p.From, p.To, p.Base, p.Found)
+	for _, c := range p.Changes {
+		fmt.Fprintf(&b, "  %s\n", c)
+	}
+	b.WriteString("\nsteps:\n")
+	for i, s := range p.Steps {
+		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
+	}
+	b.WriteString("\nback: anylock switch with --from and --to exchanged, each as it is deployed then\n")
+	return b.String()
+}
