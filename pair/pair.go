@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,17 +37,29 @@ type Backend struct {
 const releaseTimeout = time.Minute
 
 // New makes one store of two, whose tokens are the first's numbers while these are below cut. Its Close closes both. It is a
-// backend.BatchRenewer if both are.
+// backend.BatchRenewer if both are, and a backend.Lister if both are.
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
 	b.leases = backend.NewLeases(requests{&b.guarantees}, releaseTimeout)
 	b.base, b.cancel = context.WithCancel(context.Background())
-	_, can := first.Backend.(backend.BatchRenewer)
-	if _, too := second.Backend.(backend.BatchRenewer); can && too {
+	batches, lists := can[backend.BatchRenewer](b), can[backend.Lister](b)
+	switch {
+	case batches && lists:
+		return listingBatching{batching{b}}
+	case batches:
 		return batching{b}
+	case lists:
+		return listing{b}
 	}
 	return b
+}
+
+// can tells whether both stores are a T.
+func can[T any](b *Backend) bool {
+	_, first := b.first.Backend.(T)
+	_, second := b.second.Backend.(T)
+	return first && second
 }
 
 // Guarantees implements backend.Backend.
@@ -101,7 +112,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	if !second.Held() {
 		return h, nil
 	}
-	if !sameOwner(first.Owner, second.Owner) {
+	if first.Owner != second.Owner {
 		h = second
 	} else {
 		h.TTL = smaller(first.TTL, second.TTL)
@@ -117,6 +128,7 @@ func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) 
 	if err != nil {
 		return backend.Holder{}, err
 	}
+	h.Owner = plainOwner(h.Owner)
 	h.Token, err = backend.AddTokenBase(h.Token, s.TokenBase)
 	return h, err
 }
@@ -180,8 +192,4 @@ func numbered(owner string, attempt int) string {
 		return n
 	}
 	return backend.NewOwner()
-}
-
-func sameOwner(first, second string) bool {
-	return first == second || strings.HasPrefix(second, first+"#")
 }

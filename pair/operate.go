@@ -1,0 +1,82 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A listing pair is one of two stores that list their keys.
+type listing struct{ *Backend }
+
+// List implements backend.Lister.
+func (b listing) List(ctx context.Context, prefix string) ([]string, error) {
+	return b.list(ctx, prefix)
+}
+
+type listingBatching struct{ batching }
+
+// List implements backend.Lister.
+func (b listingBatching) List(ctx context.Context, prefix string) ([]string, error) {
+	return b.list(ctx, prefix)
+}
+
+// list tells what either store does, since a key that one of them knows to be held counts as held.
+func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
+	for _, s := range []Store{b.first, b.second} {
+		told, err := s.Backend.(backend.Lister).List(ctx, s.Prefix+prefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range told {
+			keys = append(keys, strings.TrimPrefix(key, s.Prefix))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}
+
+// Break implements backend.Breaker: it ends both halves, or the one of somebody who uses one store, the second's first. Who holds the first
+// and finds the second held by another waits, and has no lease to end. ErrUnsupported means that one of the stores cannot.
+func (b *Backend) Break(ctx context.Context, key, owner string) error {
+	if err := b.validateKey(key); err != nil {
+		return err
+	}
+	if !can[backend.Breaker](b) {
+		return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name, b.second.Name)
+	}
+	result := backend.ErrLost
+	for _, s := range []Store{b.second, b.first} {
+		h, err := s.Backend.Inspect(ctx, s.Prefix+key)
+		if err == nil && !h.Held() {
+			continue
+		}
+		if err == nil && plainOwner(h.Owner) != plainOwner(owner) {
+			break
+		}
+		if err == nil {
+			err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, h.Owner)
+		}
+		if err == nil {
+			result = nil
+		} else if !errors.Is(err, backend.ErrLost) {
+			return err
+		}
+	}
+	return result
+}
+
+// plainOwner is the owner of the request that numbered has made owner of.
+func plainOwner(owner string) string {
+	if i := strings.LastIndexByte(owner, '#'); i >= 0 {
+		if _, err := strconv.ParseUint(owner[i+1:], 10, 64); err == nil {
+			return owner[:i]
+		}
+	}
+	return owner
+}
