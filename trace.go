@@ -49,7 +49,7 @@ const (
 	OutcomeHandedOn  Outcome = "handed_on" // by the holder before, inside the process
 	OutcomeReentered Outcome = "reentered" // it was held under the context already
 	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
-	OutcomeTimeout   Outcome = "timeout"   // WithWait, or the context's deadline, has passed
+	OutcomeTimeout   Outcome = "timeout"   // WithWait has passed and the key was busy, or the context's deadline has passed
 	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
 	OutcomeClosed    Outcome = "closed"    // the Locker is closed, or shuts down
 	OutcomeError     Outcome = "error"     // anything else

@@ -51,6 +51,7 @@ type Tracer struct {
 	handoffs metric.Int64Counter
 	renewals metric.Float64Histogram
 	lateness metric.Float64Histogram
+	live     live
 }
 
 var (
@@ -92,9 +93,9 @@ func New(opts ...Option) (*Tracer, error) {
 	}
 	m := s.meters.Meter(scope)
 	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key}
-	// From what a store in memory takes to what people wait for.
-	bounds := metric.WithExplicitBucketBoundaries(.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800)
-	var errs [8]error
+	// From what a store in memory takes to what people wait for. A tenth of the usual TTL, 3 s, is one of them.
+	bounds := metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 1800)
+	var errs [9]error
 	t.waits, errs[0] = m.Float64Histogram("lock.client.acquire.duration", bounds, metric.WithUnit("s"),
 		metric.WithDescription("Time from the start of an acquisition to its end, granted or not."))
 	t.pending, errs[1] = m.Int64UpDownCounter("lock.client.acquire.pending", metric.WithUnit("{acquisition}"),
@@ -111,6 +112,8 @@ func New(opts ...Option) (*Tracer, error) {
 		metric.WithDescription("Time that the request of an automatic renewal took."))
 	t.lateness, errs[7] = m.Float64Histogram("lock.client.renewal.lateness", bounds, metric.WithUnit("s"),
 		metric.WithDescription("Time from when an automatic renewal was due to when it began."))
+	_, errs[8] = m.Float64ObservableGauge("lock.client.lease.age.max", metric.WithUnit("s"), metric.WithFloat64Callback(t.live.observe),
+		metric.WithDescription("Age of the oldest lease that is held at present."))
 	return t, errors.Join(errs[:]...)
 }
 
@@ -174,11 +177,18 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 	switch e.Outcome {
 	case lock.OutcomeHandedOn:
 		t.handoffs.Add(ctx, 1, set(all))
-		t.leases.Add(ctx, 1, set(all))
+		fallthrough
 	case lock.OutcomeGranted:
 		t.leases.Add(ctx, 1, set(all))
+		t.live.add(e.Owner, e.Token, 1, all)
 	}
-	ended := withError(append(all, outcomeKey.String(string(e.Outcome))), e.Err)
+	ended := append(all, outcomeKey.String(string(e.Outcome)))
+	switch {
+	case e.Outcome == lock.OutcomeError:
+		ended = withError(ended, e.Err)
+	case e.Err != nil:
+		ended = append(ended, errorKey.String(string(e.Outcome))) // the error may match several
+	}
 	t.waits.Record(ctx, e.Waited.Seconds(), set(ended))
 	span := trace.SpanFromContext(ctx)
 	if e.Owner != "" {
@@ -202,6 +212,7 @@ func (t *Tracer) TraceRenewal(r lock.RenewalEnd) {
 func (t *Tracer) TraceLeaseEnd(ctx context.Context, e lock.LeaseEnd) {
 	all := t.attributes(e.Backend, e.Key)
 	t.leases.Add(ctx, -1, set(all))
+	t.live.add(e.Owner, e.Token, -1, all)
 	ended := withError(all, e.Err)
 	if e.Lost {
 		t.losses.Add(ctx, 1, set(ended))

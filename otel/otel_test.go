@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/otel"
 )
@@ -34,6 +36,11 @@ type world struct {
 
 func newWorld(t *testing.T, opts ...otel.Option) *world {
 	t.Helper()
+	return newWorldOn(t, memory.New(), ttl, opts...)
+}
+
+func newWorldOn(t *testing.T, b backend.Backend, ttl time.Duration, opts ...otel.Option) *world {
+	t.Helper()
 	w := &world{t: t, meter: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	tracer, err := otel.New(append([]otel.Option{
 		otel.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(w.meter))),
@@ -42,7 +49,7 @@ func newWorld(t *testing.T, opts ...otel.Option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.locks, err = lock.New(memory.New(), lock.WithTracer(tracer), lock.WithTTL(ttl)); err != nil {
+	if w.locks, err = lock.New(b, lock.WithTracer(tracer), lock.WithTTL(ttl)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -69,7 +76,7 @@ func (w *world) release(l *lock.Lease) {
 	}
 }
 
-// value is the sum, or the number of measurements, of an instrument with these attributes at least ("name=value").
+// value is the sum of the values, or the number of measurements, of an instrument with these attributes at least ("name=value").
 func (w *world) value(instrument string, with ...string) (n int64) {
 	w.t.Helper()
 	var data metricdata.ResourceMetrics
@@ -106,6 +113,12 @@ func (w *world) value(instrument string, with ...string) (n int64) {
 						n += int64(p.Count)
 					}
 				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					if fits(p.Attributes) {
+						n += int64(p.Value)
+					}
+				}
 			default:
 				w.t.Fatalf("%s is a %T", instrument, d)
 			}
@@ -128,7 +141,7 @@ func TestMetrics(t *testing.T) {
 	if _, err := w.locks.TryAcquire(context.Background(), "k"); !errors.Is(err, lock.ErrHeld) {
 		t.Fatal(err)
 	}
-	again := w.acquireUnder(first)
+	again := w.acquireUnder(first, "k")
 	w.release(again)
 	w.is(1, "lock.client.lease.count")
 	for w.value("lock.client.renewal.duration") == 0 {
@@ -159,6 +172,75 @@ func TestMetrics(t *testing.T) {
 	w.is(5, "lock.client.acquire.duration")
 }
 
+// An acquisition that ends without a lease has one outcome, which error.type tells too, whatever else its error matches.
+func TestOutcomesAndErrorTypesAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		w := newWorldOn(t, store.Client(), 30*time.Second)
+		other, err := store.Client().Acquire(t.Context(), backend.Request{Key: "k", Owner: backend.NewOwner(), TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := func(ctx context.Context, want error, opts ...lock.AcquireOption) {
+			t.Helper()
+			if _, err := w.locks.Acquire(ctx, "k", opts...); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+		fails(t.Context(), lock.ErrHeld, lock.WithWait(3*time.Second))
+		ended, cancel := context.WithTimeout(t.Context(), time.Second)
+		fails(ended, context.DeadlineExceeded) // matches ErrHeld besides
+		cancel()
+		w.is(2, "lock.client.acquire.duration", "lock.outcome=timeout", "error.type=timeout")
+		given, giveUp := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, giveUp)
+		fails(given, context.Canceled)
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=canceled", "error.type=canceled")
+		fails(t.Context(), lock.ErrHeld, lock.WithWait(0))
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=held", "error.type=held")
+		if err := other.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := w.locks.Close(); err != nil {
+			t.Error(err)
+		}
+		fails(t.Context(), lock.ErrClosed)
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=closed", "error.type=closed")
+		w.is(5, "lock.client.acquire.duration")
+		w.is(0, "lock.client.acquire.pending")
+	})
+}
+
+// A lease that nobody releases shows while it is held, by its age.
+func TestAgeOfOldestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldOn(t, memory.New(), time.Hour, otel.WithKey(func(key string) string { return key }))
+		w.is(0, "lock.client.lease.age.max")
+		stuck := w.acquire("job")
+		time.Sleep(1000 * time.Hour)
+		short := w.acquire("other")
+		time.Sleep(time.Minute)
+		w.is(1000*3600+60, "lock.client.lease.age.max", "lock.backend=memory", "lock.key=job")
+		w.is(60, "lock.client.lease.age.max", "lock.key=other")
+		w.release(w.acquireUnder(stuck, "job"))
+		next := make(chan *lock.Lease)
+		go func() { next <- w.acquire("job") }()
+		time.Sleep(time.Minute)
+		w.release(stuck)
+		handed := <-next
+		w.is(0, "lock.client.lease.age.max", "lock.key=job")
+		time.Sleep(5 * time.Second)
+		w.is(5, "lock.client.lease.age.max", "lock.key=job")
+		w.release(short)
+		w.is(0, "lock.client.lease.age.max", "lock.key=other")
+		w.release(handed)
+		lost := w.acquire("lost", lock.WithoutRenewal())
+		<-lost.Lost()
+		synctest.Wait()
+		w.is(0, "lock.client.lease.age.max")
+	})
+}
+
 func TestHandoffsAreCounted(t *testing.T) {
 	w := newWorld(t)
 	for w.value("lock.client.handoffs") == 0 { // one that comes when the key is free is granted it
@@ -178,9 +260,9 @@ func TestHandoffsAreCounted(t *testing.T) {
 	w.is(w.value("lock.client.acquire.duration"), "lock.client.lease.hold_time")
 }
 
-func (w *world) acquireUnder(l *lock.Lease) *lock.Lease {
+func (w *world) acquireUnder(l *lock.Lease, key string) *lock.Lease {
 	w.t.Helper()
-	again, err := w.locks.Acquire(l.Context(), "k", lock.Reentrant())
+	again, err := w.locks.Acquire(l.Context(), key, lock.Reentrant())
 	if err != nil {
 		w.t.Fatal(err)
 	}
