@@ -13,6 +13,7 @@ import (
 type live struct {
 	mu     sync.Mutex
 	leases map[leaseKey]held
+	seen   map[attribute.Distinct]bool // sets of attributes that leases have had
 }
 
 // Those that a lease is handed on to share its owner; where the store has no tokens, these too.
@@ -27,21 +28,31 @@ type held struct {
 	all   attribute.Set
 }
 
-func (l *live) add(owner string, token uint64, n int, all []attribute.KeyValue) {
-	key := leaseKey{owner, token}
+// begin tells whether no lease before had the same attributes.
+func (l *live) begin(owner string, token uint64, all []attribute.KeyValue) (first bool) {
+	now, attributes := time.Now(), attribute.NewSet(all...)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	key := leaseKey{owner, token}
+	l.setLocked(key, held{l.leases[key].n + 1, now, attributes})
+	first = !l.seen[attributes.Equivalent()]
+	l.seen[attributes.Equivalent()] = true
+	return first
+}
+
+func (l *live) end(owner string, token uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := leaseKey{owner, token}
 	h := l.leases[key]
-	h.n += n
-	switch {
-	case h.n == 0:
+	h.n--
+	l.setLocked(key, h)
+}
+
+func (l *live) setLocked(key leaseKey, h held) {
+	if h.n == 0 {
 		delete(l.leases, key)
 		return
-	case n > 0:
-		h.since, h.all = time.Now(), attribute.NewSet(all...)
-	}
-	if l.leases == nil {
-		l.leases = make(map[leaseKey]held)
 	}
 	l.leases[key] = h
 }

@@ -92,7 +92,8 @@ func New(opts ...Option) (*Tracer, error) {
 		o(&s)
 	}
 	m := s.meters.Meter(scope)
-	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key}
+	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key,
+		live: live{leases: make(map[leaseKey]held), seen: make(map[attribute.Distinct]bool)}}
 	// From what a store in memory takes to what people wait for. A tenth of the usual TTL, 3 s, is one of them.
 	bounds := metric.WithExplicitBucketBoundaries(.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60, 300, 1800)
 	var errs [9]error
@@ -180,7 +181,9 @@ func (t *Tracer) TraceAcquireEnd(ctx context.Context, e lock.AcquireEnd) {
 		fallthrough
 	case lock.OutcomeGranted:
 		t.leases.Add(ctx, 1, set(all))
-		t.live.add(e.Owner, e.Token, 1, all)
+		if t.live.begin(e.Owner, e.Token, all) { // a counter that appears with its first loss does not rise
+			t.losses.Add(ctx, 0, set(append(all, errorKey.String(errorType(lock.ErrLost)))))
+		}
 	}
 	ended := append(all, outcomeKey.String(string(e.Outcome)))
 	switch {
@@ -212,7 +215,7 @@ func (t *Tracer) TraceRenewal(r lock.RenewalEnd) {
 func (t *Tracer) TraceLeaseEnd(ctx context.Context, e lock.LeaseEnd) {
 	all := t.attributes(e.Backend, e.Key)
 	t.leases.Add(ctx, -1, set(all))
-	t.live.add(e.Owner, e.Token, -1, all)
+	t.live.end(e.Owner, e.Token)
 	ended := withError(all, e.Err)
 	if e.Lost {
 		t.losses.Add(ctx, 1, set(ended))
