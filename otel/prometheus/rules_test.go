@@ -44,7 +44,7 @@ func (db *database) fired(all []rulefmt.Rule) []string {
 		for _, r := range all {
 			for _, s := range db.query(r.Expr, at) {
 				if r.Record != "" {
-					db.add(at, s.F, labels.NewBuilder(s.Metric).Set(labels.MetricName, r.Record).Labels())
+					db.add(at, s.F, labels.NewBuilder(s.Metric).Set(model.MetricNameLabel, r.Record).Labels())
 					continue
 				}
 				id := r.Alert + s.Metric.String()
