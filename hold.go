@@ -34,10 +34,10 @@ type hold struct {
 	lost   bool
 	ended  bool
 
-	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
-	taken    atomic.Int32 // by workers that renew it
-	due      time.Time    // when it was last to be renewed; only the worker that has taken it touches it
+	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
+	taken    atomic.Int32  // by workers that renew it
+	due      time.Duration // age at which it was last to be renewed; only the worker that has taken it touches it
 	renewal  alarm.Entry[*hold]
 }
 

@@ -103,8 +103,6 @@ func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.w
 type Lease struct {
 	tenure *tenure
 	parent context.Context
-	again  bool // a re-entry
-	handed bool // by the holder before
 
 	mu        sync.Mutex
 	ctx       context.Context
@@ -112,6 +110,8 @@ type Lease struct {
 	done      bool          // it got one
 	released  bool          // this handle no longer counts
 	releasing bool          // a Release is under way
+	again     bool          // a re-entry; it does not change
+	handed    bool          // by the holder before; it does not change
 	finished  chan struct{} // closed at its end; nil until somebody waits for that
 }
 

@@ -227,7 +227,7 @@ func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 		}
 		due = append(due, e.Item)
 		e.Item.taken.Add(1)
-		e.Item.due = e.At()
+		e.Item.due = e.At().Sub(e.Item.granted)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {

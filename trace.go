@@ -146,7 +146,7 @@ func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, w
 // traceRenewal tells of an attempt to renew h that began at begun.
 func (l *Locker) traceRenewal(h *hold, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.key, Owner: h.owner, Late: max(0, begun.Sub(h.due)), Took: took, Err: err,
+		Backend: l.name, Key: h.key, Owner: h.owner, Late: max(0, begun.Sub(h.granted)-h.due), Took: took, Err: err,
 	})
 }
 

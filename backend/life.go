@@ -61,8 +61,7 @@ type Life struct {
 	ended    chan struct{} // of the release under way; nil until somebody waits for that
 	kept     time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
 	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
-	onLost   []func()
-	first    [1]func() // where onLost begins: most leases have one
+	onLost   func()
 }
 
 // Key is the key that is leased.
@@ -105,10 +104,11 @@ func (l *Life) OnLost(f func()) {
 	l.leases.mu.Lock()
 	over := l.isLostLocked()
 	if !over {
-		if l.onLost == nil {
-			l.onLost = l.first[:0]
+		if earlier := l.onLost; earlier != nil {
+			last := f
+			f = func() { earlier(); last() }
 		}
-		l.onLost = append(l.onLost, f)
+		l.onLost = f
 	}
 	l.leases.mu.Unlock()
 	if over {
@@ -143,13 +143,11 @@ func (l *Life) loseLocked(to state) (call func()) {
 	if l.lost != nil {
 		close(l.lost)
 	}
-	calls := l.onLost
-	l.onLost = nil
-	return func() {
-		for _, f := range calls {
-			f()
-		}
+	if call = l.onLost; call == nil {
+		return func() {}
 	}
+	l.onLost = nil
+	return call
 }
 
 // overLocked is the error of a call on a lease that is not live, nil if it is.
