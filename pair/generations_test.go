@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -54,8 +55,10 @@ func TestGenerations(t *testing.T) {
 		"RedisToEtcd": {redis, etcd}, "PostgresToRedis": {postgres, redis}, "FileToPostgres": {file, postgres},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			from, to := stores[0](t), stores[1](t)
 			r := &roll{t: t}
+			t.Cleanup(r.stop)
 			there := r.plan(from, to, 0)
 			r.start(generation{from.url, 0})
 			r.roll(there)
@@ -94,11 +97,17 @@ func (r *roll) plan(from, to rolled, had uint64) plan {
 		}
 		clients = append(clients, b)
 	}
-	number := func() uint64 {
-		clients[0], clients[1] = clients[1], clients[0]
-		l := storetest.Acquire(r.t, clients[0], storetest.Try("probe", 10*time.Second))
-		storetest.Release(r.t, l)
-		return l.Token()
+	number := func() (n uint64) { // a store that does not answer in time is asked again
+		storetest.Until(r.t, time.Minute, "a number", func() bool {
+			clients[0], clients[1] = clients[1], clients[0]
+			l, err := clients[0].Acquire(r.t.Context(), storetest.Try("probe", 10*time.Second))
+			if err != nil {
+				return false
+			}
+			n = l.Token()
+			return l.Release(r.t.Context()) == nil
+		})
+		return n
 	}
 	first, at := number(), time.Now()
 	const probes = 20
@@ -203,6 +212,7 @@ func (r *roll) stop() {
 		close(w.stop)
 		w.done.Wait()
 	}
+	r.workers = nil
 }
 
 // work lets processes of a generation contend, one after the other: each is killed at the end, often while it holds or waits.
@@ -222,6 +232,22 @@ func (r *roll) work(g generation) *worker {
 	return w
 }
 
+// patience is above what a waiter takes while stores do not answer and holders are killed, on a machine whose disk is busy.
+const patience = time.Minute
+
+// look tells who holds the key.
+func look(url string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	b, err := openURL(ctx, url)
+	if err != nil {
+		return err.Error()
+	}
+	defer b.Close()
+	h, err := b.Inspect(ctx, "key")
+	return fmt.Sprintf("%+v, %v", h, err)
+}
+
 // contend acquires and releases some times, then kills the process. It is false if it was stopped.
 func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}, times int) bool {
 	const ttl = time.Second
@@ -239,8 +265,8 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		case <-stop: // it dies while it waits, perhaps with what it was granted and nobody was told of
 			p.Kill()
 			return false
-		case <-time.After(20 * time.Second):
-			r.t.Error("no answer within 20 s")
+		case <-time.After(patience):
+			r.t.Errorf("no answer within %v of %s: %s", patience, g.url, look(g.url))
 			p.Kill()
 			return false
 		}
