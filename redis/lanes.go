@@ -64,6 +64,7 @@ type call struct {
 	since   time.Time
 	state   atomic.Int32 // moved on by the one who comes first: the lane, or the one who gives up
 	answer  chan result
+	posted  func(result) // gets the answer, where nobody waits for it
 	timer   *time.Timer
 }
 
@@ -90,6 +91,14 @@ func (l *lanes) begin(ctx context.Context, end time.Time, q request) *call {
 	c.state.Store(inQueue)
 	l.enqueue(c)
 	return c
+}
+
+// post makes a request, once, for nobody who waits: done gets what became of it, on the lane's goroutine, and must not block.
+func (l *lanes) post(end time.Time, q request, done func(result)) {
+	c := callPool.Get().(*call)
+	c.request, c.ctx, c.end, c.since, c.posted = q, context.Background(), end, time.Now(), done
+	c.state.Store(inQueue)
+	l.enqueue(c)
 }
 
 // doAll makes requests side by side, all by end or each within its own limit from now.
@@ -151,6 +160,12 @@ func (c *call) giveUp(ctx context.Context) (any, error) {
 
 // settle hands out the answer, unless the caller has gone.
 func (c *call) settle(r result) {
+	if done := c.posted; done != nil {
+		c.posted = nil
+		_, _ = c.done(r)
+		done(r)
+		return
+	}
 	if c.state.CompareAndSwap(sent, over) {
 		c.answer <- r
 	} else if late := c.request.late; late != nil {
@@ -253,8 +268,22 @@ func (l *lanes) take(batch []*call) []*call {
 	return batch
 }
 
+// dropOverdue gives up what has waited for too long. Who waits for an answer does so himself.
+func dropOverdue(batch []*call) []*call {
+	return slices.DeleteFunc(batch, func(c *call) bool {
+		late := c.posted != nil && !time.Now().Before(c.end)
+		if late {
+			c.settle(result{err: notSentError{noAnswer(time.Since(c.since), nil)}})
+		}
+		return late
+	})
+}
+
 // send makes the requests of batch and hands out the answers.
 func (l *lanes) send(batch []*call) {
+	if batch = dropOverdue(batch); len(batch) == 0 {
+		return
+	}
 	ctx := deadlineContext{context.Background(), batch[0].end}
 	if len(batch) == 1 {
 		ctx.Context = context.WithoutCancel(batch[0].ctx)

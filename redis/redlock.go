@@ -27,7 +27,6 @@ type Redlock struct {
 	guarantees backend.Guarantees
 	ban        time.Duration // for which a node has no vote that has forgotten leases
 	leases     *backend.Leases
-	crew       *crew // asks the nodes
 	waits      context.Context
 	endWaits   context.CancelFunc
 	owned      []io.Closer // clients that this Redlock opened
@@ -44,7 +43,6 @@ func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 		ban:   o.MaxTTL + backend.Margin(o.MaxTTL) + keepPad,
 		usage: usage{closing: make(chan struct{})},
 	}
-	r.crew = newCrew(r.closing)
 	for _, c := range clients {
 		r.nodes = append(r.nodes, newNode(c, o.Timeout, &r.calls))
 	}
@@ -55,6 +53,23 @@ func newRedlock(clients []*redis.Client, o RedlockOptions) *Redlock {
 
 // Guarantees implements [backend.Backend].
 func (r *Redlock) Guarantees() backend.Guarantees { return r.guarantees }
+
+// NotReady says why no key can be granted at the moment: too few nodes have a vote. The error matches [backend.ErrUnavailable] and names
+// them, until when each has none and why. It is nil while a quorum may vote. It asks no server: it goes by what nodes have
+// said last, on opening and since, so that it costs nothing and may be called at any time.
+func (r *Redlock) NotReady() error {
+	errs := make([]error, len(r.nodes))
+	able := 0
+	for i, n := range r.nodes {
+		if errs[i] = n.notReady(); errs[i] == nil {
+			able++
+		}
+	}
+	if able > len(r.nodes)/2 {
+		return nil
+	}
+	return r.noQuorum(errs)
+}
 
 // round returns the TTL to grant, ErrInvalid for one that is longer than the fleet allows.
 func (r *Redlock) round(ttl time.Duration) (time.Duration, error) {

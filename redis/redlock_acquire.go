@@ -59,7 +59,7 @@ func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend
 // elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
 func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
 	e = r.newElection(c)
-	r.ask(ctx, e.t, e.window.needing(c.ttl), e.ask)
+	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
 	if ended := backend.ContextError(ctx, err); ended != nil {
 		err = ended
@@ -81,13 +81,20 @@ func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 // it, unless they hang, so that the next attempt finds nothing of this one.
 func (r *Redlock) clear(ctx context.Context, c *claim) {
 	c.finish()
-	t := r.newTally()
-	t.certain = func() bool { return false } // all, if they answer
 	limit := nodeTimeout(c.ttl)
-	r.ask(ctx, t, window{node: limit, outage: limit}, func(i int) (verdict, func(), error) {
-		_, err := c.remove(r, i, lastNumber, limit)
-		return told(err), nil, err
+	r.removeAll(ctx, r.newRollCall(), c, lastNumber, window{node: limit, outage: limit}, func(removal) {})
+}
+
+// removeAll removes a claim from all nodes, and tells said what each answers. What is not answered in time is seen to in the background.
+func (r *Redlock) removeAll(ctx context.Context, t *tally, c *claim, number uint64, w window, said func(removal)) {
+	r.ask(ctx, t, w, func(i int, enter entry) {
+		c.remove(r, i, number, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
 	})
+	for i, in := range t.in {
+		if !in {
+			r.owe(i, c, number)
+		}
+	}
 }
 
 // abandon removes, in the background, whatever the claim has or may yet get.
@@ -97,8 +104,6 @@ func (r *Redlock) abandon(c *claim) { r.withdraw(c, lastNumber) }
 func (r *Redlock) withdraw(c *claim, number uint64) {
 	c.giveUp(number)
 	for i := range r.nodes {
-		if c.maybeAt(i) {
-			r.calls.Background(func() { _, _ = c.remove(r, i, number, nodeTimeout(c.ttl)) })
-		}
+		c.remove(r, i, number, false, func(removal, error) {})
 	}
 }

@@ -28,7 +28,7 @@ func TestRedlockStraggler(t *testing.T) {
 		r.withdraw(c, old.number)
 		l := elected(t, r, q, c)
 		for i := range stragglers {
-			_, _, _ = old.ask(i)
+			asked(old, i)
 		}
 		release(t, l)
 		f.free(q.Key)
@@ -45,7 +45,7 @@ func TestRedlockGivenUpBeforeSending(t *testing.T) {
 	old := r.newElection(c)
 	r.withdraw(c, old.number)
 	for i := range r.nodes {
-		if _, err := old.vote(i); !errors.Is(err, backend.ErrLost) {
+		if _, err := voted(old, i); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("a request of an attempt that was given up: %v", err)
 		}
 	}
@@ -62,17 +62,17 @@ func TestRedlockRefusedUnseen(t *testing.T) {
 	c := r.newClaim(req("k", claimTTL), claimTTL)
 	first, second := r.newElection(c), r.newElection(c)
 	for i := range r.nodes {
-		if v, err := first.vote(i); err != nil || v.what != voteGranted {
+		if v, err := voted(first, i); err != nil || v.what != voteGranted {
 			t.Fatal(v, err)
 		}
 	}
-	run, _ := r.nodes[2].standing()
-	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), run)
+	met, _ := r.nodes[2].acquaintance()
+	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
 	if err := raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range r.nodes {
-		if v, err := second.vote(i); err != nil || (v.what == voteDiffers) != (i == 2) {
+		if v, err := voted(second, i); err != nil || (v.what == voteStranger) != (i == 2) {
 			t.Fatal(i, v, err)
 		}
 	}
@@ -95,10 +95,11 @@ func TestRedlockRepairedTwice(t *testing.T) {
 	}
 	for range 2 {
 		call := &rollCall{
-			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)},
-			sent: time.Now(), patience: nodeTimeout(claimTTL),
+			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)}, sent: time.Now(),
 		}
-		if err := call.repairAt(2, 0); err != nil {
+		done := make(chan error, 1)
+		call.repairAt(2, 0, func(err error) { done <- err })
+		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,11 +120,11 @@ func TestRedlockRepeatedVote(t *testing.T) {
 	c := r.newClaim(q, claimTTL)
 	e := r.newElection(c)
 	for i, n := range r.nodes {
-		first, err := r.requestVote(n, c, e.number, e.sent)
+		first, err := requested(e, n)
 		if err != nil || first.what != voteGranted {
 			t.Fatal(first, err)
 		}
-		again, err := e.vote(i)
+		again, err := voted(e, i)
 		if err != nil || again.what != voteGranted || again.token != first.token {
 			t.Errorf("node %d: a repeated request is told %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
 		}
@@ -140,9 +141,7 @@ func TestRedlockDebtLasts(t *testing.T) {
 	r := f.open()
 	c := r.newClaim(req("k", claimTTL), claimTTL)
 	n := r.nodes[0]
-	if err := c.enter(0, claimTTL); err != nil { // so that nothing can be paid
-		t.Fatal(err)
-	}
+	c.turn(0, func() {}) // so that nothing can be paid
 	r.owe(0, c, 1)
 	n.mu.Lock()
 	n.debts[c.id].until = time.Now().Add(time.Millisecond)
@@ -154,7 +153,36 @@ func TestRedlockDebtLasts(t *testing.T) {
 	if left < claimTTL {
 		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)
 	}
-	c.leave(0)
+	c.next(0)
+}
+
+// A said is what a node says to a request of an election.
+type said struct {
+	vote vote
+	err  error
+}
+
+// voted asks node i for its vote, and waits for it.
+func voted(e *election, i int) (vote, error) {
+	done := make(chan said, 1)
+	e.vote(i, func(v vote, err error) { done <- said{v, err} })
+	s := <-done
+	return s.vote, s.err
+}
+
+// requested is voted without what is done about the answer.
+func requested(e *election, n *node) (vote, error) {
+	done := make(chan said, 1)
+	e.request(n, func(v vote, err error) { done <- said{v, err} })
+	s := <-done
+	return s.vote, s.err
+}
+
+// asked has node i enter its verdict, and waits for that.
+func asked(e *election, i int) {
+	done := make(chan struct{})
+	e.ask(i, func(verdict, func(), error) { close(done) })
+	<-done
 }
 
 // elected has the owner of a claim make an attempt that succeeds.
@@ -245,11 +273,10 @@ func TestRedlockReleaseWaitsItsTurn(t *testing.T) {
 	c := r.newClaim(q, claimTTL)
 	l := elected(t, r, q, c)
 	for i := range f.nodes {
-		if err := c.enter(i, claimTTL); err != nil {
-			t.Fatal(err)
-		}
-		done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.leave(i) })
-		defer done.Stop()
+		c.turn(i, func() {
+			done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.next(i) })
+			t.Cleanup(func() { done.Stop() })
+		})
 	}
 	release(t, l)
 	f.free("k")

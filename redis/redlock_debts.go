@@ -1,8 +1,6 @@
 package redis
 
-import (
-	"time"
-)
+import "time"
 
 // A debt is a key that must be removed from one node on which it may be, or may yet appear, because a request was not
 // answered. It is paid when the node has answered a removal, or two if something may still be on its way; it lapses when
@@ -31,20 +29,13 @@ func (r *Redlock) owe(i int, c *claim, number uint64) {
 	d := n.debts[c.id]
 	switch {
 	case d != nil:
-		d.number = max(d.number, number)
-		d.until = c.keep(n.limit)
-		d.absent = time.Time{}
+		number = max(d.number, number)
 	case len(n.debts) >= debtsMost:
 		return
-	default:
-		n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
 	}
-	if !n.paying && r.calls.Begin() {
-		n.paying = true
-		go func() {
-			defer r.calls.End()
-			r.pay(n, i)
-		}()
+	n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
+	if !n.paying {
+		n.paying = r.calls.Background(func() { r.pay(n, i) })
 	}
 }
 
@@ -59,22 +50,17 @@ func (r *Redlock) pay(n *node, i int) {
 			t.Stop()
 			last = true // one more try
 		}
-		due := n.due(i)
-		answered := true
-		if len(due) > 0 {
-			answered = r.settle(n, i, due)
-		}
-		n.mu.Lock()
-		if len(n.debts) == 0 || last {
-			n.paying = false
-			n.mu.Unlock()
-			return
-		}
-		n.mu.Unlock()
-		if answered {
+		if n.settle(i, n.due(i)) {
 			pause = max(debtFirst, min(pause, debtSettle/4))
 		} else {
 			pause = min(2*pause, debtMost)
+		}
+		n.mu.Lock()
+		n.paying = len(n.debts) > 0 && !last
+		paying := n.paying
+		n.mu.Unlock()
+		if !paying {
+			return
 		}
 	}
 }
@@ -98,13 +84,21 @@ func (n *node) due(i int) []debt {
 }
 
 // settle asks the node to remove what is due, and reports whether it has answered.
-func (r *Redlock) settle(n *node, i int, due []debt) bool {
+func (n *node) settle(i int, due []debt) bool {
+	if len(due) == 0 {
+		return true
+	}
 	list := make([]request, len(due))
 	for k, d := range due {
 		list[k] = request{script: redlockRelease, keys: d.claim.keys[:1], args: []any{d.claim.id, d.number}}
 	}
-	replies, err := n.evalAll(list)
-	if err != nil && !isReply(err) {
+	ended := make(chan error, 1)
+	var replies []result
+	n.postAll(list, func(results []result, err error) {
+		replies = results
+		ended <- err
+	})
+	if err := <-ended; err != nil && !isReply(err) {
 		return false
 	}
 	n.mu.Lock()

@@ -63,9 +63,8 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 		return nil, err
 	}
 	r := newRedlock(clients, valid)
-	for i, n := range r.nodes {
-		n.lanes.solo = newSolo(list[i])
-		r.owned = append(r.owned, n.client, n.lanes.solo.client)
+	for _, n := range r.nodes {
+		r.owned = append(r.owned, n.client)
 	}
 	if err := r.look(ctx); err != nil {
 		_ = r.Close()

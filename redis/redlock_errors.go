@@ -62,7 +62,7 @@ func (e *noQuorumError) slow() bool {
 		var held *backend.HeldError
 		switch {
 		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
-		case isTimeout(err), errors.Is(err, errLane), isBroken(err):
+		case isTimeout(err), errors.Is(err, errStuck), isBroken(err):
 			missed++
 		default:
 			return false

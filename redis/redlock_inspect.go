@@ -20,7 +20,7 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	h, decided, err := r.lookUp(ctx, key, w)
 	if err == nil && !decided {
 		// It hangs on nodes that may only be slow.
-		h, _, err = r.lookUp(ctx, key, window{node: w.outage, outage: w.outage})
+		h, _, err = r.lookUp(ctx, key, window{node: w.outage, needed: w.outage, outage: w.outage})
 	}
 	return h, err
 }
@@ -29,11 +29,15 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // that is told.
 func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.Holder, decided bool, err error) {
 	answers := make([]backend.Holder, len(r.nodes))
-	t := r.newTally()
-	t.certain = func() bool { return false } // all, if they answer
-	r.ask(ctx, t, w, func(i int) (verdict, func(), error) {
-		h, err := r.inspectAt(r.nodes[i], key)
-		return told(err), func() { answers[i] = h }, err
+	t := r.newRollCall()
+	r.ask(ctx, t, w, func(i int, enter entry) {
+		r.nodes[i].post(request{script: redlockInspect, keys: []string{r.naming.lock(key)}}, func(v any, err error) {
+			var h backend.Holder
+			if err == nil {
+				h, err = parseRedlockInspect(v)
+			}
+			enter(told(err), func() { answers[i] = h }, err)
+		})
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, false, err
@@ -45,11 +49,7 @@ func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.H
 	return h, !h.Held() || named >= t.quorum && h.TTL > 0, nil
 }
 
-func (r *Redlock) inspectAt(n *node, key string) (backend.Holder, error) {
-	v, err := n.eval(redlockInspect, []string{r.naming.lock(key)})
-	if err != nil {
-		return backend.Holder{}, err
-	}
+func parseRedlockInspect(v any) (backend.Holder, error) {
 	list, ok := v.([]any)
 	switch {
 	case ok && len(list) == 0:

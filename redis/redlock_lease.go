@@ -39,10 +39,7 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	t.certain = func() bool { return lost() || free() }
 	w := r.windowFor(c.ttl)
 	w.linger = true
-	r.ask(context.WithoutCancel(ctx), t, w, func(i int) (verdict, func(), error) {
-		what, err := c.remove(r, i, lastNumber, w.outage)
-		return told(err), func() { said[what]++ }, err
-	})
+	r.removeAll(context.WithoutCancel(ctx), t, c, lastNumber, w, func(what removal) { said[what]++ })
 	switch {
 	case lost():
 		return backend.ErrLost

@@ -17,40 +17,41 @@ import (
 // birthNew is what an operator, or Bootstrap, writes as the birth record of a node that has forgotten no lease.
 const birthNew = "new"
 
-// acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
-// that began after since will do; several that want one share it.
-func (r *Redlock) acquaint(n *node, since time.Time) error {
-	return r.acquaintWithin(n.limit, n, since)
+// An acquaintance is what meeting a node has told. The zero acquaintance is of one that has not been met, or that cannot vote.
+type acquaintance struct {
+	run, id            string // the incarnation of its server, and the name of its data
+	record, born, from string // for redlock_acquire.lua
+	outcast            error  // why it must not vote; nil if it may
+	left               time.Duration
 }
 
-// acquaintWithin is acquaint with a limit of its own for a meeting, which takes several round trips and mostly a new connection.
-func (r *Redlock) acquaintWithin(limit time.Duration, n *node, since time.Time) error {
+// acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
+// that began after since will do; several that want one share it. It takes several round trips, and mostly a new connection.
+func (r *Redlock) acquaint(n *node, limit time.Duration, since time.Time) error {
 	n.meet <- struct{}{} // bounded by the limit of another meeting
 	defer func() { <-n.meet }()
-	n.mu.Lock()
-	met, err := n.metAt.After(since), n.outcast
-	n.mu.Unlock()
-	if met {
-		return err
+	if found, at := n.acquaintance(); at.After(since) {
+		return found.outcast
 	}
 	begun := time.Now()
-	v, err := n.within(limit, func(ctx context.Context) (any, error) { return r.interview(ctx, n) })
+	found, err := r.interview(deadlineContext{context.Background(), begun.Add(limit)}, n)
+	if err != nil && isContextError(err) {
+		err = noAnswer(time.Since(begun), err)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.unmet = err; err != nil {
 		return err
 	}
-	found := v.(acquaintance)
-	n.run, n.id, n.outcast, n.metAt = found.run, found.id, found.outcast, begun
-	n.barred = begun.Add(found.left)
-	return n.outcast
+	n.found, n.metAt, n.barred = found, begun, begun.Add(found.left)
+	return found.outcast
 }
 
-// An acquaintance is what meeting a node has told.
-type acquaintance struct {
-	run, id string
-	outcast error
-	left    time.Duration // until the node has a vote
+// isOutcast reports whether the node was found not long ago to be one that must not vote.
+func (n *node) isOutcast(now time.Time) bool {
+	const pause = time.Second // it is looked at again
+	found, at := n.acquaintance()
+	return found.outcast != nil && now.Sub(at) < pause
 }
 
 func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) {
@@ -62,14 +63,13 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 		return acquaintance{}, err
 	}
 	info := parseInfo(text.Val())
-	met := acquaintance{run: info["run_id"], outcast: unfit(info)}
-	if met.outcast != nil {
-		return met, nil
+	run := info["run_id"]
+	if err := unfit(info); err != nil {
+		return acquaintance{run: run, outcast: err}, nil
 	}
 	lock := r.naming.lock("probe:" + newID())
 	if err := probe(ctx, n.client, names{lock: lock, queue: lock}, "", redlockCommands); errors.Is(err, backend.ErrUnsupported) {
-		met.outcast = err
-		return met, nil
+		return acquaintance{run: run, outcast: err}, nil
 	} else if err != nil {
 		return acquaintance{}, err
 	}
@@ -77,39 +77,39 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 	if keepsWrites(config.Val()) {
 		durable = "1"
 	}
-	args := []any{met.run, r.options.MaxTTL.Milliseconds(), newID(), durable}
+	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), durable}
 	for _, other := range r.nodes {
-		if other == n {
-			continue
+		if found, _ := other.acquaintance(); other != n && found.id != "" {
+			args = append(args, found.id)
 		}
-		other.mu.Lock()
-		if other.id != "" {
-			args = append(args, other.id)
-		}
-		other.mu.Unlock()
 	}
 	said := exchange(ctx, n.client, []request{{script: redlockMeet, keys: []string{r.naming.birth()}, args: args}})[0]
 	if said.err != nil {
 		return acquaintance{}, said.err
 	}
 	list, _ := said.v.([]any)
-	if len(list) == 1 && list[0] == int64(0) {
+	if len(list) == 0 {
 		return acquaintance{}, errors.New("it was started again just now")
 	}
-	if len(list) != 4 {
+	if len(list) != 6 {
 		return acquaintance{}, errReply(said.v)
 	}
-	met.id, _ = list[2].(string)
-	met.outcast = r.agreed(list[1])
-	left, _ := list[3].(int64)
-	met.left = time.Duration(left) * time.Millisecond
-	return met, nil
+	texts := make([]string, 5)
+	for i := range texts {
+		texts[i], _ = list[i].(string)
+	}
+	if err := r.agreed(texts[2]); err != nil {
+		return acquaintance{run: run, outcast: err}, nil
+	}
+	left, _ := list[5].(int64)
+	return acquaintance{
+		run: run, record: texts[0], born: texts[1], id: texts[3], from: texts[4], left: time.Duration(left) * time.Millisecond,
+	}, nil
 }
 
 // agreed is nil if max, in ms, is our longest TTL.
-func (r *Redlock) agreed(max any) error {
-	text, _ := max.(string)
-	ms, err := strconv.ParseInt(text, 10, 64)
+func (r *Redlock) agreed(max string) error {
+	ms, err := strconv.ParseInt(max, 10, 64)
 	if err != nil {
 		return errReply(max)
 	}
@@ -156,42 +156,45 @@ func newID() string {
 // look meets every node. It fails if a quorum cannot be reached, or if any node that answers cannot be used.
 func (r *Redlock) look(ctx context.Context) error {
 	begun := time.Now()
-	t := r.newTally()
-	t.certain = func() bool { return false } // all, if they answer
-	r.ask(ctx, t, window{node: openWait, outage: openTimeout}, func(i int) (verdict, func(), error) {
-		err := r.acquaintWithin(openTimeout, r.nodes[i], begun)
+	t := r.newRollCall()
+	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: openTimeout}, r.apart(func(i int) (verdict, func(), error) {
+		err := r.acquaint(r.nodes[i], openTimeout, begun)
 		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < openTimeout-r.options.Timeout {
-			err = r.acquaintWithin(openTimeout-time.Since(begun), r.nodes[i], begun)
+			err = r.acquaint(r.nodes[i], openTimeout-time.Since(begun), begun)
 		}
 		v := yes
-		if err != nil && !isReply(err) && !isOutcast(r.nodes[i]) {
+		if err != nil && !isReply(err) && !r.nodes[i].isOutcast(begun) {
 			v = none
 		}
 		return v, nil, err
-	})
+	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
 	for i, err := range t.errs {
-		if err != nil && (isOutcast(r.nodes[i]) || isReply(err)) {
+		if err != nil && (r.nodes[i].isOutcast(begun) || isReply(err)) {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}
 	}
 	if !t.won() {
 		return r.noQuorum(t.silent())
 	}
-	return r.distinct()
+	all := make([]int, len(r.nodes))
+	for i := range all {
+		all[i] = i
+	}
+	return r.distinct(all)
 }
 
 // distinct refuses one server under two addresses.
-func (r *Redlock) distinct() error {
-	seen := make(map[string]string)
-	for _, n := range r.nodes {
-		run, _ := n.standing()
-		if other, twice := seen[run]; twice && run != "" {
-			return fmt.Errorf("%s and %s are one server", other, n.name)
+func (r *Redlock) distinct(list []int) error {
+	for k, i := range list {
+		found, _ := r.nodes[i].acquaintance()
+		for _, j := range list[:k] {
+			if other, _ := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
+				return fmt.Errorf("%s and %s are one server", r.nodes[j].name, r.nodes[i].name)
+			}
 		}
-		seen[run] = n.name
 	}
 	return nil
 }
@@ -199,11 +202,6 @@ func (r *Redlock) distinct() error {
 func isTimeout(err error) bool {
 	var net net.Error
 	return errors.Is(err, errNoAnswer) || errors.As(err, &net) && net.Timeout()
-}
-
-func isOutcast(n *node) bool {
-	_, err := n.standing()
-	return err != nil
 }
 
 // openWait is how long opening waits for a minority of the nodes.
@@ -219,28 +217,24 @@ func (r *Redlock) Bootstrap(ctx context.Context) error {
 		return backend.ErrClosed
 	}
 	defer r.calls.End()
-	t := r.newTally()
-	t.certain = func() bool { return false }
-	r.ask(ctx, t, window{node: openTimeout, outage: openTimeout}, func(i int) (verdict, func(), error) { // all of them must answer
+	t := r.newRollCall()
+	t.quorum = t.n // all of them must answer
+	r.ask(ctx, t, window{outage: openTimeout}, r.apart(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
-		_, err := n.do(func(ctx context.Context) (any, error) {
-			return n.client.Set(ctx, r.naming.birth(), birthNew, 0).Result()
-		})
+		end := time.Now().Add(n.limit)
+		_, err := n.lanes.do(context.Background(), end, request{args: []any{"set", r.naming.birth(), birthNew}})
 		if err == nil {
-			err = r.acquaintWithin(openTimeout, n, time.Now())
+			err = r.acquaint(n, openTimeout, time.Now())
 		}
 		return yes, nil, err
-	})
+	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range t.errs {
+	for i, err := range t.silent() {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}
-	}
-	if t.answered() < t.n {
-		return errNoAnswer
 	}
 	return nil
 }

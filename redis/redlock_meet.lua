@@ -3,7 +3,8 @@
 --
 -- KEYS: birth. ARGV: incarnation as the client has seen it, longest TTL in ms, a new id, 1 if the server keeps every write
 -- over a restart (appendfsync always), then the ids of the other nodes.
--- Returns {1, longest TTL, id, ms until it votes}, or {0} if the server has been started again since the client looked.
+-- Returns {record, its parts born, longest TTL and id, when it votes from in ms by its clock, ms until then}, or {} if the server has been
+-- started again since the client looked.
 --
 -- No record: the node is new or has lost its data. It votes when every lease that it may have forgotten is over. The record
 -- "new" is an operator's word that there are none. A record of another incarnation: the server has been started
@@ -11,12 +12,26 @@
 -- The record of another node: its data was copied over this one's. A record of the future: the clock was set back since. The
 -- node has known every lease since an instant that is over, so that now is on the safe side.
 
+local function parse_birth(value)
+  local a = value and string.find(value, ':', 1, true)
+  local b = a and string.find(value, ':', a + 1, true)
+  local c = b and string.find(value, ':', b + 1, true)
+  if not c then return nil end
+  local born, max = tonumber(string.sub(value, 1, a - 1)), string.sub(value, a + 1, b - 1)
+  if not born or not tonumber(max) then return nil end
+  return born, max, string.sub(value, b + 1, c - 1), string.sub(value, c + 1)
+end
+
+-- minority is how long a node must have known every lease before it votes: the longest lease, as it is kept, by a clock
+-- that may be 1 % fast.
+local function minority(max) return max + math.ceil(max / 100) + 100 end
+
 local now = math.floor(clock() / 1000)
 local info = redis.call('INFO', 'server')
 local run = string.match(info, 'run_id:(%x+)') or ''
 -- How long it has run for certain, in ms.
 local uptime = math.max(tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or 0) - 1, 0) * 1000
-if run ~= ARGV[1] then return {0} end
+if run ~= ARGV[1] then return {} end
 local value = redis.call('GET', KEYS[1])
 local born, max, id, incarnation = parse_birth(value)
 if value == 'new' then
@@ -35,4 +50,5 @@ end
 born = math.min(born, now)
 local record = whole(born) .. ':' .. max .. ':' .. id .. ':' .. run
 if record ~= value then redis.call('SET', KEYS[1], record) end -- a full server can be met that has been met before
-return {1, max, id, math.max(minority(tonumber(max)) - (now - born), 0)}
+local from = born + minority(tonumber(max))
+return {record, whole(born), max, id, whole(from), math.max(from - now, 0)}

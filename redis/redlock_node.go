@@ -1,10 +1,10 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,13 +12,8 @@ import (
 	"github.com/anylock/lock/internal/calls"
 )
 
-const (
-	// A node that has answered nobody for so long, though asked, is not waited for if others suffice.
-	hungTime = 100 * time.Millisecond
-	// A node that hangs with so many requests under way is asked for no vote that is not needed, and for nothing at all once
-	// it has answered none of them for half of the time that each has.
-	stuckRequests = 32
-)
+// A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out when it answers.
+const mostOwed = 32
 
 var errStuck = errors.New("node does not answer; request not sent")
 
@@ -26,25 +21,22 @@ var errStuck = errors.New("node does not answer; request not sent")
 type node struct {
 	name   string
 	client *redis.Client
-	lanes  *lanes        // carry the requests of single leases
+	lanes  *lanes
 	single bool          // the client makes no attempts of its own
 	limit  time.Duration // of a request, RedlockOptions.Timeout
 	meet   chan struct{} // full while the node is being met
 
-	mu       sync.Mutex
-	run      string    // the incarnation that has been met; empty for none
-	id       string    // of its data
-	metAt    time.Time // when the last meeting that told something began
-	outcast  error     // why it must not vote; nil if it may
-	unmet    error     // why it could not be met; nil if it has been
-	barred   time.Time // it has no vote before, by what it said last
-	out      time.Time // it has no vote with us before, because its clock was set forward
-	clock    serverClock
-	requests int           // under way
-	silent   time.Time     // since when none of them has been answered
-	usual    time.Duration // how long an answer takes, smoothed
-	debts    map[string]*debt
-	paying   bool // a goroutine sees to debts
+	mu     sync.Mutex
+	found  acquaintance // of the last meeting that told something
+	metAt  time.Time    // when that began
+	unmet  error        // why it could not be met; nil if it has been
+	barred time.Time    // it has no vote before, by what it said last
+	out    time.Time    // it has no vote with us before, because its clock was set forward
+	clock  serverClock
+	deaf   bool          // the last request that has ended was not answered
+	usual  time.Duration // how long an answer takes, smoothed
+	debts  map[string]*debt
+	paying bool // a goroutine sees to debts
 }
 
 func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
@@ -55,104 +47,76 @@ func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
 	}
 }
 
-// begin counts a request in, unless the node hangs.
-func (n *node) begin() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.requests == 0 {
-		n.silent = time.Now()
+// post makes a request; done is told its outcome, and must not block. No operation waits as long as the request may take, while others
+// suffice; the answer of a slow node still tells what there is to clean up.
+func (n *node) post(q request, done func(v any, err error)) {
+	begun := time.Now()
+	n.lanes.post(begun.Add(n.limit), q, func(r result) {
+		n.heard(r.err == nil || isReply(r.err), time.Since(begun))
+		done(r.v, r.err)
+	})
+}
+
+// postAll makes requests side by side. done is told the first error, too.
+func (n *node) postAll(list []request, done func(results []result, err error)) {
+	results := make([]result, len(list))
+	var left atomic.Int64
+	left.Store(int64(len(list)))
+	for i, q := range list {
+		n.post(q, func(v any, err error) {
+			results[i] = result{v, err}
+			if left.Add(-1) > 0 {
+				return
+			}
+			for _, r := range results {
+				if r.err != nil {
+					done(results, r.err)
+					return
+				}
+			}
+			done(results, nil)
+		})
 	}
-	if n.requests >= stuckRequests && time.Since(n.silent) > n.limit/2 {
-		return false
-	}
-	n.requests++
-	return true
 }
 
-// hangs reports whether requests are under way to the node that it does not answer.
-func (n *node) hangs() bool {
+// heard notes how a request ended.
+func (n *node) heard(answered bool, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.requests > 0 && time.Since(n.silent) > hungTime
-}
-
-// crowded reports whether the node hangs with many requests under way.
-func (n *node) crowded() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.requests >= stuckRequests && time.Since(n.silent) > hungTime
-}
-
-// patience is how much longer to wait for the node before it counts as hung: limit since it last answered anybody, or a few
-// times what it usually takes, on a machine or network that is slow.
-func (n *node) patience(limit time.Duration) time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	const few = 4
-	return max(limit, few*n.usual) - time.Since(n.silent)
-}
-
-func (n *node) finish(answered bool, took time.Duration) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.requests--
-	if !answered {
-		return
-	}
-	n.silent = time.Now()
-	const weight = 8
-	if took < hungTime { // what takes longer tells of a pause, not of what is usual
+	n.deaf = !answered
+	const weight, pause = 8, 100 * time.Millisecond // what takes longer tells of a pause, not of what is usual
+	if answered && took < pause {
 		n.usual += (took - n.usual) / weight
 	}
 }
 
-// do makes a request of the client. It ends at the node's limit, if the client keeps to deadlines. No operation waits so long for one
-// node while others suffice; the answer of a slow one still tells what there is to clean up, and a connection that is being made
-// can be used by the next operation.
-func (n *node) do(f func(ctx context.Context) (any, error)) (any, error) { return n.within(n.limit, f) }
-
-// within is do with another limit.
-func (n *node) within(limit time.Duration, f func(ctx context.Context) (any, error)) (any, error) {
-	if !n.begin() {
-		return nil, errStuck
-	}
-	begun := time.Now()
-	ctx := deadlineContext{context.Background(), begun.Add(limit)}
-	v, err := f(ctx)
-	n.finish(err == nil || isReply(err), time.Since(begun))
-	if err != nil && isContextError(err) {
-		err = noAnswer(time.Since(begun), err)
-	}
-	return v, err
+func (n *node) isDeaf() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deaf
 }
 
-// eval runs a script.
-func (n *node) eval(s script, keys []string, args ...any) (any, error) {
-	return n.do(func(ctx context.Context) (any, error) {
-		end, _ := ctx.Deadline()
-		return n.lanes.do(context.Background(), end, request{script: s, keys: keys, args: args})
-	})
+// isLeftAlone reports whether the node is asked for no votes.
+func (n *node) isLeftAlone() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.deaf && len(n.debts) > mostOwed
 }
 
-// evalAll makes requests side by side. Its error is the first.
-func (n *node) evalAll(list []request) (results []result, err error) {
-	_, err = n.do(func(ctx context.Context) (any, error) {
-		end, _ := ctx.Deadline()
-		results = n.lanes.doAll(context.Background(), end, list)
-		for _, r := range results {
-			if r.err != nil {
-				return nil, r.err
-			}
-		}
-		return nil, nil
-	})
-	return results, err
+// patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it says is needed it
+// is waited for longer, unless there is something to be removed from it because it did not answer before.
+func (n *node) patience(w window) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.deaf && len(n.debts) == 0 && w.needed > 0 {
+		return w.needed
+	}
+	const few, least = 4, time.Millisecond
+	return min(w.node, max(few*n.usual, least))
 }
 
 // harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
-func (n *node) harmless(err error) bool {
-	return errors.Is(err, errStuck) || errors.Is(err, errLane) || definite(err, n.single)
-}
+func (n *node) harmless(err error) bool { return errors.Is(err, errStuck) || definite(err, n.single) }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote
 // for as long as one of them could have lasted.
@@ -172,9 +136,33 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 	return nil
 }
 
-// standing returns the incarnation of the node that has been met, and why it must not vote.
-func (n *node) standing() (run string, err error) {
+// acquaintance is what the last meeting with the node has told.
+func (n *node) acquaintance() (found acquaintance, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.run, n.outcast
+	return n.found, n.metAt
+}
+
+// bar notes for how long the node says that it has no vote.
+func (n *node) bar(left time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unmet, n.barred = nil, time.Now().Add(left)
+}
+
+// notReady says why the node has no vote, as far as is known.
+func (n *node) notReady() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch young, jumped := time.Until(n.barred), time.Until(n.out); {
+	case n.unmet != nil:
+		return n.unmet
+	case n.found.outcast != nil:
+		return n.found.outcast
+	case young > 0:
+		return &noVoteError{left: young, why: whyYoung}
+	case jumped > 0:
+		return &noVoteError{left: jumped, why: whyForward}
+	}
+	return nil
 }

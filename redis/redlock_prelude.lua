@@ -23,22 +23,8 @@ end
 
 local function whole(n) return string.format('%.0f', n) end
 
-local function parse_birth(value)
-  local a = value and string.find(value, ':', 1, true)
-  local b = a and string.find(value, ':', a + 1, true)
-  local c = b and string.find(value, ':', b + 1, true)
-  if not c then return nil end
-  local born, max = tonumber(string.sub(value, 1, a - 1)), string.sub(value, a + 1, b - 1)
-  if not born or not tonumber(max) then return nil end
-  return born, max, string.sub(value, b + 1, c - 1), string.sub(value, c + 1)
-end
-
 -- runs_as reports whether the server is the process that it was in an incarnation. It may be asked at every request: the
 -- text is not searched for a pattern.
 local function runs_as(run)
   return string.find(redis.call('INFO', 'server'), 'run_id:' .. run, 1, true) ~= nil
 end
-
--- minority is how long a node must have known every lease before it votes: the longest lease, as it is kept, by a clock
--- that may be 1 % fast.
-local function minority(max) return max + math.ceil(max / 100) + 100 end

@@ -32,10 +32,6 @@ type rollCall struct {
 	granted []time.Duration
 	number  []uint64
 	sent    time.Time
-	window  window
-	// patience is how long to wait for what is under way for a lease.
-	patience time.Duration
-	index    []int // of the leases in the batch; others were refused before
 
 	// By lease, guarded by t.mu until ask has returned.
 	have, lack []int   // nodes that had it, nodes that said they had not
@@ -45,6 +41,7 @@ type rollCall struct {
 func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
 	call := &rollCall{r: r, t: r.newTally(), sent: time.Now()}
+	index := make([]int, 0, len(lives)) // of the leases in the batch; others are refused before
 	shortest := time.Duration(math.MaxInt64)
 	for i, l := range lives {
 		ttl, err := r.round(ttls[i])
@@ -57,7 +54,7 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		call.claims = append(call.claims, c)
 		call.granted = append(call.granted, ttl)
 		call.number = append(call.number, c.number.Add(1))
-		call.index = append(call.index, i)
+		index = append(index, i)
 		shortest = min(shortest, ttl)
 	}
 	n := len(call.claims)
@@ -65,11 +62,9 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		return granted, errs
 	}
 	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
-	call.window = r.windowFor(shortest).needing(shortest)
-	call.patience = nodeTimeout(shortest)
 	call.t.certain = call.certain
-	r.ask(ctx, call.t, call.window, call.ask)
-	for k, i := range call.index {
+	r.ask(ctx, call.t, r.windowFor(shortest).needing(shortest), call.ask)
+	for k, i := range index {
 		if errs[i] = call.outcome(ctx, k); errors.Is(errs[i], backend.ErrLost) {
 			r.abandon(call.claims[k]) // a minority may have been renewed
 		}
@@ -108,42 +103,44 @@ func (call *rollCall) outcome(ctx context.Context, k int) error {
 	return call.r.noQuorum(errs)
 }
 
-// ask renews all leases at node i.
-func (call *rollCall) ask(i int) (verdict, func(), error) {
-	n := call.r.nodes[i]
-	for _, c := range call.claims { // the grant may still be on its way to this node
-		if c.busy(i) && c.enter(i, call.patience) == nil {
-			c.leave(i)
-		}
-	}
-	answers, clock, err := call.send(n)
-	if err == nil {
-		_ = n.observe(clock, call.r.ban) // a key that is there counts whatever the clock did before
-	}
-	return told(err), func() {
-		for k := range answers {
-			switch answers[k] {
-			case leaseRenewed:
-				call.have[k]++
-			case leaseMissing:
-				call.lack[k]++
-				call.missing[k] = append(call.missing[k], i)
-			case leaseOther:
-				call.lack[k]++
+// ask renews all leases at node i, by the scripts in one pipeline.
+func (call *rollCall) ask(i int, enter entry) {
+	n, sent := call.r.nodes[i], time.Now()
+	n.postAll(call.requests(), func(results []result, err error) {
+		var answers []any
+		if err == nil {
+			var clock clockSample
+			if answers, clock, err = call.read(results, sent); err == nil {
+				_ = n.observe(clock, call.r.ban) // a key that is there counts whatever the clock did before
 			}
 		}
-	}, err
+		for k, a := range answers {
+			if a == leaseMissing && call.claims[k].busy(i) {
+				answers[k] = nil // the grant may still be on its way to this node
+			}
+		}
+		enter(told(err), func() { call.count(i, answers) }, err)
+	})
 }
 
-// send sends a node the scripts in one pipeline and returns its answers by lease.
-func (call *rollCall) send(n *node) (answers []any, clock clockSample, err error) {
-	sent := time.Now()
-	replies, err := n.evalAll(call.requests())
-	received := time.Now()
-	if err != nil {
-		return nil, clock, err
+func (call *rollCall) count(i int, answers []any) {
+	for k, a := range answers {
+		switch a {
+		case leaseRenewed:
+			call.have[k]++
+		case leaseMissing:
+			call.lack[k]++
+			call.missing[k] = append(call.missing[k], i)
+		case leaseOther:
+			call.lack[k]++
+		}
 	}
-	for _, r := range replies {
+}
+
+// read takes a node's answers apart, by lease.
+func (call *rollCall) read(results []result, sent time.Time) (answers []any, clock clockSample, err error) {
+	received := time.Now()
+	for _, r := range results {
 		list, _ := r.v.([]any)
 		if len(list) == 0 {
 			return nil, clock, errReply(r.v)
@@ -173,4 +170,42 @@ func (call *rollCall) requests() (list []request) {
 		list = append(list, request{script: redlockRenew, keys: keys, args: args})
 	}
 	return list
+}
+
+// repair puts leases that were renewed back on the nodes that had lost them, in the background. They count there from the
+// next renewal on: to count them at once would revive leases that have expired.
+func (call *rollCall) repair() {
+	for k, nodes := range call.missing {
+		if call.have[k] < call.t.quorum {
+			continue
+		}
+		for _, i := range nodes {
+			call.repairAt(i, k, func(error) {}) // where it fails the next renewal finds it again
+		}
+	}
+}
+
+func (call *rollCall) repairAt(i, k int, done func(error)) {
+	c, n := call.claims[k], call.r.nodes[i]
+	c.write(n, i, call.number[k], func(ended func(trace, error)) {
+		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
+		if left <= 0 {
+			ended(untold, nil)
+			return
+		}
+		n.post(request{
+			script: redlockRepair, keys: c.keys[:2], args: []any{c.id, keepFor(left), call.number[k], c.token},
+		}, func(v any, err error) {
+			switch {
+			case err != nil:
+				ended(untold, err)
+			case v == int64(1):
+				ended(present, nil)
+			case v == int64(0):
+				ended(missing, nil)
+			default:
+				ended(untold, errReply(v))
+			}
+		})
+	}, done)
 }

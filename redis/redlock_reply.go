@@ -12,34 +12,29 @@ const (
 	voteHeld     = "held"
 	voteLate     = "late"
 	voteStranger = "stranger"
-	voteDiffers  = "differs"
 )
 
 // A vote is what one node answers to an acquire.
 type vote struct {
 	what   string
-	run    string
 	clock  clockSample
 	token  uint64         // granted
 	left   time.Duration  // granted: until the node has a vote
 	holder backend.Holder // held
-	max    any            // differs: the fleet's longest TTL
 }
 
 func parseVote(v any, sent, received time.Time) (vote, error) {
 	list, ok := v.([]any)
-	if !ok || len(list) < 3 {
+	if !ok || len(list) < 2 {
 		return vote{}, errReply(v)
 	}
-	what, ok1 := list[0].(string)
-	run, ok2 := list[1].(string)
-	clock, err := parseClock(list[2])
-	if !ok1 || !ok2 || err != nil {
+	what, _ := list[0].(string)
+	clock, err := parseClock(list[1])
+	if err != nil {
 		return vote{}, errReply(v)
 	}
-	a := vote{what: what, run: run, clock: clockSample{clock, sent, received}}
-	rest := list[3:]
-	switch {
+	a := vote{what: what, clock: clockSample{clock, sent, received}}
+	switch rest := list[2:]; {
 	case what == voteGranted && len(rest) == 2:
 		left, ok := rest[1].(int64)
 		if a.token, err = parseToken(rest[0]); err != nil || !ok {
@@ -53,8 +48,6 @@ func parseVote(v any, sent, received time.Time) (vote, error) {
 		}
 		a.holder, err = parseRedlockHolder(token, rest[1], rest[2])
 		return a, err
-	case what == voteDiffers && len(rest) == 1:
-		a.max = rest[0]
 	case what == voteLate, what == voteStranger:
 	default:
 		return vote{}, errReply(v)

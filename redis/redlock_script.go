@@ -27,11 +27,11 @@ var redlockReleaseLua string
 var redlockInspectLua string
 
 var (
-	redlockMeet    = script{redlockPrelude + redlockMeetLua, "019e71099ba1b2ffc1cadc3b191b0525899eb18f"}
-	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "393f9336e7737b37509deeace66ab6e569589045"}
-	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "30e2ffc31e37e78ce1ec1b2c3e7422efc59c57b4"}
-	redlockRenew   = script{redlockPrelude + redlockRenewLua, "414d1ba89af093a361e89a32359fbde740ccf478"}
-	redlockRepair  = script{redlockPrelude + redlockRepairLua, "bfb505de8a96e75e4ee9146a7156a07b8321da0d"}
-	redlockRelease = script{redlockPrelude + redlockReleaseLua, "a611ed3251c2fe98098df9f4ba92858edc0d8bb4"}
-	redlockInspect = script{redlockPrelude + redlockInspectLua, "781d403dc920c6b9fdf92a3844fc3cc06b7b6128"}
+	redlockMeet    = script{redlockPrelude + redlockMeetLua, "27662109acb2069441ad6d5b2556c4c86d72962c"}
+	redlockAcquire = script{redlockPrelude + redlockAcquireLua, "28d5bc22c1d147b40162cb76cec8756be06dcc0a"}
+	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
+	redlockRenew   = script{redlockPrelude + redlockRenewLua, "748d00790b8bf08713f91e828dadedf8cd41892e"}
+	redlockRepair  = script{redlockPrelude + redlockRepairLua, "15482dbb925a5c3c522aa95a9e5081e22844f923"}
+	redlockRelease = script{redlockPrelude + redlockReleaseLua, "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
+	redlockInspect = script{redlockPrelude + redlockInspectLua, "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // A verdict is what one node says in a round.
@@ -16,27 +18,6 @@ const (
 	no
 )
 
-// A tally counts the verdicts of one round. Its owner reads it when ask has returned.
-type tally struct {
-	n, quorum int
-	begun     time.Time
-
-	mu            sync.Mutex
-	yes, no, mute int
-	expected      int     // nodes that have not answered yet, but for those that seemed to hang from the start
-	in            []bool  // nodes that have answered or failed
-	errs          []error // by node
-	hangs         []bool  // nodes that seemed to hang from the start
-	closed        bool    // what comes now comes too late to count
-	ended         bool
-	end           chan struct{} // closed when the outcome is certain
-	quorate       chan struct{} // closed when a quorum has answered
-	all           chan struct{} // closed when no answer is expected any more
-
-	// certain says when the outcome is certain. It is called with mu held.
-	certain func() bool
-}
-
 // told is the verdict of a node that has done what was asked, or failed with err.
 func told(err error) verdict {
 	if err != nil {
@@ -45,14 +26,36 @@ func told(err error) verdict {
 	return yes
 }
 
+// A tally counts the verdicts of one round, in which one question is put to every node. Its owner reads it when ask has returned.
+type tally struct {
+	n, quorum int
+	begun     time.Time
+
+	mu            sync.Mutex
+	yes, no, mute int
+	in            []bool        // nodes that have answered or failed
+	errs          []error       // by node
+	closed        bool          // what comes now comes too late to count
+	news          chan struct{} // full when there is something for the one who waits
+
+	// certain says when the outcome is certain. It is called with mu held.
+	certain func() bool
+}
+
 // newTally returns a tally that ends when a quorum has said yes, or cannot any more.
 func (r *Redlock) newTally() *tally {
 	n := len(r.nodes)
 	t := &tally{
-		n: n, quorum: n/2 + 1, begun: time.Now(), in: make([]bool, n), errs: make([]error, n), hangs: make([]bool, n),
-		end: make(chan struct{}), quorate: make(chan struct{}), all: make(chan struct{}),
+		n: n, quorum: n/2 + 1, begun: time.Now(), in: make([]bool, n), errs: make([]error, n), news: make(chan struct{}, 1),
 	}
 	t.certain = func() bool { return t.won() || t.hopeless() }
+	return t
+}
+
+// newRollCall returns a tally that waits for all nodes, if they answer.
+func (r *Redlock) newRollCall() *tally {
+	t := r.newTally()
+	t.certain = func() bool { return false }
 	return t
 }
 
@@ -65,6 +68,9 @@ func (t *tally) won() bool { return t.yes >= t.quorum }
 // hopeless reports whether no quorum can say yes any more.
 func (t *tally) hopeless() bool { return t.n-t.no-t.mute < t.quorum }
 
+// complete reports whether every node has answered or failed.
+func (t *tally) complete() bool { return t.answered()+t.mute == t.n }
+
 // enter counts one node's verdict, after running record, unless it comes too late.
 func (t *tally) enter(i int, v verdict, record func(), err error) {
 	t.mu.Lock()
@@ -76,7 +82,6 @@ func (t *tally) enter(i int, v verdict, record func(), err error) {
 		record()
 	}
 	t.in[i], t.errs[i] = true, err
-	before := t.answered()
 	switch v {
 	case yes:
 		t.yes++
@@ -85,139 +90,106 @@ func (t *tally) enter(i int, v verdict, record func(), err error) {
 	default:
 		t.mute++
 	}
-	if !t.ended && (t.answered()+t.mute == t.n || t.certain()) {
-		t.ended = true
-		close(t.end)
-	}
-	if before < t.quorum && t.answered() == t.quorum {
-		close(t.quorate)
-	}
-	if !t.hangs[i] {
-		if t.expected--; t.expected == 0 {
-			close(t.all)
+	if t.complete() || t.answered() >= t.quorum || t.certain() {
+		select {
+		case t.news <- struct{}{}:
+		default:
 		}
 	}
 }
 
 // A window says how long a round lasts.
 type window struct {
-	// node is how long to wait for the other nodes when a quorum has answered: what a hung one costs at most. A node hangs
-	// that answers nobody for so long, or for four times as long as it usually takes if that is more; while it answers
-	// others, it is waited for as long as for a quorum.
+	// node is how long to wait at most for the other nodes when a quorum has answered: what a hung one costs. It is less for a node that
+	// usually answers sooner.
 	node time.Duration
+	// needed takes its place, if not 0, for nodes without which the round would fail, and that have always answered.
+	needed time.Duration
 	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
 	// not a node that hangs, but a machine or network that is slow with all of them.
 	outage time.Duration
 	// linger waits for the other nodes, as long as for node, when the outcome is certain too.
 	linger bool
-	// hung waits for nodes that seemed to hang from the start like for others.
-	hung bool
 }
+
+// windowFor is the window of a request about a lease of ttl.
+func (r *Redlock) windowFor(ttl time.Duration) window {
+	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
+}
+
+// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not: to give up would
+// be to fail.
+func (w window) needing(ttl time.Duration) window {
+	const share = 4
+	w.needed = max(w.node, min(ttl/share, w.outage))
+	return w
+}
+
+// An entry enters what one node says: see tally.enter.
+type entry func(v verdict, record func(), err error)
 
 // ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends. one
-// asks node i; what it returns is recorded and counted, unless it comes too late. Nodes that have not answered by then go on
-// in the background.
-func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int) (verdict, func(), error)) {
-	for i, n := range r.nodes {
-		if t.hangs[i] = n.hangs() && !w.hung; !t.hangs[i] {
-			t.expected++
-		}
-	}
-	if t.expected == 0 { // then all are waited for
-		clear(t.hangs)
-		t.expected = t.n
-	}
+// asks node i, without waiting for it. Nodes that have not answered by then go on.
+func (r *Redlock) ask(ctx context.Context, t *tally, w window, one func(i int, enter entry)) {
 	for i := range r.nodes {
-		if !r.calls.Begin() {
-			t.enter(i, none, nil, nil)
-			continue
-		}
-		r.crew.run(func() {
-			defer r.calls.End()
-			v, record, err := one(i)
-			t.enter(i, v, record, err)
-		})
+		one(i, func(v verdict, record func(), err error) { t.enter(i, v, record, err) })
 	}
-	r.await(ctx, t, w)
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-}
-
-// await returns when the round is over.
-func (r *Redlock) await(ctx context.Context, t *tally, w window) {
-	begun := time.Now()
 	timer := time.NewTimer(w.outage)
 	defer timer.Stop()
-	end, quorate, all := t.end, t.quorate, t.all
-	// The node's time is waited for in steps: when this process does not get to run, that is no fault of the node.
-	const steps = 5
-	left := 0
-	step := func(n int) {
-		left = n
-		timer.Reset(w.node / steps)
-	}
-	for {
+	for hurried := false; ; {
 		select {
-		case <-end:
-			if !w.linger {
-				return
-			}
-			end = nil
-			step(steps)
-		case <-quorate:
-			quorate = nil
-			if end != nil {
-				step(steps)
-			}
-		case <-all:
-			all = nil
-			if t.enough() {
-				return
-			}
+		case <-t.news:
 		case <-ctx.Done():
+			t.close()
 			return
 		case <-timer.C:
-			if left > 1 {
-				step(left - 1)
-				continue
+			t.close()
+			return
+		}
+		t.mu.Lock()
+		certain := t.certain()
+		over := t.complete() || certain && !w.linger
+		t.closed = over
+		enough := !over && !hurried && (certain || t.answered() >= t.quorum)
+		var more time.Duration
+		if enough {
+			for i, n := range r.nodes {
+				if !t.in[i] {
+					more = max(more, n.patience(w))
+				}
 			}
-			more := r.patience(t, w.node)
-			if more <= 0 || time.Since(begun) >= w.outage {
-				return
-			}
-			timer.Reset(more)
+		}
+		t.mu.Unlock()
+		switch {
+		case over:
+			return
+		case enough:
+			hurried = true
+			timer.Reset(min(more, max(w.outage-time.Since(t.begun), 0)))
 		}
 	}
 }
 
-// patience is how long to go on waiting for nodes that have not answered this round but do answer others.
-func (r *Redlock) patience(t *tally, node time.Duration) (more time.Duration) {
+func (t *tally) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, n := range r.nodes {
-		if !t.in[i] {
-			more = max(more, n.patience(node))
-		}
-	}
-	return more
+	t.closed = true
 }
 
-// enough reports whether a quorum has answered, or the outcome is certain without.
-func (t *tally) enough() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.ended || t.answered() >= t.quorum
+// apart is a question that is put on goroutines of its own, because it blocks.
+func (r *Redlock) apart(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
+	return func(i int, enter entry) {
+		if !r.calls.Background(func() { enter(one(i)) }) {
+			enter(none, nil, backend.ErrClosed)
+		}
+	}
 }
 
 // isQuorate reports whether a quorum has answered.
 func (t *tally) isQuorate() bool {
-	select {
-	case <-t.quorate:
-		return true
-	default:
-		return false
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answered() >= t.quorum
 }
 
 // silent is the error of each node, errNoAnswer for those that have not answered yet.

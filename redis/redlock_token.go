@@ -29,14 +29,12 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return token, nil
 	}
 	t := e.r.newTally()
-	w := e.window.needing(e.c.ttl)
-	w.hung = true // it was elected by votes that would be lost
-	e.r.ask(ctx, t, w, func(i int) (verdict, func(), error) {
+	e.r.ask(ctx, t, e.window, func(i int, enter entry) {
 		if stored[i] {
-			return yes, nil, nil
+			enter(yes, nil, nil)
+			return
 		}
-		v, err := e.confirm(i, token)
-		return v, nil, err
+		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return 0, err
@@ -47,21 +45,21 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 	return token, nil
 }
 
-// confirm raises the counter of node i to token.
-func (e *election) confirm(i int, token uint64) (verdict, error) {
-	n := e.r.nodes[i]
-	if err := e.c.enter(i, e.window.outage); err != nil { // behind the node's own vote, if that is still on its way
-		return none, err
-	}
-	defer e.c.leave(i)
-	v, err := n.eval(redlockConfirm, e.c.keys[:2], e.c.id, token, e.number)
-	switch {
-	case err != nil:
-		return none, err
-	case v == int64(1):
-		return yes, nil
-	case v == int64(0):
-		return no, errMissing // its vote has expired meanwhile
-	}
-	return none, errReply(v)
+// confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
+func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
+	e.c.turn(i, func() {
+		e.r.nodes[i].post(request{script: redlockConfirm, keys: e.c.keys[:2], args: []any{e.c.id, token, e.number}}, func(v any, err error) {
+			e.c.next(i)
+			switch {
+			case err != nil:
+				done(none, err)
+			case v == int64(1):
+				done(yes, nil)
+			case v == int64(0):
+				done(no, errMissing) // its vote has expired meanwhile
+			default:
+				done(none, errReply(v))
+			}
+		})
+	})
 }

@@ -132,7 +132,7 @@ func TestRedlockProposalIsCorrected(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
 		e := r.newElection(r.newClaim(req("k", time.Minute), time.Minute))
 		e.sent = e.sent.Add(off)
-		v, err := e.vote(0)
+		v, err := voted(e, 0)
 		if err != nil || v.what != voteGranted {
 			t.Fatalf("vote: %+v, %v", v, err)
 		}

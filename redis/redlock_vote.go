@@ -28,84 +28,81 @@ type election struct {
 func (r *Redlock) newElection(c *claim) *election {
 	n := len(r.nodes)
 	e := &election{
-		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl),
+		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
 		votes: make([]vote, n), count: make([]bool, n), sent: time.Now(),
 	}
 	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
 	// is down makes a difference to the caller.
 	e.t.certain = func() bool {
-		return e.electorate() >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
+		return len(e.electors()) >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
 	}
 	return e
 }
 
-// windowFor is the window of a request about a lease of ttl.
-func (r *Redlock) windowFor(ttl time.Duration) window {
-	return window{node: nodeTimeout(ttl), outage: r.options.Timeout}
-}
-
-// needing is the window of a request that goes on after a quorum has answered only if it needs the nodes that have not,
-// because others have lost a lease of ttl: to give up would be to fail.
-func (w window) needing(ttl time.Duration) window {
-	const share = 4
-	w.node = max(w.node, min(ttl/share, w.outage))
-	return w
-}
-
 // ask asks node i for its vote.
-func (e *election) ask(i int) (verdict, func(), error) {
-	if !e.needs(i) {
-		return none, nil, errStuck
+func (e *election) ask(i int, enter entry) {
+	n := e.r.nodes[i]
+	if n.isLeftAlone() {
+		enter(none, nil, errStuck)
+		return
 	}
-	v, err := e.vote(i)
-	why := err
-	if err == nil {
-		why = e.r.judge(e.r.nodes[i], v)
-	}
-	answer := no
-	switch {
-	case err != nil:
-		answer = none
-	case why == nil:
-		answer = yes
-	}
-	return answer, func() { e.votes[i], e.count[i] = v, why == nil }, why
-}
-
-// needs reports whether node i must be asked. One that hangs with many requests under way is left alone where the others
-// suffice, and so costs nothing that lasts longer than the round.
-func (e *election) needs(i int) bool {
-	if !e.t.hangs[i] || !e.r.nodes[i].crowded() {
-		return true
-	}
-	t := time.NewTimer(hungTime)
-	defer t.Stop()
-	select {
-	case <-e.t.end:
-		return false
-	case <-e.t.all:
-		return !e.t.enough()
-	case <-t.C:
-		return true
-	}
+	e.vote(i, func(v vote, err error) {
+		if err != nil {
+			enter(none, nil, err)
+			return
+		}
+		why, answer := e.r.judge(n, v), yes
+		if why != nil {
+			answer = no
+		}
+		enter(answer, func() { e.votes[i], e.count[i] = v, why == nil }, why)
+	})
 }
 
 // vote makes the request, a second time if the node had to be met first.
-func (e *election) vote(i int) (v vote, err error) {
-	n, r := e.r.nodes[i], e.r
+func (e *election) vote(i int, done func(vote, error)) {
+	n := e.r.nodes[i]
+	var v vote
 	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
-	err = e.c.write(n, i, e.number, n.limit, func() (trace, error) {
+	e.c.write(n, i, e.number, func(ended func(trace, error)) {
 		begun := time.Now()
-		if v, err = r.requestVote(n, e.c, e.number, e.sent); err != nil {
-			return untold, err
+		answered := func(a vote, err error) {
+			v = a
+			ended(a.trace(), err)
 		}
-		if n.knows(v, begun) || r.acquaint(n, begun) != nil || v.what != voteStranger {
-			return v.trace(), nil // judge tells what it is worth
+		if n.isOutcast(begun) {
+			answered(vote{what: voteStranger}, nil)
+			return
 		}
-		v, err = r.requestVote(n, e.c, e.number, e.sent)
-		return v.trace(), err
+		e.request(n, func(a vote, err error) {
+			meet := func() {
+				if e.r.acquaint(n, n.limit, begun) != nil {
+					answered(a, err) // judge tells what it is worth
+				} else {
+					e.request(n, answered)
+				}
+			}
+			if err != nil || a.what != voteStranger || !e.r.calls.Background(meet) {
+				answered(a, err)
+			}
+		})
+	}, func(err error) { done(v, err) })
+}
+
+// request makes the request once.
+func (e *election) request(n *node, done func(vote, error)) {
+	sent, c := time.Now(), e.c
+	met, _ := n.acquaintance()
+	n.post(request{
+		script: redlockAcquire, keys: c.keys,
+		args: []any{c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from, met.run},
+	}, func(v any, err error) {
+		if err != nil {
+			done(vote{}, err)
+			return
+		}
+		done(parseVote(v, sent, time.Now()))
 	})
-	return v, err
 }
 
 // trace is what a vote tells of the owner's key at the node.
@@ -119,59 +116,37 @@ func (v vote) trace() trace {
 	return untold // refused before the node looked who holds it
 }
 
-// knows reports whether the node need not be met before its vote is judged.
-func (n *node) knows(v vote, now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return v.what != voteStranger && v.run == n.run && (n.outcast == nil || now.Sub(n.metAt) < outcastPause)
-}
-
-// outcastPause is how long a node that must not vote is left alone before it is looked at again.
-const outcastPause = time.Second
-
-func (r *Redlock) requestVote(n *node, c *claim, number uint64, at time.Time) (vote, error) {
-	sent := time.Now()
-	v, err := n.eval(redlockAcquire, c.keys, c.id, keepFor(c.ttl), number, at.UnixMicro(), r.options.MaxTTL.Milliseconds())
-	if err != nil {
-		return vote{}, err
-	}
-	return parseVote(v, sent, time.Now())
-}
-
 // judge says why a vote does not count, nil if it does.
 func (r *Redlock) judge(n *node, v vote) error {
+	if v.what == voteStranger {
+		if err := n.notReady(); err != nil {
+			return err
+		}
+		return errors.New("its server has just been started again")
+	}
 	jump := n.observe(v.clock, r.ban)
-	run, outcast := n.standing()
 	if v.what == voteGranted {
 		n.bar(v.left)
 	}
 	switch {
 	case v.what == voteHeld:
 		return &backend.HeldError{Holder: v.holder}
-	case v.what == voteDiffers:
-		return r.agreed(v.max)
 	case v.what == voteLate:
 		return errOvertaken
-	case v.what == voteStranger, v.run != run:
-		return errors.New("its server has just been started again")
-	case outcast != nil:
-		return outcast
 	case v.left > 0:
 		return &noVoteError{left: v.left, why: whyYoung}
 	}
 	return jump
 }
 
-// electorate is the size of the largest set of counting votes from nodes whose clocks agree.
-func (e *election) electorate() int { return len(e.electors()) }
-
+// electors are the largest set of counting votes from nodes whose clocks agree.
 func (e *election) electors() []int {
 	var best []int
 	for i := range e.votes {
 		if !e.count[i] {
 			continue
 		}
-		var set []int
+		set := make([]int, 0, len(e.votes))
 		for k := range e.votes {
 			if e.count[k] && e.votes[i].clock.agrees(e.votes[k].clock) {
 				set = append(set, k)
@@ -187,15 +162,8 @@ func (e *election) electors() []int {
 // outcome is nil if the owner is elected.
 func (e *election) outcome() error {
 	electors := e.electors()
-	for _, i := range electors {
-		for _, k := range electors {
-			if i < k && e.votes[i].run == e.votes[k].run {
-				return fmt.Errorf("%s and %s are one server", e.r.nodes[i].name, e.r.nodes[k].name)
-			}
-		}
-	}
 	if len(electors) >= e.t.quorum {
-		return nil
+		return e.r.distinct(electors)
 	}
 	if held := e.held(); held != nil {
 		return held

@@ -101,7 +101,7 @@ func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 	free := 0
 	for k := range r.nodes {
 		n := r.nodes[(w.peeks+k)%len(r.nodes)]
-		if n.hangs() {
+		if n.isDeaf() {
 			continue
 		}
 		left, ok := r.peekAt(ctx, n, w.c)
