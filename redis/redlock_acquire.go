@@ -22,11 +22,10 @@ func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 		return nil, err
 	}
 	defer r.calls.End()
-	c := r.newClaim(q, ttl)
 	if !q.Wait {
-		return r.try(ctx, q, c)
+		return r.try(ctx, q, ttl)
 	}
-	return r.wait(ctx, q, c)
+	return r.wait(ctx, q, ttl)
 }
 
 // doubt is for how long an attempt is made again that was refused by a minority while others did not count.
@@ -34,31 +33,22 @@ const doubt = time.Second
 
 // try makes one attempt, and others while it is in doubt whether the key is held: a minority may name an owner that has
 // released the key, whose last traces are being removed.
-func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
+func (r *Redlock) try(ctx context.Context, q backend.Request, ttl time.Duration) (backend.Lease, error) {
 	for begun := time.Now(); ; {
-		l, e, err := r.elect(ctx, q, c)
-		if e == nil {
+		l, doubtful, err := r.elect(ctx, q, ttl)
+		if !doubtful || time.Since(begun) >= doubt {
 			return l, err
 		}
-		if e.doubtful && ctx.Err() == nil && time.Since(begun) < doubt {
-			r.withdraw(c, e.number)
-			if serr := backend.Sleep(ctx, redlockPause+rand.N(redlockPause)); serr == nil {
-				continue
-			}
-			err = backend.ContextError(ctx, err)
+		if backend.Sleep(ctx, redlockPause+rand.N(redlockPause)) != nil {
+			return nil, backend.ContextError(ctx, err)
 		}
-		if ctx.Err() != nil {
-			r.abandon(c)
-		} else {
-			r.clear(ctx, c)
-		}
-		return nil, err
 	}
 }
 
-// elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
-func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
-	e = r.newElection(c)
+// elect makes one attempt, and clears up if it fails. doubtful tells that the next one may succeed.
+func (r *Redlock) elect(ctx context.Context, q backend.Request, ttl time.Duration) (_ backend.Lease, doubtful bool, err error) {
+	c := r.newClaim(q, ttl)
+	e := r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
 	if ended := backend.ContextError(ctx, err); ended != nil {
@@ -68,42 +58,41 @@ func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 		c.token, err = e.agree(ctx)
 	}
 	if err != nil {
-		return nil, e, err
+		r.clear(ctx, c)
+		return nil, e.doubtful && ctx.Err() == nil, err
 	}
 	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		return nil, nil, err
+		return nil, false, err
 	}
-	return l, nil, nil
+	return l, false, nil
 }
 
-// clear is abandon for an attempt whose refusal is not urgent: it returns when the nodes that granted the key have removed
-// it, unless they hang, so that the next attempt finds nothing of this one.
+// clear gives a claim up and removes it. It returns when the nodes that granted the key have removed
+// it, unless they hang, so that the next attempt finds nothing of this one; or when ctx ends.
 func (r *Redlock) clear(ctx context.Context, c *claim) {
-	c.finish()
 	limit := nodeTimeout(c.ttl)
-	r.removeAll(ctx, r.newRollCall(), c, lastNumber, window{node: limit, outage: limit}, func(removal) {})
+	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func(removal) {})
 }
 
-// removeAll removes a claim from all nodes, and tells said what each answers. What is not answered in time is seen to in the background.
-func (r *Redlock) removeAll(ctx context.Context, t *tally, c *claim, number uint64, w window, said func(removal)) {
+// removeAll gives a claim up and removes it from all nodes, and tells said what each answers. What is not answered in time is seen to in
+// the background.
+func (r *Redlock) removeAll(ctx context.Context, t *tally, c *claim, w window, said func(removal)) {
+	c.finish()
 	r.ask(ctx, t, w, func(i int, enter entry) {
-		c.remove(r, i, number, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
+		c.remove(r, i, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
 	})
 	for i, in := range t.in {
 		if !in {
-			r.owe(i, c, number)
+			r.owe(i, c)
 		}
 	}
 }
 
-// abandon removes, in the background, whatever the claim has or may yet get.
-func (r *Redlock) abandon(c *claim) { r.withdraw(c, lastNumber) }
-
-// withdraw gives up requests up to number and removes, in the background, what they have left.
-func (r *Redlock) withdraw(c *claim, number uint64) {
-	c.giveUp(number)
+// abandon gives a claim up and removes, in the background, whatever it has or may yet get.
+func (r *Redlock) abandon(c *claim) {
+	c.finish()
 	for i := range r.nodes {
-		c.remove(r, i, number, false, func(removal, error) {})
+		c.remove(r, i, false, func(removal, error) {})
 	}
 }

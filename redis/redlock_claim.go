@@ -8,36 +8,32 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// lastNumber is higher than that of any request that gives a key to its owner. Lua's numbers are exact up to it.
-const lastNumber = 1<<53 - 1
-
-// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
+// A claim is what one attempt of an owner has at the nodes, or may have: from its first request on, and through the life of its lease.
 //
-// Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of a
-// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is told by its
-// number: a node that has the key by a later request ignores it, and a removal too.
+// Requests of one claim to one node that write or remove its key are sent one after the other, in turns: connections of a
+// pool do not keep order. What was given up is not sent any more.
 type claim struct {
 	keys []string // at a node: the lock, its fence, and the node's birth
-	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
+	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other, and what an earlier
+	// attempt has left is told from this one.
 	id     string
 	ttl    time.Duration // as granted
 	token  uint64        // set at the grant
-	number atomic.Uint64 // of the last request
+	number atomic.Uint64 // of the last request; a node that has the key by a later one ignores others
 
-	mu    sync.Mutex
-	given uint64  // requests up to this number are given up, and not sent any more
-	at    []place // by node
+	mu   sync.Mutex
+	over bool    // nothing is to be written any more
+	at   []place // by node
 }
 
 // A place is a claim at one node.
 //
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
-// requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
+// a claim, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type place struct {
 	busy  bool     // a request is under way
 	queue []func() // that wait for their turn
 	there bool     // the node may have the key
-	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
 }
 
@@ -46,6 +42,20 @@ func (r *Redlock) newClaim(q backend.Request, ttl time.Duration) *claim {
 		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
 		at: make([]place, len(r.nodes)),
 	}
+}
+
+// place is what is known of the claim at node i.
+func (c *claim) place(i int) place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at[i]
+}
+
+// finish lets nothing be written any more. What may be at a node already is known to place from now on.
+func (c *claim) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
 }
 
 // turn runs f when the requests to node i before it have ended, which may be at once. f makes a request, or none, and calls next when that
@@ -77,13 +87,6 @@ func (c *claim) next(i int) {
 	f()
 }
 
-// busy reports whether a request to node i is under way.
-func (c *claim) busy(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[i].busy
-}
-
 // A trace is what the answer to a request tells of the owner's key at the node.
 type trace int
 
@@ -93,18 +96,16 @@ const (
 	missing              // it is not
 )
 
-// write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by then: that is
+// write has send make a request that may write the key at node i, in its turn, unless the claim is over by then: that is
 // ErrLost. send tells what came of it, and then done is told.
-func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
+func (c *claim) write(n *node, i int, send func(ended func(trace, error)), done func(error)) {
 	c.turn(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
-		had, last, given := p.there, p.wrote, number <= c.given
-		if !given {
-			p.there, p.wrote = true, number // whoever ends the claim meanwhile must know
-		}
+		had, over := p.there, c.over
+		p.there = had || !over // whoever ends the claim meanwhile must know
 		c.mu.Unlock()
-		if given {
+		if over {
 			c.next(i)
 			done(backend.ErrLost)
 			return
@@ -113,7 +114,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			c.mu.Lock()
 			switch {
 			case err == nil && found == untold, err != nil && n.harmless(err):
-				p.there, p.wrote = had, last
+				p.there = had
 			case err == nil:
 				p.there = found == present || p.doubt
 			default:
@@ -124,28 +125,6 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 			done(err)
 		})
 	})
-}
-
-// giveUp lets no request up to number be sent any more. What may be at a node already is known to maybeAt from now on.
-func (c *claim) giveUp(number uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.given = max(c.given, number)
-}
-
-// finish lets nothing be written any more.
-func (c *claim) finish() { c.giveUp(lastNumber) }
-
-func (c *claim) maybeAt(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[i].there
-}
-
-func (c *claim) doubtful(i int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[i].doubt
 }
 
 // ownerOf is the owner of a claim's id. What is not an id is somebody else's, and shown as it is.
@@ -166,41 +145,41 @@ const (
 	unknown
 )
 
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
+// remove removes the key of a claim that is over from node i, in its turn, and tells done. What cannot be removed
 // now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
-func (c *claim) remove(r *Redlock, i int, number uint64, urgent bool, done func(removal, error)) {
-	if !c.maybeAt(i) {
+func (c *claim) remove(r *Redlock, i int, urgent bool, done func(removal, error)) {
+	if !c.place(i).there {
 		done(never, nil)
 		return
 	}
 	c.turn(i, func() {
 		n := r.nodes[i]
-		if !c.maybeAt(i) { // what was under way has been refused
+		if !c.place(i).there { // what was under way has been refused
 			c.next(i)
 			done(never, nil)
 			return
 		}
 		if !urgent && n.isDeaf() {
 			c.next(i)
-			r.owe(i, c, number)
+			r.owe(i, c)
 			done(unknown, errStuck)
 			return
 		}
-		n.post(request{script: redlockRelease, keys: c.keys[:1], args: []any{c.id, number}}, func(v any, err error) {
+		n.post(c.removal(), func(v any, err error) {
 			gone, ok := v.(int64)
 			if err == nil && !ok {
 				err = errReply(v)
 			}
 			c.mu.Lock()
 			p := &c.at[i]
-			doubt := p.doubt
-			if err == nil && !doubt && number >= p.wrote {
-				p.there = false
-			}
+			sure := err == nil && !p.doubt
+			p.there = !sure
 			c.mu.Unlock()
 			c.next(i)
-			if err != nil || doubt {
-				r.owe(i, c, number)
+			if sure {
+				n.forgive(c)
+			} else {
+				r.owe(i, c)
 			}
 			switch {
 			case err != nil:
@@ -212,6 +191,11 @@ func (c *claim) remove(r *Redlock, i int, number uint64, urgent bool, done func(
 			}
 		})
 	})
+}
+
+// removal is the request that removes the key from a node.
+func (c *claim) removal() request {
+	return request{script: redlockRelease, keys: c.keys[:1], args: []any{c.id}}
 }
 
 // keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.

@@ -8,7 +8,6 @@ import "time"
 // owners they come from.
 type debt struct {
 	claim  *claim
-	number uint64
 	until  time.Time
 	absent time.Time // when the node first answered
 }
@@ -21,22 +20,25 @@ const (
 	debtsMost  = 1 << 16 // of one node; what is more is left to its TTL
 )
 
-// owe makes sure that node i has nothing of c in the end that requests up to number have written.
-func (r *Redlock) owe(i int, c *claim, number uint64) {
+// owe makes sure that node i has nothing in the end of c, which is over.
+func (r *Redlock) owe(i int, c *claim) {
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	d := n.debts[c.id]
-	switch {
-	case d != nil:
-		number = max(d.number, number)
-	case len(n.debts) >= debtsMost:
+	if n.debts[c.id] == nil && len(n.debts) >= debtsMost {
 		return
 	}
-	n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
+	n.debts[c.id] = &debt{claim: c, until: c.keep(n.limit)}
 	if !n.paying {
 		n.paying = r.calls.Background(func() { r.pay(n, i) })
 	}
+}
+
+// forgive forgets what is owed for a claim of which the node has nothing any more.
+func (n *node) forgive(c *claim) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.debts, c.id)
 }
 
 // pay sees to the debts of one node until there are none, or the Redlock is closed.
@@ -66,31 +68,31 @@ func (r *Redlock) pay(n *node, i int) {
 }
 
 // due drops the debts that have lapsed and returns some of those that can be paid now.
-func (n *node) due(i int) []debt {
+func (n *node) due(i int) []*debt {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	var list []debt
+	var list []*debt
 	for id, d := range n.debts {
 		switch {
 		case now.After(d.until):
 			delete(n.debts, id)
-		case d.claim.busy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
+		case d.claim.place(i).busy, !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
 		case len(list) < debtBatch:
-			list = append(list, *d)
+			list = append(list, d)
 		}
 	}
 	return list
 }
 
 // settle asks the node to remove what is due, and reports whether it has answered.
-func (n *node) settle(i int, due []debt) bool {
+func (n *node) settle(i int, due []*debt) bool {
 	if len(due) == 0 {
 		return true
 	}
 	list := make([]request, len(due))
 	for k, d := range due {
-		list[k] = request{script: redlockRelease, keys: d.claim.keys[:1], args: []any{d.claim.id, d.number}}
+		list[k] = d.claim.removal()
 	}
 	ended := make(chan error, 1)
 	var replies []result
@@ -105,11 +107,10 @@ func (n *node) settle(i int, due []debt) bool {
 	defer n.mu.Unlock()
 	now := time.Now()
 	for k, d := range due {
-		owed := n.debts[d.claim.id]
 		switch {
-		case replies[k].err != nil, owed == nil, owed.number != d.number:
-		case d.absent.IsZero() && d.claim.doubtful(i):
-			owed.absent = now
+		case replies[k].err != nil, n.debts[d.claim.id] != d: // in the second case it is another one by now
+		case d.absent.IsZero() && d.claim.place(i).doubt:
+			d.absent = now
 		default:
 			delete(n.debts, d.claim.id)
 		}

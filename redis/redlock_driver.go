@@ -46,7 +46,8 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 			return nil, fmt.Errorf("%w: url: parameter %q is not a positive duration, as in 1m", backend.ErrInvalid, paramMaxTTL)
 		}
 	}
-	if _, err := o.validate(); err != nil {
+	valid, err := o.validate()
+	if err != nil {
 		return nil, err
 	}
 	list, err := redlockNodes(rest, nodes)
@@ -57,11 +58,7 @@ func openRedlock(ctx context.Context, rawURL string) (*Redlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Timeout = timeout
-	valid, err := o.validate()
-	if err != nil {
-		return nil, err
-	}
+	valid.Timeout = timeout
 	r := newRedlock(clients, valid)
 	for _, n := range r.nodes {
 		r.owned = append(r.owned, n.client)

@@ -16,20 +16,15 @@ func (r *Redlock) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer r.calls.End()
-	w := r.windowFor(time.Minute)
-	h, decided, err := r.lookUp(ctx, key, w)
-	if err == nil && !decided {
-		// It hangs on nodes that may only be slow.
-		h, _, err = r.lookUp(ctx, key, window{node: w.outage, needed: w.outage, outage: w.outage})
-	}
-	return h, err
-}
-
-// lookUp asks every node who holds key. decided tells that the nodes that have not answered could change nothing
-// that is told.
-func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.Holder, decided bool, err error) {
 	answers := make([]backend.Holder, len(r.nodes))
-	t := r.newRollCall()
+	t := r.newTally()
+	// The nodes that have not answered can change nothing that is told.
+	t.certain = func() bool {
+		h, named := t.holder(answers)
+		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
+	}
+	w := r.windowFor(time.Minute)
+	w.needed = w.outage
 	r.ask(ctx, t, w, func(i int, enter entry) {
 		r.nodes[i].post(request{script: redlockInspect, keys: []string{r.naming.lock(key)}}, func(v any, err error) {
 			var h backend.Holder
@@ -40,13 +35,13 @@ func (r *Redlock) lookUp(ctx context.Context, key string, w window) (h backend.H
 		})
 	})
 	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, false, err
+		return backend.Holder{}, err
 	}
 	if !t.won() {
-		return backend.Holder{}, false, r.noQuorum(t.silent())
+		return backend.Holder{}, r.noQuorum(t.silent())
 	}
-	h, named := t.holder(answers)
-	return h, !h.Held() || named >= t.quorum && h.TTL > 0, nil
+	h, _ := t.holder(answers)
+	return h, nil
 }
 
 func parseRedlockInspect(v any) (backend.Holder, error) {

@@ -30,7 +30,6 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	if !ok {
 		return errors.New("a lease without a claim")
 	}
-	c.finish()
 	t := r.newTally()
 	var said [unknown + 1]int
 	// A quorum cannot have had it: it was lost before.
@@ -39,7 +38,7 @@ func (q redlockRequests) ReleaseLease(ctx context.Context, l *backend.Life) erro
 	t.certain = func() bool { return lost() || free() }
 	w := r.windowFor(c.ttl)
 	w.linger = true
-	r.removeAll(context.WithoutCancel(ctx), t, c, lastNumber, w, func(what removal) { said[what]++ })
+	r.removeAll(context.WithoutCancel(ctx), t, c, w, func(what removal) { said[what]++ })
 	switch {
 	case lost():
 		return backend.ErrLost

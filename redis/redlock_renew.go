@@ -39,17 +39,15 @@ type rollCall struct {
 }
 
 func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
-	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
+	errs := make([]error, len(lives))
 	call := &rollCall{r: r, t: r.newTally(), sent: time.Now()}
 	index := make([]int, 0, len(lives)) // of the leases in the batch; others are refused before
 	shortest := time.Duration(math.MaxInt64)
 	for i, l := range lives {
-		ttl, err := r.round(ttls[i])
-		if err != nil {
-			errs[i] = err
+		ttl := ttls[i]
+		if _, errs[i] = r.round(ttl); errs[i] != nil {
 			continue
 		}
-		granted[i] = ttl
 		c := l.Data.(*claim)
 		call.claims = append(call.claims, c)
 		call.granted = append(call.granted, ttl)
@@ -59,7 +57,7 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	}
 	n := len(call.claims)
 	if n == 0 {
-		return granted, errs
+		return ttls, errs
 	}
 	call.have, call.lack, call.missing = make([]int, n), make([]int, n), make([][]int, n)
 	call.t.certain = call.certain
@@ -70,7 +68,7 @@ func (r *Redlock) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		}
 	}
 	call.repair()
-	return granted, errs
+	return ttls, errs
 }
 
 // certain reports whether every lease's outcome is.
@@ -115,7 +113,7 @@ func (call *rollCall) ask(i int, enter entry) {
 			}
 		}
 		for k, a := range answers {
-			if a == leaseMissing && call.claims[k].busy(i) {
+			if a == leaseMissing && call.claims[k].place(i).busy {
 				answers[k] = nil // the grant may still be on its way to this node
 			}
 		}
@@ -187,7 +185,7 @@ func (call *rollCall) repair() {
 
 func (call *rollCall) repairAt(i, k int, done func(error)) {
 	c, n := call.claims[k], call.r.nodes[i]
-	c.write(n, i, call.number[k], func(ended func(trace, error)) {
+	c.write(n, i, func(ended func(trace, error)) {
 		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
 		if left <= 0 {
 			ended(untold, nil)
