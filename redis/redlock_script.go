@@ -23,6 +23,9 @@ var redlockRepairLua string
 //go:embed redlock_release.lua
 var redlockReleaseLua string
 
+//go:embed redlock_break.lua
+var redlockBreakLua string
+
 //go:embed redlock_inspect.lua
 var redlockInspectLua string
 
@@ -33,5 +36,6 @@ var (
 	redlockRenew   = script{redlockPrelude + redlockRenewLua, "748d00790b8bf08713f91e828dadedf8cd41892e"}
 	redlockRepair  = script{redlockPrelude + redlockRepairLua, "15482dbb925a5c3c522aa95a9e5081e22844f923"}
 	redlockRelease = script{redlockPrelude + redlockReleaseLua, "a90623a80a101e34cac3cdbff7b2897a850bcca1"}
+	redlockBreak   = script{redlockPrelude + redlockBreakLua, "a55461daae1f36bcb5954653e9627d484d782046"}
 	redlockInspect = script{redlockPrelude + redlockInspectLua, "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )

@@ -18,7 +18,7 @@ func TestDigests(t *testing.T) {
 		"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
 		"probe": probeScript, "redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
 		"redlock renew": redlockRenew, "redlock repair": redlockRepair, "redlock release": redlockRelease,
-		"redlock inspect": redlockInspect,
+		"redlock inspect": redlockInspect, "redlock break": redlockBreak,
 	} {
 		sum := sha1.Sum([]byte(s.text))
 		if got := hex.EncodeToString(sum[:]); got != s.digest {
