@@ -156,7 +156,7 @@ func TestRedlockRefusalInDoubt(t *testing.T) {
 	f.nodes[2].Freeze()
 	until(t, 10*time.Second, "the frozen node is taken for hung", func() bool {
 		release(t, acquire(t, r, req("warm", time.Minute)))
-		return r.owes()
+		return r.nodes[2].isDeaf()
 	})
 	stale := newRedlockNaming(defaultNamespace).lock("k")
 	if err := raw(t, f.nodes[0].Addr).Set(context.Background(), stale, "1:1:gone", time.Minute).Err(); err != nil {

@@ -104,11 +104,11 @@ func (n *node) isLeftAlone() bool {
 }
 
 // patience is how long to wait for the node when a quorum has answered: a few times what it usually takes. If what it says is needed it
-// is waited for longer, unless there is something to be removed from it because it did not answer before.
+// is waited for longer, unless it has left a request unanswered.
 func (n *node) patience(w window) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.deaf && len(n.debts) == 0 && w.needed > 0 {
+	if !n.deaf && w.needed > 0 {
 		return w.needed
 	}
 	const few, least = 4, time.Millisecond

@@ -103,7 +103,7 @@ type window struct {
 	// node is how long to wait at most for the other nodes when a quorum has answered: what a hung one costs. It is less for a node that
 	// usually answers sooner.
 	node time.Duration
-	// needed takes its place, if not 0, for nodes without which the round would fail, and that have always answered.
+	// needed takes its place, if not 0, for nodes without which the round would fail, and that have not left the last request unanswered.
 	needed time.Duration
 	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
 	// not a node that hangs, but a machine or network that is slow with all of them.
