@@ -58,6 +58,11 @@ func NoEarlyLoss() Requirement {
 	}}
 }
 
+// TellsLoss requires that a holder is told soon when somebody else has removed its lease, and not by its next renewal: "tells-loss".
+func TellsLoss() Requirement {
+	return flag("tells-loss", "a holder whose lease somebody removes learns of it at its next renewal", func(g Guarantees) bool { return g.TellsLoss })
+}
+
 // Fencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
 // "fencing=loss".
 func Fencing(at backend.Fencing) Requirement {
@@ -154,7 +159,7 @@ func ParseRequirement(text string) (Requirement, error) {
 		return Requirement{}, fmt.Errorf("%w: unknown requirement %q", ErrInvalid, text)
 	}
 	if !hasValue {
-		for _, r := range []Requirement{FIFO(), Push(), Linearizable(), NoEarlyLoss()} {
+		for _, r := range []Requirement{FIFO(), Push(), Linearizable(), NoEarlyLoss(), TellsLoss()} {
 			if r.text == name {
 				return r, nil
 			}

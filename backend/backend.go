@@ -196,8 +196,8 @@ type Lister interface {
 
 // Breaker is an optional interface of a Backend that can end the lease of any client.
 type Breaker interface {
-	// Break ends the lease of owner on key, as if its holder had released it: the next waiter is told. The holder learns of it at once
-	// where the store tells, and else when it renews. ErrLost means that owner does not hold the key; another error that the outcome is
+	// Break ends the lease of owner on key, as if its holder had released it: the next waiter is told. The holder learns of it soon
+	// where Guarantees.TellsLoss says so, and else when it renews. ErrLost means that owner does not hold the key; another error that the outcome is
 	// unknown.
 	Break(ctx context.Context, key, owner string) error
 }

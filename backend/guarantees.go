@@ -24,6 +24,9 @@ type Guarantees struct {
 	MaxLeases int
 	// EarlyLoss tells when the store may drop a live lease before its TTL, in words for people; empty means never.
 	EarlyLoss string
+	// TellsLoss promises that a holder is told soon, by Lost, when somebody else has removed its lease: an operator, or Breaker.Break. Without
+	// it the holder's next renewal tells.
+	TellsLoss bool
 	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock".
 	EnforcedBy string
 	// Fencing is what the order of tokens survives.

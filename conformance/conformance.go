@@ -175,7 +175,7 @@ func groups() []group {
 		topic("ttl", ttlChecks, numberChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks),
-		topic("loss", lossChecks, toldChecks),
+		topic("loss", lossChecks, toldChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),

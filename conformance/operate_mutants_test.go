@@ -96,7 +96,7 @@ func (s *server) breakLease(key, owner string) (done bool) {
 	case s.is("break wakes nobody"):
 		e.owner, e.expires = "", time.Time{}
 	default:
-		s.endLocked(key, e)
+		s.removeLocked(key, e, true)
 	}
 	return true
 }

@@ -90,7 +90,7 @@ func (s *server) harness() conformance.Harness {
 			if e := s.keys[s.name(key)]; e != nil && s.is("eviction wakes nobody") {
 				e.owner, e.client = "", nil
 			} else if e != nil {
-				s.endLocked(key, e)
+				s.removeLocked(key, e, false)
 			}
 			return nil
 		},

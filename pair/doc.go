@@ -29,7 +29,7 @@
 //
 //   - MinTTL: the longer. Granularity: what both can count, their least common multiple.
 //   - MaxTTL, MaxSilence, MaxLeases: the smaller of those that are set. MaxLate: the longer.
-//   - EarlyLoss: either's. EnforcedBy: both.
+//   - EarlyLoss: either's. TellsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two who use both stores exclude each other while either store does, but their
 //     neighbours use one.
 //   - FIFO: never, since a waiter that gives the first store back loses its place.

@@ -25,6 +25,7 @@ func guarantees(o Options) backend.Guarantees {
 		MaxLeases:   o.MaxLeases,
 		EarlyLoss: "a restart, crash or failover of the server, or the end of the lease's connection: " +
 			"pg_terminate_backend, a network path that resets it; or a step forward of the server's wall clock (a step back keeps it for longer than MaxLate)",
+		TellsLoss:   true,
 		EnforcedBy:  "server wall clock",
 		Fencing:     backend.FencingProcess,
 		FIFO:        true,

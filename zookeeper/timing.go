@@ -79,6 +79,7 @@ func (l limits) guarantees() backend.Guarantees {
 		Granularity: granularity,
 		MaxSilence:  l.capacity(l.longest),
 		MaxLate:     l.longest + l.expiryDelay() + lateSlack,
+		TellsLoss:   true,
 		EnforcedBy:  "session timeout at the leader",
 		Fencing:     backend.FencingRestart,
 		FIFO:        true,

@@ -61,8 +61,8 @@ one, and keeps the lock for as long as it runs; but when the lock is lost, or an
 holder. Run anylock itself under sudo: sudo anylock run ...
 
 A store that keeps out only one process, such as memory:, is refused. --require and $ANYLOCK_REQUIRE refuse weaker stores
-than they name, both of them: fifo, push, linearizable, no-early-loss, fencing=restart, reach=network, max-late=500ms,
-min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
+than they name, both of them: fifo, push, linearizable, no-early-loss, tells-loss, fencing=restart, reach=network,
+max-late=500ms, min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice; anylock stays
 as long, as some stores free the key with its connection. --max-hold stops a CMD that hangs, in the way that a lost lock does.

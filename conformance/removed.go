@@ -1,0 +1,76 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var removedChecks = []Check{
+	{
+		Name: "RemovedHolderIsTold",
+		Rule: "Guarantees.TellsLoss: a holder whose lease somebody else removes is told soon, by Lost, however it got the lease and whether it " +
+			"renews or not; holders of other leases are not",
+		Needs: []Need{needsTellsLoss},
+		run:   removedHolderIsTold,
+	},
+}
+
+func removedHolderIsTold(t *trial) {
+	removals := make(map[string]func(g *grant) error)
+	if b, ok := t.b.(backend.Breaker); ok {
+		removals["by Break"] = func(g *grant) error { return b.Break(t.ctx, g.key, g.owner) }
+	}
+	if t.h.Evict != nil {
+		removals["by Harness.Evict"] = func(g *grant) error { return t.h.Evict(t.ctx, g.key) }
+	}
+	if len(removals) == 0 {
+		t.skipf("nothing removes leases: the store is no Breaker, and the harness has no Evict hook")
+	}
+	ways := []struct {
+		of   string
+		hold func() *grant
+	}{
+		{"a lease just granted", func() *grant { return t.acquire(t.a, t.newKey(), t.long()) }},
+		{"a lease held for a while", func() *grant { return t.heldAwhile() }},
+		{"a renewed lease", func() *grant {
+			g := t.heldAwhile()
+			t.renew(g, 2*t.long())
+			return g
+		}},
+		{"a lease that was waited for", func() *grant {
+			first := t.acquire(t.b, t.newKey(), t.long())
+			w := t.wait(t.a, first.key, t.long())
+			t.arrived(first.key, 1)
+			t.release(first)
+			return w.granted(t, t.handOff(), "after release")
+		}},
+	}
+	for how, remove := range removals {
+		t.inChunks(len(ways), 2, func(i int) {
+			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()
+			if err := remove(g); err != nil {
+				t.fatalf("removal of %s %s: %v", ways[i].of, how, err)
+			}
+			removed := time.Now()
+			if !t.within(soon, g.Lost()) {
+				t.fatalf("Lost is open %v after %s was removed %s, and nobody renewed it", time.Since(removed), ways[i].of, how)
+			}
+			if !g.live(time.Now()) {
+				t.tooLate("a lease ended by itself before its holder could be told")
+			}
+			t.isLost(g.Release(t.ctx), "Release of a lease that was removed")
+			t.heldBy(other)
+			t.release(other)
+			t.free(t.b, g.key, "after the holder was told that its lease was removed")
+		})
+	}
+}
+
+// heldAwhile returns a lease that is no news to its store any more.
+func (t *trial) heldAwhile() *grant {
+	const awhile = 300 * time.Millisecond
+	g := t.acquire(t.a, t.newKey(), t.long())
+	time.Sleep(awhile)
+	return g
+}
