@@ -26,7 +26,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
-	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm"}, others: []string{
+	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm", "/internal/skew"}, others: []string{
 		"github.com/anishathalye/porcupine", "golang.org/x/sys/unix",
 	}},
 	"/conformance/link": {own: []string{"/conformance", "/backend", "/internal/alarm"}, others: []string{"github.com/anishathalye/porcupine"}},

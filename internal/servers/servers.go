@@ -35,6 +35,7 @@ type Server struct {
 	kind  string
 	node  node
 	ready func(ctx context.Context, s *Server) error // asks the server once, by its own protocol
+	skew  time.Duration                              // of its wall clock, since the last start
 	empty func(s *Server) error                      // makes what it keeps as new; nil where that is out of reach
 }
 
@@ -119,6 +120,7 @@ func (s *Server) check(what string, err error) {
 
 // startAndWait starts the node and waits until the server answers.
 func (s *Server) startAndWait() error {
+	s.skew = 0
 	if err := s.node.start(); err != nil {
 		return err
 	}

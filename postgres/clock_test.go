@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/internal/servers"
+)
+
+// The server's timers compare its wall clock, which Guarantees.EnforcedBy and EarlyLoss say. A step back of that clock keeps the key of a
+// frozen holder for longer by the step, and never frees it early.
+func TestServerClockBack(t *testing.T) {
+	t.Parallel()
+	const ttl, step = 2 * time.Second, 4 * time.Second
+	for mode, params := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := servers.Postgres(t)
+			stepClock := clockOf(t, s)
+			b := opened(t, s.PostgresURL())
+			saysWallClock(t, b)
+			frozen := startChild(t, s.PostgresURL()+params, "k", ttl)
+			frozen.says("held")
+			frozen.freeze()
+			begun := time.Now()
+			stepClock(-step)
+			l := granted(t, startAcquire(context.Background(), b, waiting("k", time.Minute)), ttl+step+soon).Lease
+			took := time.Since(begun)
+			t.Logf("free after %v, of a TTL of %v and a step of %v", took, ttl, step)
+			if took < ttl-ttl/4 || took > ttl+step+maxLate {
+				t.Errorf("free after %v", took)
+			}
+			release(t, l)
+		})
+	}
+}
+
+// A step forward can end a live lease before its deadline: when an alarm of the server's that was set for an earlier request goes off, it
+// looks at the clock. The holder is told at once, as of any end of a session.
+func TestServerClockForward(t *testing.T) {
+	t.Parallel()
+	const ttl, step, tries = 3 * time.Second, time.Hour, 3
+	s := servers.Postgres(t)
+	stepClock := clockOf(t, s)
+	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
+	saysWallClock(t, a)
+	var early time.Duration
+	for n := 0; early < ttl/4 && n < tries; n++ { // a busy machine may set its alarms late
+		l := acquire(t, a, req("k", ttl))
+		time.Sleep(ttl / 2) // so that the server's alarm is ttl/2 away when the lease has ttl again
+		if err := l.Renew(context.Background(), ttl); err != nil {
+			t.Fatal(err)
+		}
+		next := startAcquire(context.Background(), b, waiting("k", time.Minute))
+		queued(t, a, "k", 1)
+		stepClock(step)
+		lost(t, l, ttl+soon)
+		early = time.Until(l.Deadline())
+		t.Logf("lost %v before its deadline", early)
+		release(t, granted(t, next, ttl+soon).Lease)
+	}
+	if early < ttl/4 {
+		t.Errorf("what Guarantees warn of did not happen")
+	}
+	l := acquire(t, a, req("k", ttl)) // and everything goes on
+	if err := l.Renew(context.Background(), ttl); err != nil {
+		t.Error(err)
+	}
+	release(t, l)
+}
+
+func saysWallClock(t *testing.T, b *Backend) {
+	t.Helper()
+	g := b.Guarantees()
+	if !strings.Contains(g.EnforcedBy, "wall clock") || !strings.Contains(g.EarlyLoss, "step forward of the server's wall clock") ||
+		!strings.Contains(g.EarlyLoss, "step back") {
+		t.Errorf("Guarantees do not tell of the clock: enforced by %q, early loss %q", g.EnforcedBy, g.EarlyLoss)
+	}
+}
+
+func clockOf(t *testing.T, s *servers.Server) (stepClock func(time.Duration)) {
+	t.Helper()
+	if stepClock = s.StepClock(); stepClock == nil {
+		t.Skip("no clock to step in this server")
+	}
+	return stepClock
+}
