@@ -73,7 +73,11 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		}
 		h, err := a.both(ctx)
 		if err == nil {
-			return a.grant(ctx, h)
+			l, err := a.grant(ctx, h)
+			if errors.Is(err, errOld) {
+				continue
+			}
+			return l, err
 		}
 		a.note(err)
 		if full := a.full(); full != nil && errors.Is(err, backend.ErrUnavailable) {
@@ -239,12 +243,11 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	}
 	token := second
 	if first != 0 && first < b.cut {
-		passed, err := a.passed(ctx, h)
-		if err != nil {
+		token = first
+		if passed, err := a.passed(ctx, h); err != nil {
 			return fail(backend.NotOurs(ctx, err))
-		}
-		if !passed {
-			token = first
+		} else if passed {
+			return nil, a.dropOld(ctx, h)
 		}
 	}
 	if b.guarantees.Fencing == backend.FencingNone {
@@ -256,6 +259,21 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	}
 	h.watch(life)
 	return &lease{life, b, h}, nil
+}
+
+// errOld is of halves that were given back because the first store's number was too old.
+var errOld = errors.New("the number is older than the cut")
+
+// dropOld gives the halves back. A new number is above the cut, and all that the first store grants after it: if this lease had the
+// second's, one that is granted next could still have the first's.
+func (a *attempt) dropOld(ctx context.Context, h *halves) error {
+	if a.pair.giveBack(ctx, h.second) != nil {
+		a.seconds++
+	}
+	if a.pair.giveBack(ctx, h.first) != nil {
+		a.firsts++
+	}
+	return errOld
 }
 
 // passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed

@@ -19,7 +19,8 @@
 //   - nobody uses the second store alone until they have, and [Settled] has gone by since.
 //
 // Some stores number a waiter when it arrives. So a lease whose number is below the cut, and that took longer than Settled to get, draws
-// one more number at the first store, on a key of its own, to see whether the cut is passed. That needs room for one more lease.
+// one more number at the first store, on a key of its own, to see whether the cut is passed. That needs room for one more lease. If it
+// is passed, the number is too old: both halves are given back, and taken anew.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //

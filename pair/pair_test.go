@@ -218,7 +218,7 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 		waited time.Duration
 		asked  int // of the first store
 		passed bool
-	}{{"AtOnce", 0, 2, false}, {"Soon", pair.Settled / 2, 2, false}, {"Late", pair.Settled, 3, true}, {"LateBeforeTheCut", pair.Settled, 3, false}} {
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.Settled / 2, 2, false}, {"Late", pair.Settled, 4, true}, {"LateBeforeTheCut", pair.Settled, 3, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, second := &arriving{Backend: memory.New()}, memory.NewStore()
@@ -249,6 +249,41 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of two waiters with numbers from before the cut, one of which has waited for long, neither gets a token below that of an owner before.
+func TestTokensOfOldAndNewWaitersRise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &arriving{Backend: memory.New()}, memory.NewStore()
+		const cut = 4
+		b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second.Client(), TokenBase: cut}, cut)
+		defer b.Close()
+		held := storetest.Acquire(t, first, storetest.Try(key, ttl))
+		old := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+		time.Sleep(2 * pair.Settled)
+		recent := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+		synctest.Wait() // its number is the last before the cut
+		storetest.Release(t, held)
+		last := uint64(0)
+		for range 2 {
+			var o storetest.Outcome
+			select {
+			case o = <-old:
+			case o = <-recent:
+			}
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			if token := o.Lease.Token(); token <= last {
+				t.Errorf("token %d after %d", token, last)
+			}
+			last = o.Lease.Token()
+			storetest.Release(t, o.Lease)
+		}
+		if last < cut {
+			t.Errorf("the last token is %d, want one of the second store", last)
+		}
+	})
 }
 
 func TestURL(t *testing.T) {

@@ -24,10 +24,14 @@ func TestCutOfCounter(t *testing.T) {
 		others := store.Client()
 		defer others.Close()
 		const within, perSecond = 10 * time.Minute, 50
-		done := make(chan struct{})
-		defer close(done)
+		done, ended := make(chan struct{}), make(chan struct{})
+		defer func() {
+			close(done)
+			<-ended
+		}()
 		taken := atomic.Uint64{}
 		go func() {
+			defer close(ended)
 			for {
 				select {
 				case <-done:
