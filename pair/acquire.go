@@ -62,7 +62,7 @@ type attempt struct {
 	firsts  int       // owners spent at the first store
 	seconds int       // and at the second
 	busy    error     // the last refusal
-	told    time.Time // when that came, or there was no room for one more lease
+	told    time.Time // when that came, or there was no room for one more lease, or the first store was waited for
 }
 
 // acquire makes one attempt, or as many as it takes if the request waits.
@@ -130,6 +130,9 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 		return nil, b.unsureToken(err)
 	}
 	since := time.Now()
+	if since.Sub(asked) > queueAtMost {
+		a.told = since // by waiting
+	}
 	second, err := a.second(ctx, first)
 	if err == nil {
 		return &halves{first: first, second: second, asked: asked, since: since, over: make(chan struct{})}, nil

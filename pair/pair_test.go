@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,45 @@ func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 			t.Errorf("a new lease has %v left, want at least %v", left, least)
 		}
 		storetest.Release(t, o.Lease)
+	})
+}
+
+// failing is a store that does not answer while it is down.
+type failing struct {
+	backend.Backend
+	down atomic.Bool
+}
+
+func (f *failing) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if f.down.Load() {
+		return nil, backend.ErrUnavailable
+	}
+	return f.Backend.Acquire(ctx, r)
+}
+
+// A waiter that has queued at the first store outlives an outage of the second for a time. One that comes then does not.
+func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := memory.New(), &failing{Backend: memory.New()}
+		b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second}, 0)
+		defer b.Close()
+		held := storetest.Acquire(t, first, storetest.Try(key, ttl))
+		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+		time.Sleep(5 * time.Second)
+		second.down.Store(true)
+		storetest.Release(t, held)
+		time.Sleep(5 * time.Second)
+		second.down.Store(false)
+		o := <-waiting
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		storetest.Release(t, o.Lease)
+		second.down.Store(true)
+		begun := time.Now()
+		if _, err := b.Acquire(t.Context(), storetest.Wait(key, ttl)); !errors.Is(err, backend.ErrUnavailable) || time.Since(begun) > time.Second {
+			t.Errorf("%v after %v, want ErrUnavailable at once", err, time.Since(begun))
+		}
 	})
 }
 
