@@ -220,13 +220,18 @@ func (r *roll) work(g generation) *worker {
 	w := &worker{stop: make(chan struct{})}
 	begin := process.Self(g.url)
 	w.done.Go(func() {
+		failing := time.Now()
 		for again := true; again; {
 			p, err := begin(context.Background(), 0)
+			if err != nil && time.Since(failing) < patience { // a store is cut off
+				continue
+			}
 			if err != nil {
 				r.t.Errorf("starting a process: %v", err)
 				return
 			}
 			again = r.contend(p, g, w.stop, 5+rand.IntN(40))
+			failing = time.Now()
 		}
 	})
 	return w
