@@ -22,10 +22,11 @@ func (r *Redlock) Acquire(ctx context.Context, q backend.Request) (backend.Lease
 		return nil, err
 	}
 	defer r.calls.End()
+	c := r.newClaim(q, ttl)
 	if !q.Wait {
-		return r.try(ctx, q, ttl)
+		return r.try(ctx, q, c)
 	}
-	return r.wait(ctx, q, ttl)
+	return r.wait(ctx, q, c)
 }
 
 // doubt is for how long an attempt is made again that was refused by a minority while others did not count.
@@ -33,22 +34,31 @@ const doubt = time.Second
 
 // try makes one attempt, and others while it is in doubt whether the key is held: a minority may name an owner that has
 // released the key, whose last traces are being removed.
-func (r *Redlock) try(ctx context.Context, q backend.Request, ttl time.Duration) (backend.Lease, error) {
+func (r *Redlock) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	for begun := time.Now(); ; {
-		l, doubtful, err := r.elect(ctx, q, ttl)
-		if !doubtful || time.Since(begun) >= doubt {
+		l, e, err := r.elect(ctx, q, c)
+		if e == nil {
 			return l, err
 		}
-		if backend.Sleep(ctx, redlockPause+rand.N(redlockPause)) != nil {
-			return nil, backend.ContextError(ctx, err)
+		if e.doubtful && ctx.Err() == nil && time.Since(begun) < doubt {
+			r.withdraw(c, e.number)
+			if serr := backend.Sleep(ctx, redlockPause+rand.N(redlockPause)); serr == nil {
+				continue
+			}
+			err = backend.ContextError(ctx, err)
 		}
+		if ctx.Err() != nil {
+			r.abandon(c)
+		} else {
+			r.clear(ctx, c)
+		}
+		return nil, err
 	}
 }
 
-// elect makes one attempt, and clears up if it fails. doubtful tells that the next one may succeed.
-func (r *Redlock) elect(ctx context.Context, q backend.Request, ttl time.Duration) (_ backend.Lease, doubtful bool, err error) {
-	c := r.newClaim(q, ttl)
-	e := r.newElection(c)
+// elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
+func (r *Redlock) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
+	e = r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
 	if ended := backend.ContextError(ctx, err); ended != nil {
@@ -58,18 +68,17 @@ func (r *Redlock) elect(ctx context.Context, q backend.Request, ttl time.Duratio
 		c.token, err = e.agree(ctx)
 	}
 	if err != nil {
-		r.clear(ctx, c)
-		return nil, e.doubtful && ctx.Err() == nil, err
+		return nil, e, err
 	}
 	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	return l, false, nil
+	return l, nil, nil
 }
 
-// clear gives a claim up and removes it. It returns when the nodes that granted the key have removed
-// it, unless they hang, so that the next attempt finds nothing of this one; or when ctx ends.
+// clear is abandon for an attempt whose refusal is not urgent: it returns when the nodes that granted the key have removed
+// it, unless they hang, so that the next attempt finds nothing of this one.
 func (r *Redlock) clear(ctx context.Context, c *claim) {
 	limit := nodeTimeout(c.ttl)
 	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func(removal) {})
@@ -78,21 +87,24 @@ func (r *Redlock) clear(ctx context.Context, c *claim) {
 // removeAll gives a claim up and removes it from all nodes, and tells said what each answers. What is not answered in time is seen to in
 // the background.
 func (r *Redlock) removeAll(ctx context.Context, t *tally, c *claim, w window, said func(removal)) {
-	c.finish()
+	c.giveUp(lastNumber)
 	r.ask(ctx, t, w, func(i int, enter entry) {
-		c.remove(r, i, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
+		c.remove(r, i, lastNumber, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
 	})
 	for i, in := range t.in {
 		if !in {
-			r.owe(i, c)
+			r.owe(i, c, lastNumber)
 		}
 	}
 }
 
-// abandon gives a claim up and removes, in the background, whatever it has or may yet get.
-func (r *Redlock) abandon(c *claim) {
-	c.finish()
+// abandon removes, in the background, whatever the claim has or may yet get.
+func (r *Redlock) abandon(c *claim) { r.withdraw(c, lastNumber) }
+
+// withdraw gives up requests up to number and removes, in the background, what they have left.
+func (r *Redlock) withdraw(c *claim, number uint64) {
+	c.giveUp(number)
 	for i := range r.nodes {
-		c.remove(r, i, false, func(removal, error) {})
+		c.remove(r, i, number, false, func(removal, error) {})
 	}
 }

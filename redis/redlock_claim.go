@@ -8,32 +8,36 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A claim is what one attempt of an owner has at the nodes, or may have: from its first request on, and through the life of its lease.
+// lastNumber is higher than that of any request that gives a key to its owner. Lua's numbers are exact up to it.
+const lastNumber = 1<<53 - 1
+
+// A claim is what one owner has at the nodes, or may have: from its first request on, and through the life of its lease.
 //
-// Requests of one claim to one node that write or remove its key are sent one after the other, in turns: connections of a
-// pool do not keep order. What was given up is not sent any more.
+// Requests of one owner to one node that write or remove its key are sent one after the other, in turns: connections of a
+// pool do not keep order. What was given up is not sent any more; what was sent already, and arrives late, is told by its
+// number: a node that has the key by a later request ignores it, and a removal too.
 type claim struct {
 	keys []string // at a node: the lock, its fence, and the node's birth
-	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other, and what an earlier
-	// attempt has left is told from this one.
+	// id is what nodes call the owner: with a random part, so that two that are given one name exclude each other.
 	id     string
 	ttl    time.Duration // as granted
 	token  uint64        // set at the grant
-	number atomic.Uint64 // of the last request; a node that has the key by a later one ignores others
+	number atomic.Uint64 // of the last request
 
-	mu   sync.Mutex
-	over bool    // nothing is to be written any more
-	at   []place // by node
+	mu    sync.Mutex
+	given uint64  // requests up to this number are given up, and not sent any more
+	at    []place // by node
 }
 
 // A place is a claim at one node.
 //
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
-// a claim, and removes the key from the nodes where it may be afterwards, leaves nothing.
+// requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type place struct {
 	busy  bool     // a request is under way
 	queue []func() // that wait for their turn
 	there bool     // the node may have the key
+	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
 }
 
@@ -51,11 +55,11 @@ func (c *claim) place(i int) place {
 	return c.at[i]
 }
 
-// finish lets nothing be written any more. What may be at a node already is known to place from now on.
-func (c *claim) finish() {
+// giveUp lets no request up to number be sent any more. What may be at a node already is known to place from now on.
+func (c *claim) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.given = max(c.given, number)
 }
 
 // turn runs f when the requests to node i before it have ended, which may be at once. f makes a request, or none, and calls next when that
@@ -96,16 +100,18 @@ const (
 	missing              // it is not
 )
 
-// write has send make a request that may write the key at node i, in its turn, unless the claim is over by then: that is
+// write has send make a request of this number that may write the key at node i, in its turn, unless it is given up by then: that is
 // ErrLost. send tells what came of it, and then done is told.
-func (c *claim) write(n *node, i int, send func(ended func(trace, error)), done func(error)) {
+func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace, error)), done func(error)) {
 	c.turn(i, func() {
 		c.mu.Lock()
 		p := &c.at[i]
-		had, over := p.there, c.over
-		p.there = had || !over // whoever ends the claim meanwhile must know
+		had, last, given := p.there, p.wrote, number <= c.given
+		if !given {
+			p.there, p.wrote = true, number // whoever ends the claim meanwhile must know
+		}
 		c.mu.Unlock()
-		if over {
+		if given {
 			c.next(i)
 			done(backend.ErrLost)
 			return
@@ -114,7 +120,7 @@ func (c *claim) write(n *node, i int, send func(ended func(trace, error)), done 
 			c.mu.Lock()
 			switch {
 			case err == nil && found == untold, err != nil && n.harmless(err):
-				p.there = had
+				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == present || p.doubt
 			default:
@@ -145,9 +151,9 @@ const (
 	unknown
 )
 
-// remove removes the key of a claim that is over from node i, in its turn, and tells done. What cannot be removed
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
 // now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
-func (c *claim) remove(r *Redlock, i int, urgent bool, done func(removal, error)) {
+func (c *claim) remove(r *Redlock, i int, number uint64, urgent bool, done func(removal, error)) {
 	if !c.place(i).there {
 		done(never, nil)
 		return
@@ -161,11 +167,11 @@ func (c *claim) remove(r *Redlock, i int, urgent bool, done func(removal, error)
 		}
 		if !urgent && n.isDeaf() {
 			c.next(i)
-			r.owe(i, c)
+			r.owe(i, c, number)
 			done(unknown, errStuck)
 			return
 		}
-		n.post(c.removal(), func(v any, err error) {
+		n.post(c.removal(number), func(v any, err error) {
 			gone, ok := v.(int64)
 			if err == nil && !ok {
 				err = errReply(v)
@@ -173,13 +179,13 @@ func (c *claim) remove(r *Redlock, i int, urgent bool, done func(removal, error)
 			c.mu.Lock()
 			p := &c.at[i]
 			sure := err == nil && !p.doubt
-			p.there = !sure
+			p.there = !sure || number < p.wrote
 			c.mu.Unlock()
 			c.next(i)
 			if sure {
-				n.forgive(c)
+				n.forgive(c, number)
 			} else {
-				r.owe(i, c)
+				r.owe(i, c, number)
 			}
 			switch {
 			case err != nil:
@@ -194,8 +200,8 @@ func (c *claim) remove(r *Redlock, i int, urgent bool, done func(removal, error)
 }
 
 // removal is the request that removes the key from a node.
-func (c *claim) removal() request {
-	return request{script: redlockRelease, keys: c.keys[:1], args: []any{c.id}}
+func (c *claim) removal(number uint64) request {
+	return request{script: redlockRelease, keys: c.keys[:1], args: []any{c.id, number}}
 }
 
 // keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.

@@ -23,9 +23,10 @@ func TestRedlockStraggler(t *testing.T) {
 	r := f.open()
 	for stragglers := 1; stragglers <= 3; stragglers++ {
 		q := req(fmt.Sprint("k", stragglers), claimTTL)
-		old := r.newElection(r.newClaim(q, claimTTL))
-		r.abandon(old.c)
-		l := acquire(t, r, q)
+		c := r.newClaim(q, claimTTL)
+		old := r.newElection(c)
+		r.withdraw(c, old.number)
+		l := elected(t, r, q, c)
 		for i := range stragglers {
 			asked(old, i)
 		}
@@ -34,14 +35,15 @@ func TestRedlockStraggler(t *testing.T) {
 	}
 }
 
-// An attempt that was given up before its request was sent leaves no key.
+// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next attempt.
 func TestRedlockGivenUpBeforeSending(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
-	old := r.newElection(r.newClaim(req("k", claimTTL), claimTTL))
-	r.abandon(old.c)
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	old := r.newElection(c)
+	r.withdraw(c, old.number)
 	for i := range r.nodes {
 		if _, err := voted(old, i); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("a request of an attempt that was given up: %v", err)
@@ -84,8 +86,9 @@ func TestRedlockRepairedTwice(t *testing.T) {
 	f := startFleet(t, 3, durable...)
 	f.bootstrap()
 	r := f.open()
-	l := acquire(t, r, req("k", claimTTL))
-	c := l.(*backend.Life).Data.(*claim)
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
 	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
 	if err := raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
 		t.Fatal(err)
@@ -139,11 +142,11 @@ func TestRedlockDebtLasts(t *testing.T) {
 	c := r.newClaim(req("k", claimTTL), claimTTL)
 	n := r.nodes[0]
 	c.turn(0, func() {}) // so that nothing can be paid
-	r.owe(0, c)
+	r.owe(0, c, 1)
 	n.mu.Lock()
 	n.debts[c.id].until = time.Now().Add(time.Millisecond)
 	n.mu.Unlock()
-	r.owe(0, c)
+	r.owe(0, c, 2)
 	n.mu.Lock()
 	left := time.Until(n.debts[c.id].until)
 	n.mu.Unlock()
@@ -180,6 +183,16 @@ func asked(e *election, i int) {
 	done := make(chan struct{})
 	e.ask(i, func(verdict, func(), error) { close(done) })
 	<-done
+}
+
+// elected has the owner of a claim make an attempt that succeeds.
+func elected(t *testing.T, r *Redlock, q backend.Request, c *claim) backend.Lease {
+	t.Helper()
+	l, _, err := r.elect(context.Background(), q, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // having are the nodes that have a key.
@@ -256,8 +269,9 @@ func TestRedlockReleaseWaitsItsTurn(t *testing.T) {
 	f := startFleet(t, 3)
 	f.bootstrap()
 	r := f.open()
-	l := acquire(t, r, req("k", claimTTL))
-	c := l.(*backend.Life).Data.(*claim)
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
 	for i := range f.nodes {
 		c.turn(i, func() {
 			done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.next(i) })

@@ -8,6 +8,7 @@ import "time"
 // owners they come from.
 type debt struct {
 	claim  *claim
+	number uint64
 	until  time.Time
 	absent time.Time // when the node first answered
 }
@@ -20,25 +21,29 @@ const (
 	debtsMost  = 1 << 16 // of one node; what is more is left to its TTL
 )
 
-// owe makes sure that node i has nothing in the end of c, which is over.
-func (r *Redlock) owe(i int, c *claim) {
+// owe makes sure that node i has nothing of c in the end that requests up to number have written.
+func (r *Redlock) owe(i int, c *claim, number uint64) {
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.debts[c.id] == nil && len(n.debts) >= debtsMost {
+	if old := n.debts[c.id]; old != nil {
+		number = max(old.number, number)
+	} else if len(n.debts) >= debtsMost {
 		return
 	}
-	n.debts[c.id] = &debt{claim: c, until: c.keep(n.limit)}
+	n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
 	if !n.paying {
 		n.paying = r.calls.Background(func() { r.pay(n, i) })
 	}
 }
 
-// forgive forgets what is owed for a claim of which the node has nothing any more.
-func (n *node) forgive(c *claim) {
+// forgive forgets what is owed for requests of a claim up to number, of which the node has nothing any more.
+func (n *node) forgive(c *claim, number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.debts, c.id)
+	if d := n.debts[c.id]; d != nil && d.number <= number {
+		delete(n.debts, c.id)
+	}
 }
 
 // pay sees to the debts of one node until there are none, or the Redlock is closed.
@@ -92,7 +97,7 @@ func (n *node) settle(i int, due []*debt) bool {
 	}
 	list := make([]request, len(due))
 	for k, d := range due {
-		list[k] = d.claim.removal()
+		list[k] = d.claim.removal(d.number)
 	}
 	ended := make(chan error, 1)
 	var replies []result

@@ -1,7 +1,7 @@
--- Removes a key from this node if the owner holds it.
+-- Removes a key from this node if the owner holds it by a request up to the given number.
 --
--- KEYS: lock. ARGV: owner. Returns 1 removed, 0 nothing of it here.
+-- KEYS: lock. ARGV: owner, number. Returns 1 removed, 0 nothing of it here.
 
-local _, _, owner = parse(redis.call('GET', KEYS[1]))
-if owner ~= ARGV[1] then return 0 end
+local _, number, owner = parse(redis.call('GET', KEYS[1]))
+if owner ~= ARGV[1] or number > tonumber(ARGV[2]) then return 0 end
 return redis.call('DEL', KEYS[1])

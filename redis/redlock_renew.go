@@ -185,7 +185,7 @@ func (call *rollCall) repair() {
 
 func (call *rollCall) repairAt(i, k int, done func(error)) {
 	c, n := call.claims[k], call.r.nodes[i]
-	c.write(n, i, func(ended func(trace, error)) {
+	c.write(n, i, call.number[k], func(ended func(trace, error)) {
 		left := time.Until(backend.Deadline(call.sent, call.granted[k]))
 		if left <= 0 {
 			ended(untold, nil)

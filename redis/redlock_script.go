@@ -35,7 +35,7 @@ var (
 	redlockConfirm = script{redlockPrelude + redlockConfirmLua, "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
 	redlockRenew   = script{redlockPrelude + redlockRenewLua, "748d00790b8bf08713f91e828dadedf8cd41892e"}
 	redlockRepair  = script{redlockPrelude + redlockRepairLua, "15482dbb925a5c3c522aa95a9e5081e22844f923"}
-	redlockRelease = script{redlockPrelude + redlockReleaseLua, "a90623a80a101e34cac3cdbff7b2897a850bcca1"}
+	redlockRelease = script{redlockPrelude + redlockReleaseLua, "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
 	redlockBreak   = script{redlockPrelude + redlockBreakLua, "a55461daae1f36bcb5954653e9627d484d782046"}
 	redlockInspect = script{redlockPrelude + redlockInspectLua, "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )

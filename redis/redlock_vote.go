@@ -64,7 +64,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 	n := e.r.nodes[i]
 	var v vote
 	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
-	e.c.write(n, i, func(ended func(trace, error)) {
+	e.c.write(n, i, e.number, func(ended func(trace, error)) {
 		begun := time.Now()
 		answered := func(a vote, err error) {
 			v = a

@@ -23,7 +23,7 @@ const slowStart = openTimeout
 type vigil struct {
 	r     *Redlock
 	q     backend.Request
-	ttl   time.Duration
+	c     *claim
 	begun time.Time
 	busy  *backend.HeldError // what a quorum has said last
 	none  *noQuorumError     // why there was no quorum, if none has said that the key is busy
@@ -31,16 +31,17 @@ type vigil struct {
 }
 
 // wait makes attempts until one succeeds.
-func (r *Redlock) wait(ctx context.Context, q backend.Request, ttl time.Duration) (backend.Lease, error) {
+func (r *Redlock) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.waits, cancel)()
-	w := &vigil{r: r, q: q, ttl: ttl, begun: time.Now(), peeks: rand.N(len(r.nodes))}
+	w := &vigil{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 	pause := backend.Pause{Min: redlockPause, Max: redlockPauses}
-	l, err := backend.Poll(wctx, pause, max(ttl, leastPatience), w.try)
+	l, err := backend.Poll(wctx, pause, max(c.ttl, leastPatience), w.try)
 	if err == nil {
 		return l, nil
 	}
+	r.abandon(c)
 	switch {
 	case !backend.Ended(ctx) && r.isClosing():
 		return nil, backend.ErrClosed
@@ -67,7 +68,10 @@ func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
 		return nil, w.busy
 	}
 	for {
-		l, _, err := w.r.elect(ctx, w.q, w.ttl)
+		l, e, err := w.r.elect(ctx, w.q, w.c)
+		if e != nil {
+			w.r.withdraw(w.c, e.number)
+		}
 		var held *backend.HeldError
 		var none *noQuorumError
 		switch {
@@ -100,7 +104,7 @@ func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 		if n.isDeaf() {
 			continue
 		}
-		left, ok := r.peekAt(ctx, n, w)
+		left, ok := r.peekAt(ctx, n, w.c)
 		switch {
 		case ok && left != keyAbsent:
 			h := w.busy.Holder
@@ -123,10 +127,10 @@ func (r *Redlock) peek(ctx context.Context, w *vigil) (there bool) {
 const keyAbsent = -2 * time.Millisecond
 
 // peekAt asks one node for how long it has the key.
-func (r *Redlock) peekAt(ctx context.Context, n *node, w *vigil) (left time.Duration, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(w.ttl))
+func (r *Redlock) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
 	defer cancel()
-	v, err := n.lanes.begin(ctx, time.Now().Add(n.limit), request{args: []any{"pttl", r.naming.lock(w.q.Key)}}).wait()
+	v, err := n.lanes.begin(ctx, time.Now().Add(n.limit), request{args: []any{"pttl", c.keys[0]}}).wait()
 	ms, ok := v.(int64)
 	return time.Duration(ms) * time.Millisecond, ok && err == nil
 }
