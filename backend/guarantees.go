@@ -27,7 +27,9 @@ type Guarantees struct {
 	// TellsLoss promises that a holder is told soon, by Lost, when somebody else has removed its lease: an operator, or Breaker.Break. Without
 	// it the holder's next renewal tells.
 	TellsLoss bool
-	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock".
+	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". Where it calls it a wall clock, a step back of
+	// that clock keeps the key of a dead holder for longer than MaxLate, by the step, and a step forward may end live leases if EarlyLoss
+	// speaks of a clock. Otherwise no step of a clock changes when leases end.
 	EnforcedBy string
 	// Fencing is what the order of tokens survives.
 	Fencing Fencing

@@ -102,7 +102,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	case c.is("deadline stands at MaxSilence"):
 		g.MaxSilence = 200 * time.Millisecond
 	}
-	return g
+	return c.server.clocked(g)
 }
 
 func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {

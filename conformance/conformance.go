@@ -66,6 +66,10 @@ type Harness struct {
 	// What the store keeps already, stays.
 	Fill func() (empty func())
 
+	// StepClock steps the wall clock of the store's servers by d, which is in whole seconds, at once; their monotonic clocks go on as before. The
+	// suite steps it back at the end of a check.
+	StepClock func(d time.Duration)
+
 	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
 	// hooks it may be called at any time.
 	Linked LinkedFunc
@@ -187,7 +191,7 @@ func groups() []group {
 		topic("late", replyChecks, lateChecks),
 		topic("partitions", partitionChecks),
 		topic("processes", processChecks),
-		topic("faults", faultChecks, fullChecks, emptyChecks),
+		topic("faults", faultChecks, fullChecks, emptyChecks, clockStepChecks),
 		topic("members", memberChecks),
 	}
 }

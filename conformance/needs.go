@@ -76,6 +76,9 @@ var (
 	needsFill = Need{"Harness.Fill",
 		"the harness has no Fill hook (a store that has no room for more)",
 		func(_ backend.Guarantees, h Harness) bool { return h.Fill != nil }}
+	needsStepClock = Need{"Harness.StepClock",
+		"the harness has no StepClock hook (a step of the servers' wall clock)",
+		func(_ backend.Guarantees, h Harness) bool { return h.StepClock != nil }}
 	needsMaxLeases = Need{"Guarantees.MaxLeases",
 		"a client can hold any number of leases (Guarantees.MaxLeases)",
 		func(g backend.Guarantees, _ Harness) bool { return g.MaxLeases > 0 }}

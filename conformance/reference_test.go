@@ -31,6 +31,7 @@ type server struct {
 	nth     int           // counts what a bug spares mostly
 	full    bool          // there is no room for more leases
 	lastTTL time.Duration // of any grant
+	stepped time.Duration // what the clock was stepped by
 	apart   bool          // a member has come back and not caught up; only for hooks
 }
 
@@ -97,6 +98,7 @@ func (s *server) harness() conformance.Harness {
 		Freeze:       func() { s.gate.Lock(); s.frozen.Store(true) },
 		Thaw:         func() { s.frozen.Store(false); s.gate.Unlock() },
 		Fill:         s.fill,
+		StepClock:    s.stepClock,
 		Restart:      s.restart,
 		Members:      []conformance.Member{s.member(), s.member(), s.member()},
 		Gather:       func() { s.apart = false },
@@ -186,6 +188,9 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 }
 
 func (s *server) nextToken(key string, c *client) uint64 {
+	if token, ok := s.clockToken(); ok {
+		return token
+	}
 	switch {
 	case s.is("token is constant"):
 		return 7
@@ -304,7 +309,7 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	switch {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
-	case e.owner != "" && s.is("renew ignores the owner"):
+	case e.owner != "" && s.is("renew ignores the owner", "lease that a step of the clock has ended is renewed over the next one"):
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false

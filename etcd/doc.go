@@ -54,6 +54,8 @@
 //     a pause of a server (issue 20418): Inspect may then tell of an earlier holder, and a waiter or a holder whose key was deleted
 //     may learn it a look later. A Backend opened by URL asks its servers for their version. Where one has such a flaw,
 //     EarlyLoss in the Guarantees names the version and its flaws, and exclusion is best effort; [New] does not ask.
+//   - Before 3.5 a leader looks for leases that have run out by its wall clock (issue 12291): while it is set back, keys of dead holders
+//     stay taken, as EnforcedBy says. None ends early.
 //   - Watch events that never arrive are known before 3.4.36 and 3.5.18 (issues 17612, 18089, 19179): a waiter then finds
 //     out by its look, 7.5 s later at the most.
 //   - A waiter whose process was killed or is frozen keeps its place for its TTL, 30 s at most, and MaxLate; so long the next

@@ -105,6 +105,7 @@ func harness(t *testing.T, s *servers.Server) conformance.Harness {
 		Thaw:         s.Thaw,
 		Restart:      func() { s.Kill(); s.Start() },
 		RestartEmpty: s.RestartEmpty(),
+		StepClock:    s.StepClock(),
 		Cut: func(client backend.Backend) {
 			p, _ := proxies.Load(client)
 			p.(*storetest.Proxy).Cut()

@@ -32,25 +32,36 @@ func (f flaw) has(minor, patch int) bool {
 
 // flawsOf tells the flaws of a version. One that cannot be parsed has none.
 func flawsOf(version string) (list []string) {
-	var v [3]int
-	version, _, _ = strings.Cut(version, "-")
-	parts := strings.Split(version, ".")
-	if len(parts) != len(v) {
-		return nil
-	}
-	for i, p := range parts {
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			return nil
-		}
-		v[i] = n
-	}
+	v, ok := numbers(version)
 	for _, f := range flaws {
-		if v[0] < 3 || v[0] == 3 && f.has(v[1], v[2]) {
+		if ok && (v[0] < 3 || v[0] == 3 && f.has(v[1], v[2])) {
 			list = append(list, f.what)
 		}
 	}
 	return list
+}
+
+func numbers(version string) (v [3]int, ok bool) {
+	version, _, _ = strings.Cut(version, "-")
+	parts := strings.Split(version, ".")
+	if len(parts) != len(v) {
+		return v, false
+	}
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil {
+			return v, false
+		}
+		v[i] = n
+	}
+	return v, true
+}
+
+// byWallClock reports whether a version compares times of the wall clock when it looks for leases that have run out (issue 12291), as all
+// before 3.5 do.
+func byWallClock(version string) bool {
+	v, ok := numbers(version)
+	return ok && (v[0] < 3 || v[0] == 3 && v[1] < 5)
 }
 
 // weakened is g as servers of a version keep it.
@@ -58,6 +69,9 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	if list := flawsOf(version); len(list) > 0 {
 		g.EarlyLoss = "etcd " + version + " is old: " + strings.Join(list, "; ")
 		g.Consistency = backend.BestEffort
+	}
+	if byWallClock(version) {
+		g.EnforcedBy = "wall clock of etcd's leader"
 	}
 	return g
 }

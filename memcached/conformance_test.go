@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) {
 			Thaw:         s.Thaw,
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
+			StepClock:    s.StepClock(),
 			Cut:          func(backend.Backend) { p.Cut() },
 			Linked:       link.URL("memcached://" + s.Addr),
 			Process:      process.Self("memcached://" + s.Addr),

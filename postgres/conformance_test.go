@@ -66,6 +66,7 @@ func harness(t *testing.T, s *servers.Server, url string) conformance.Harness {
 		Thaw:         s.Thaw,
 		Restart:      func() { s.Kill(); s.Start() },
 		RestartEmpty: s.RestartEmpty(),
+		StepClock:    s.StepClock(),
 		Cut:          func(client backend.Backend) { client.(*Backend).cut() },
 		Many:         many,
 	}

@@ -59,6 +59,7 @@ func conform(t *testing.T, s *servers.Server) {
 			Fill:         func() func() { return fill(t, s.Addr) },
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
+			StepClock:    s.StepClock(),
 			Cut:          func(backend.Backend) { cut(t, s.Addr) },
 			Linked:       link.URL("redis://" + s.Addr),
 			Process:      process.Self("redis://" + s.Addr),

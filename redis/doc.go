@@ -20,7 +20,8 @@
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds as long as the server keeps the key. See Failure modes.
-//   - A TTL is enforced by the server's clock, to 1 ms; the least is 100 ms. The clocks of clients do not matter.
+//   - A TTL is enforced by the server's wall clock, to 1 ms; the least is 100 ms. A step of that clock moves the end of every lease: forward
+//     it may end live ones, back it keeps the keys of dead holders for longer. The clocks of clients do not matter.
 //   - Tokens are max(last + 1, server time in µs), from one counter per cluster slot. They increase across release,
 //     expiry, restart and failover, even when the counter is lost, while the server's clock does not step back past the
 //     last grant. A counter expires a day after the clock has passed it, so unused ones go away.

@@ -25,7 +25,7 @@ func guarantees() backend.Guarantees {
 		Granularity: granularity,
 		MaxLate:     maxLate,
 		EarlyLoss:   earlyLoss,
-		EnforcedBy:  "server clock",
+		EnforcedBy:  "server wall clock",
 		Fencing:     backend.FencingLoss,
 		FIFO:        true,
 		Wake:        backend.WakePush,

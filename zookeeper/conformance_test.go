@@ -32,6 +32,7 @@ func TestConformance(t *testing.T) {
 			Thaw:         s.Thaw,
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
+			StepClock:    s.StepClock(),
 			Cut:          cut,
 		}
 	})

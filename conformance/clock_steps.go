@@ -1,0 +1,165 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var clockStepChecks = []Check{
+	{
+		Name: "SteppedClockEndsNoLease",
+		Rule: "rule 1 and Guarantees.EnforcedBy: a step of the store's wall clock ends no live lease and parks no waiter; where it is that clock " +
+			"which ends leases, a step forward may, as EarlyLoss says, and the holder is told when it renews",
+		Needs: []Need{needsStepClock},
+		alone: true,
+		run:   steppedClockEndsNoLease,
+	},
+	{
+		Name: "SteppedClockKeepsNoDeadHolder",
+		Rule: "rule 3 and Guarantees.EnforcedBy: the key of a dead holder is free by the granted TTL plus MaxLate, however the store's wall " +
+			"clock is stepped; where it is that clock which ends leases, by as much later as it was stepped back; and not sooner",
+		Needs: []Need{needsStepClock},
+		alone: true,
+		run:   steppedClockKeepsNoDeadHolder,
+	},
+	{
+		Name:  "SteppedClockKeepsTokenOrder",
+		Rule:  "rule 7: tokens strictly increase per key, also when the store's wall clock is stepped back",
+		Needs: []Need{needsStepClock, needsTokens},
+		alone: true,
+		run:   steppedClockKeepsTokenOrder,
+	},
+}
+
+// farStep is further than the TTL of a lease that is to outlive it.
+const farStep = 30 * time.Second
+
+// steps steps the store's clock, until back is called or the trial ends.
+func (t *trial) steps(d time.Duration) (back func()) {
+	back = sync.OnceFunc(func() { t.h.StepClock(-d) })
+	t.endsFault(back)
+	t.h.StepClock(d)
+	return back
+}
+
+// byWallClock reports whether the store says that a wall clock ends its leases.
+func (t *trial) byWallClock() bool { return strings.Contains(t.g.EnforcedBy, "wall clock") }
+
+// endsEarlyByClock reports whether the store says that a step forward may end live leases.
+func (t *trial) endsEarlyByClock() bool {
+	return t.byWallClock() && strings.Contains(t.g.EarlyLoss, "clock")
+}
+
+func steppedClockEndsNoLease(t *trial) {
+	ttl := t.g.Round(min(t.long(), max(farStep/3, 4*t.g.MinTTL)))
+	step := max(farStep, (3 * ttl).Truncate(time.Second))
+	for _, by := range []time.Duration{step, -step} {
+		mayEnd := by > 0 && t.endsEarlyByClock()
+		held, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
+		w := t.wait(t.b, waitedFor.key, ttl)
+		t.told(waitedFor.key, 1)
+		back := t.steps(by)
+		if !t.endedByStep(held, by, mayEnd) {
+			t.release(held)
+		}
+		t.free(t.b, held.key, "after a step of the store's clock")
+		if !mayEnd {
+			t.release(waitedFor)
+		} else if err := waitedFor.Release(t.ctx); err != nil && !errors.Is(err, backend.ErrLost) {
+			t.fatalf("Release of a lease that a step of the store's clock may have ended: %v", err)
+		}
+		next := w.granted(t, t.handOff(), "after the release, and a step of the store's clock")
+		if !mayEnd || next.live(time.Now()) && next.Renew(t.ctx, ttl) == nil {
+			t.heldBy(next)
+			t.release(next)
+		}
+		back()
+	}
+}
+
+// endedByStep reports whether a step of the store's clock has ended g, which fails unless it may.
+func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
+	next, err := t.attempt(t.b, g.key, t.long())
+	switch {
+	case err != nil && !errors.Is(err, backend.ErrHeld):
+		t.fatalf("Acquire of a held key after the store's clock was stepped by %v: %v, want ErrHeld", by, err)
+	case err == nil && !g.live(next.after):
+		t.tooLate("the holder's lease ended before a second owner was refused")
+	case err == nil && !mayEnd:
+		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy is %q, EarlyLoss %q",
+			by, time.Until(g.Deadline()), t.g.EnforcedBy, t.g.EarlyLoss)
+	case err == nil:
+		t.tellsLoss("Renew of a lease that a step of the store's clock has ended", func() error { return g.Renew(t.ctx, t.long()) })
+		if !t.within(soon, g.Lost()) {
+			t.breaks(6, "Lost is open after Renew was ErrLost")
+		}
+		t.heldBy(next)
+		t.release(next)
+		return true
+	}
+	deadline := g.Deadline()
+	err = g.Renew(t.ctx, g.ttl)
+	switch {
+	case err == nil:
+		t.heldBy(g)
+		return false
+	case mayEnd && errors.Is(err, backend.ErrLost):
+		return true
+	case !time.Now().Before(deadline):
+		t.tooLate("a lease ended before it was renewed")
+	}
+	t.fatalf("Renew of a live lease after the store's clock was stepped by %v: %v; EnforcedBy is %q", by, err, t.g.EnforcedBy)
+	return false
+}
+
+func steppedClockKeepsNoDeadHolder(t *trial) {
+	steps := []time.Duration{-farStep, farStep}
+	if t.hasty {
+		steps = steps[:1]
+	}
+	for _, by := range steps {
+		early, late := by > 0 && t.endsEarlyByClock(), time.Duration(0)
+		if by < 0 && t.byWallClock() {
+			late = farStep / 10
+			by = -late
+		}
+		ttl := t.awaited()
+		tried, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
+		w := t.wait(t.b, waitedFor.key, t.long())
+		t.arrived(waitedFor.key, 1)
+		back := t.steps(by)
+		next := w.granted(t, ttl+late+t.handOff(), "after the end of a dead holder's lease, and a step of the store's clock")
+		if left := waitedFor.Deadline().Sub(next.after); left > 0 && !early {
+			t.doubleGrant("a step of the store's clock by %v let a waiter in %v before the holder's deadline; EnforcedBy is %q",
+				by, left, t.g.EnforcedBy)
+		}
+		t.outlast(t.lastRefusal(tried.after, ttl).Add(late))
+		g, err := t.attempt(t.b, tried.key, t.long())
+		if err != nil {
+			t.fatalf("the key of a dead holder is not free %v after its grant of %v, the store's clock being stepped by %v: %v; "+
+				"MaxLate is %v, EnforcedBy is %q", time.Since(tried.after), ttl, by, err, t.g.MaxLate, t.g.EnforcedBy)
+		}
+		back()
+		_, _ = g.Release(t.ctx), next.Release(t.ctx) // the way back may have ended them
+	}
+}
+
+func steppedClockKeepsTokenOrder(t *trial) {
+	s := &tokens{t: t}
+	grant := func(when string) {
+		g := t.acquire(t.a, t.key, t.long())
+		s.next(g, when)
+		t.release(g)
+	}
+	grant("first grant")
+	for _, by := range []time.Duration{-farStep, farStep} {
+		back := t.steps(by)
+		grant("after a step of the store's clock")
+		back()
+		grant("after a step of the store's clock to the right time")
+	}
+}
