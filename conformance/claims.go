@@ -34,6 +34,8 @@ var claims = []struct {
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork }, []string{"ProcessesExclude", "PartitionLosesBeforeNext"}},
 	{"Guarantees.EnforcedBy", "no client's wall clock ends a lease, or keeps one",
 		func(backend.Guarantees) bool { return true }, []string{"WrongClockEndsNothingEarly"}},
+	{"Guarantees.EnforcedBy", "no step of the servers' wall clock moves the end of a lease, unless it says so",
+		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork }, []string{"SteppedClockEndsNoLease", "SteppedClockKeepsNoDeadHolder"}},
 }
 
 // Unproven are the claims of g that no check can test with h, for want of a hook, or because Harness.Skip leaves the check out. They are not

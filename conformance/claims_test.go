@@ -14,6 +14,7 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 		{"tokens restart with an emptied store", "Guarantees.Fencing", "Harness.RestartEmpty", "TokensSurviveEmptying"},
 		{"restart drops leases", "Guarantees.EarlyLoss", "Harness.Restart", "RestartKeepsLeases"},
 		{"other processes have a store of their own", "Guarantees.Reach", "Harness.Process", "ProcessesExclude"},
+		{"step of the clock forward ends leases, and nobody says so", "Guarantees.EnforcedBy", "Harness.StepClock", "SteppedClockEndsNoLease"},
 		{"lease ends by its holder's clock", "Guarantees.EnforcedBy", "Harness.Process", "WrongClockEndsNothingEarly"},
 	} {
 		t.Run(lie.bug, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestExecuteTellsOfClaims(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	const made = 5 // fencing, consistency, early loss, reach, clock
+	const made = 6 // fencing, consistency, early loss, reach, the clients' clocks and the servers'
 	if claims != made {
 		t.Errorf("%d claims are not proven, want %d", claims, made)
 	}

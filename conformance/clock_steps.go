@@ -12,16 +12,16 @@ import (
 var clockStepChecks = []Check{
 	{
 		Name: "SteppedClockEndsNoLease",
-		Rule: "rule 1 and Guarantees.EnforcedBy: a step of the store's wall clock ends no live lease and parks no waiter; where it is that clock " +
-			"which ends leases, a step forward may, as EarlyLoss says, and the holder is told when it renews",
+		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that clock ends leases " +
+			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder is told when it renews",
 		Needs: []Need{needsStepClock},
 		alone: true,
 		run:   steppedClockEndsNoLease,
 	},
 	{
 		Name: "SteppedClockKeepsNoDeadHolder",
-		Rule: "rule 3 and Guarantees.EnforcedBy: the key of a dead holder is free by the granted TTL plus MaxLate, however the store's wall " +
-			"clock is stepped; where it is that clock which ends leases, by as much later as it was stepped back; and not sooner",
+		Rule: "rule 3: the key of a dead holder is free by the granted TTL plus MaxLate, and not sooner, however the store's wall clock is " +
+			"stepped; where that clock ends leases (Guarantees.EnforcedBy), by as much later as it was stepped back",
 		Needs: []Need{needsStepClock},
 		alone: true,
 		run:   steppedClockKeepsNoDeadHolder,
