@@ -83,3 +83,13 @@ func (l *Locker) Break(ctx context.Context, key, owner string) error {
 	l.defaults.logger.Warn("lease broken", "key", full, "backend", l.name, "owner", owner)
 	return nil
 }
+
+// Examine tells what is wrong with the store for locks of the Locker's TTL, the worst first, and what is good to know. It is for people
+// and tools, as before a deploy, and changes nothing.
+func (l *Locker) Examine(ctx context.Context) ([]backend.Finding, error) {
+	list, err := backend.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
+	if err != nil {
+		return nil, l.error("examine", "", err)
+	}
+	return list, nil
+}

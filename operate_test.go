@@ -68,3 +68,16 @@ func TestStoreThatCannotListOrBreakSaysSo(t *testing.T) {
 	wantErr(t, err, lock.ErrUnsupported)
 	wantErr(t, l.Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
 }
+
+func TestExamine(t *testing.T) {
+	l := locker(t, memory.NewStore().Client())
+	list, err := l.Examine(t.Context())
+	if err != nil || len(list) != 1 || list[0].Code != "one-process" {
+		t.Errorf("%+v, error %v", list, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.Examine(t.Context())
+	wantErr(t, err, lock.ErrClosed)
+}

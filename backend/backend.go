@@ -27,7 +27,8 @@
 // # Optional interfaces
 //
 // A Backend may also be a [BatchRenewer], tell by [Readiness] that it cannot grant yet, and by [Capacity] how much its server has
-// room for; it may list its keys as a [Lister], and end the leases of others as a [Breaker]. A Lease may also be a [LossNotifier]; [Life] is one.
+// room for; it may list its keys as a [Lister], end the leases of others as a [Breaker],
+// and tell as an [Examiner] what is wrong with its servers. A Lease may also be a [LossNotifier]; [Life] is one.
 package backend
 
 import (

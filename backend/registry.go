@@ -22,6 +22,8 @@ type Driver struct {
 	Guarantees Guarantees
 	// RoundTrips are the requests of one that nobody else contends with, as a test counts them on the wire.
 	RoundTrips RoundTrips
+	// Findings are what the store's Examine looks for, where it is an Examiner: each without what was found.
+	Findings []Finding
 	// Open gets the raw URL, less the parameters that package lock has taken. It reaches the store once, so that a wrong
 	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password
 	// (see CleanError). The backend it returns owns its client and closes it.

@@ -29,6 +29,7 @@ func init() {
 		Schemes:    []string{"file"},
 		Examples:   []string{"file:///var/lib/myapp/locks"},
 		Guarantees: guarantees,
+		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 		Open: func(ctx context.Context, rawURL string) (backend.Backend, error) {
 			dir, err := parseURL(rawURL)

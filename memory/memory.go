@@ -57,6 +57,7 @@ func init() {
 		Schemes:    []string{"memory"},
 		Examples:   []string{"memory:", "memory://name"},
 		Guarantees: guarantees,
+		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 		Open:       open,
 	})

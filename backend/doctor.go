@@ -1,0 +1,154 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Examiner is an optional interface of a Backend that can tell what is wrong with its servers, for people and tools.
+type Examiner interface {
+	// Examine looks at the servers' settings and state, and returns what whoever keeps locks there should know. It changes nothing. What it
+	// may not look at is a finding, too ([Unseen]). An error means that the store could not be asked.
+	Examine(ctx context.Context) ([]Finding, error)
+}
+
+// A Severity is how much a finding matters. A higher value matters more.
+type Severity int
+
+const (
+	Info     Severity = iota // good to know
+	Warning                  // a fault that is to be expected would be worse than it need be
+	Critical                 // locks are lost, or not granted, while nothing is broken
+)
+
+func (s Severity) String() string { return name(int(s), "info", "warning", "critical") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// A Finding is something that is to be known about a store, or, where Found is empty, a thing to look for.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Code     string   `json:"code"`            // of this kind of finding, which stays the same: "eviction-policy"
+	Where    string   `json:"where,omitempty"` // which of several servers
+	Found    string   `json:"found"`           // what there is
+	Why      string   `json:"why"`             // why it matters
+	Set      string   `json:"set"`             // what to do about it
+}
+
+// A Rule is a thing to look for in T, what was read of a server.
+type Rule[T any] struct {
+	Severity       Severity
+	Code, Why, Set string
+	Found          func(T) string // what there is, empty where all is well
+}
+
+func (r Rule[T]) finding(where, found string) Finding {
+	return Finding{Severity: r.Severity, Code: r.Code, Where: where, Found: found, Why: r.Why, Set: r.Set}
+}
+
+// When is a text for Rule.Found, as of fmt.Sprintf: empty unless something is wrong.
+func When(wrong bool, format string, args ...any) string {
+	if !wrong {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// Apply returns what rules find in what was read of one server. where names it, empty where there is one alone.
+func Apply[T any](rules []Rule[T], where string, read T) (list []Finding) {
+	for _, r := range rules {
+		if found := r.Found(read); found != "" {
+			list = append(list, r.finding(where, found))
+		}
+	}
+	return list
+}
+
+// Findings returns what rules look for, for Driver.Findings.
+func Findings[T any](rules []Rule[T]) (list []Finding) {
+	for _, r := range rules {
+		list = append(list, r.finding("", ""))
+	}
+	return list
+}
+
+// What may be found at any store.
+var (
+	notExamined = Rule[error]{Severity: Info, Code: "not-examined",
+		Why: "only its round trips were looked at", Set: "nothing; the store implements no backend.Examiner"}
+	unseen = Rule[error]{Severity: Info, Code: "unseen",
+		Why: "a managed server, or a user with few rights, may hide what would be a warning", Set: "the right to look, or look yourself"}
+	unreachable = Rule[error]{Severity: Warning, Code: "unreachable",
+		Why: "of several servers, another one that fails may stop all grants", Set: "start it, or take it out of the URL"}
+	clockSkew = Rule[time.Duration]{Severity: Warning, Code: "clock-skew",
+		Why: "one of the two clocks is wrong: when it is put right in one step, leases and tokens that follow a wall clock are off by as much",
+		Set: "NTP on both machines"}
+	slowRoundTrip = Rule[time.Duration]{Severity: Warning, Code: "slow-round-trip",
+		Why: "a renewal has a third of the TTL, with repetitions: where a request takes long on a usual day, leases are lost on a bad one",
+		Set: "a longer TTL, or a store that is nearer or less busy"}
+)
+
+// CommonFindings are what may be found at any store.
+func CommonFindings() []Finding {
+	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}), Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
+}
+
+// Unseen is the finding of what could not be looked at.
+func Unseen(where, what string, err error) Finding {
+	return unseen.finding(where, fmt.Sprintf("cannot look at %s: %v", what, err))
+}
+
+// Unreachable is the finding of one of several servers that does not answer.
+func Unreachable(where string, err error) Finding {
+	return unreachable.finding(where, err.Error())
+}
+
+// mostSkew is more than NTP leaves between two machines.
+const mostSkew = time.Second
+
+// CompareClocks is the finding of a server's clock that is not ours, if it is not. The server told its time, rounded down to a unit, between
+// the instants sent and received of our clock.
+func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []Finding {
+	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // the wall clocks
+	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
+	switch {
+	case ahead > mostSkew:
+		return []Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is ahead of this machine's by %v", ahead.Round(time.Millisecond)))}
+	case behind > mostSkew:
+		return []Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is behind this machine's by %v", behind.Round(time.Millisecond)))}
+	}
+	return nil
+}
+
+// Examine returns what there is to know about a store and locks of ttl on it, the worst first. It asks several times who holds key, to see
+// how long a request takes.
+func Examine(ctx context.Context, b Backend, key string, ttl time.Duration) ([]Finding, error) {
+	list := []Finding{notExamined.finding("", "the store cannot be examined")}
+	if e, ok := b.(Examiner); ok {
+		var err error
+		if list, err = e.Examine(ctx); err != nil {
+			return nil, err
+		}
+	}
+	const trips, share = 10, 20
+	ttl = b.Guarantees().Round(ttl)
+	var slowest time.Duration
+	for i := range trips + 1 {
+		begun := time.Now()
+		if _, err := b.Inspect(ctx, key); err != nil {
+			return nil, err
+		}
+		if i > 0 { // the first may make a connection
+			slowest = max(slowest, time.Since(begun))
+		}
+	}
+	if slowest > ttl/share {
+		list = append(list, slowRoundTrip.finding("", fmt.Sprintf("the slowest of %d looks at a key took %v, more than a twentieth of the TTL of %v",
+			trips, slowest.Round(10*time.Microsecond), ttl)))
+	}
+	slices.SortStableFunc(list, func(a, b Finding) int { return int(b.Severity - a.Severity) })
+	return list, nil
+}

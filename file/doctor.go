@@ -1,0 +1,72 @@
+package file
+
+import (
+	"context"
+	"io/fs"
+	"os"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A folder is what is read of a store's directory.
+type folder struct {
+	dir   string
+	mode  fs.FileMode
+	kind  string // of the file system, empty where it is not one of those below
+	bytes uint64 // free
+	nodes uint64 // free; all where the file system does not count them
+}
+
+const (
+	inMemory  = "tmpfs"
+	container = "overlay"
+	least     = 16 << 20 // of bytes: a bucket file grows to some megabytes while ten thousand keys are held
+	leastNode = 1000     // there are 256 bucket files, and an inbox for each process
+)
+
+var rules = []backend.Rule[folder]{
+	{
+		Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
+			return backend.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
+		},
+		Why: "every user of this machine can end locks that are held, and take them all", Set: "chmod o-w, with a group for the users that share locks",
+	},
+	{
+		Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
+			return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
+		},
+		Why: "on a full file system nothing is granted and no lease renewed", Set: "space, or a directory on another file system",
+	},
+	{
+		Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
+			return backend.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
+		},
+		Why: "a reboot empties it, and ends all leases anyway; but fencing tokens start anew then",
+		Set: "a directory on a disk, where something compares tokens from before a reboot",
+	},
+	{
+		Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
+			return backend.When(f.kind == container, "%s is on %s", f.dir, f.kind)
+		},
+		Why: "a container's own layer is seen by no other container and not by the host", Set: "a volume, where others share the locks",
+	},
+}
+
+// Examine implements backend.Examiner. Opening refuses network file systems.
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	if b.leases.Closed() {
+		return nil, backend.ErrClosed
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(b.store.dir)
+	if err != nil {
+		return nil, err
+	}
+	f := folder{dir: b.store.dir, mode: info.Mode()}
+	if f.kind, f.bytes, f.nodes, err = describeFS(f.dir); err != nil {
+		return []backend.Finding{backend.Unseen("", "the file system", err)}, nil
+	}
+	return backend.Apply(rules, "", f), nil
+}

@@ -1,0 +1,28 @@
+package pair
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Examine implements backend.Examiner. Where tells which of the two stores a finding is of.
+func (b *Backend) Examine(ctx context.Context) (all []backend.Finding, err error) {
+	for _, s := range []Store{b.first, b.second} {
+		e, ok := s.Backend.(backend.Examiner)
+		if !ok {
+			continue
+		}
+		list, err := e.Examine(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		for _, f := range list {
+			f.Where = strings.TrimSpace(s.Name + " " + f.Where)
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
