@@ -34,6 +34,7 @@ func init() {
 			paramNamespace:   "begins the name of every key and channel; default anylock",
 		},
 		Guarantees: guarantees(),
+		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})

@@ -25,6 +25,7 @@ func init() {
 			paramNamespace: "begins the name of every key; default anylock",
 		},
 		Guarantees: redlockGuarantees(defaultMaxTTL),
+		Findings:   append(backend.Findings(fleetRules), backend.Findings(nodeRules)...),
 		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return openRedlock(ctx, rawURL) },
 	})
