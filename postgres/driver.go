@@ -41,6 +41,7 @@ func init() {
 		},
 		Params:     params,
 		Guarantees: guarantees(Options{MaxLeases: defaultLeases}),
+		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})

@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+//go:embed doctor.sql
+var doctorSQL string
+
+// A reading is what the server says of itself.
+type reading struct {
+	values map[string]string
+	o      Options
+	room   int  // for leases; 0 for no limit
+	pooled bool // the server is behind a pooler
+}
+
+func (r reading) number(name string) int64 {
+	n, _ := strconv.ParseInt(r.values[name], 10, 64)
+	return n
+}
+
+var rules = []backend.Rule[reading]{
+	{
+		Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
+			return backend.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
+		},
+		Why: "each lease has a connection: those that find no room fail, and so do the applications' own", Set: "a greater max_connections, a smaller " + paramMaxLeases + ", or " + paramShare,
+	},
+	{
+		Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
+			var short []string
+			for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
+				if d := time.Duration(r.number(name)) * time.Millisecond; d > 0 && d < r.o.Timeout {
+					short = append(short, fmt.Sprintf("%s is %v", name, d))
+				}
+			}
+			return strings.Join(short, ", ")
+		},
+		Why: "it ends requests on connections that are being made, before their own limit, and connections at rest", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+	},
+	{
+		Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
+			return backend.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
+		},
+		Why: "it ends waits, and in transaction mode leases that are renewed", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+	},
+	{
+		Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
+			return backend.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
+		},
+		Why: "a crash of the machine sets tokens back, against what " + paramDurable + " promises", Set: "fsync on",
+	},
+	{
+		Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
+			const oldest = 14_00_00
+			return backend.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
+		},
+		Why: "faults of versions before 14 are not mended any more", Set: "a version that is maintained",
+	},
+	{
+		Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
+			return backend.When(r.values["track_activities"] == "off", "track_activities is off")
+		},
+		Why: "nobody can see who holds a key, nor end that lease by its owner", Set: "track_activities on",
+	},
+	{
+		Severity: backend.Info, Code: "standbys", Found: func(r reading) string {
+			return backend.When(r.number("standbys") > 0, "%s standbys", r.values["standbys"])
+		},
+		Why: "advisory locks are not replicated, synchronous or not: a failover frees all keys, and tokens may repeat", Set: "nothing; fencing tokens do not help over a failover, so stop the holders before one",
+	},
+	{
+		Severity: backend.Info, Code: "pooler", Found: func(r reading) string { return backend.When(r.pooled, "connections go through a pooler") },
+		Why: "its limits count too: of connections, of their age, of the time at rest", Set: "a pool as large as " + paramMaxLeases + ", and no server_lifetime below the longest hold",
+	},
+}
+
+// Examine implements [backend.Examiner].
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	room, err := b.Capacity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer b.calls.End()
+	r := reading{values: make(map[string]string), o: b.options, room: room}
+	var sent, received time.Time
+	err = b.aside(ctx, func(s *session) error {
+		sent = time.Now()
+		rows, err := s.query(doctorSQL)
+		received = time.Now()
+		for _, row := range rows {
+			r.values[row[0]] = row[1]
+		}
+		r.pooled = !s.direct
+		return err
+	})
+	if err != nil {
+		return nil, told(ctx, b.closedOr(err))
+	}
+	clock := time.UnixMicro(r.number("clock"))
+	return append(backend.CompareClocks("", clock, time.Microsecond, sent, received), backend.Apply(rules, "", r)...), nil
+}

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+func TestDoctorWellConfigured(t *testing.T) {
+	t.Parallel()
+	if list := storetest.Examined(t, opened(t, servers.Postgres(t).PostgresURL())); len(list) > 0 {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestDoctorSettings(t *testing.T) {
+	t.Parallel()
+	url := servers.Postgres(t, "max_connections=20", "statement_timeout=1500", "track_activities=off").PostgresURL()
+	b := opened(t, url+"&lock_durable=true")
+	storetest.Finds(t, b, "few-connections", "short-timeouts", "fsync-off", "no-activities")
+}
+
+func TestDoctorPooler(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.via(servers.PgBouncer(t, s.Server, "transaction").Addr)+"&lock_mode=transaction")
+	storetest.Finds(t, b, "pooler")
+	storetest.Healthy(t, b)
+}
+
+func TestDoctorStandby(t *testing.T) {
+	storetest.Long(t, "a primary and a standby")
+	t.Parallel()
+	primary, _ := servers.PostgresPair(t)
+	b := opened(t, primary.PostgresURL())
+	until(t, 4*soon, "the standby is connected", func() bool {
+		for _, f := range storetest.Examined(t, b) {
+			if f.Code == "standbys" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// There is no server of these versions to be had: the rules alone.
+func TestDoctorVersions(t *testing.T) {
+	for code, values := range map[string]map[string]string{
+		"old-version":         {"server_version_num": "130022", "server_version": "13.22"},
+		"transaction-timeout": {"transaction_timeout": "1000"},
+	} {
+		list := backend.Apply(rules, "", reading{values: values})
+		if len(list) != 1 || list[0].Code != code {
+			t.Errorf("%s: %+v", code, list)
+		}
+	}
+}
