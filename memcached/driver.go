@@ -24,6 +24,7 @@ func init() {
 			paramNamespace: "begins the name of every item; default anylock",
 		},
 		Guarantees: guarantees(),
+		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})
