@@ -19,6 +19,7 @@ import (
 
 // A Backend keeps locks in etcd. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
+	client      *clientv3.Client
 	kv          clientv3.KV
 	leaseClient pb.LeaseClient
 	options     Options
@@ -51,6 +52,7 @@ var (
 
 func newBackend(client *clientv3.Client, o Options) *Backend {
 	b := &Backend{
+		client: client,
 		// Of the client's connection, not of its fields: those may be wrapped, and then keys and watches would differ.
 		kv:          clientv3.NewKV(client),
 		leaseClient: pb.NewLeaseClient(client.ActiveConnection()), // which sends a request once, unlike RetryLeaseClient

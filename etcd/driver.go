@@ -23,6 +23,7 @@ func init() {
 			"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
 		},
 		Guarantees: guarantees(usualMinTTL),
+		Findings:   append(backend.Findings(clusterRules), backend.Findings(serverRules)...),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})

@@ -1,0 +1,179 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A clusterReading is what is known of the cluster, a serverReading of one of its servers.
+type (
+	clusterReading struct {
+		minTTL      time.Duration
+		alarms      []pb.AlarmType
+		members     int // 0 where it is not known
+		revision    int64
+		uncompacted bool // since the cluster began
+	}
+	serverReading struct{ *clientv3.StatusResponse }
+)
+
+// uncompactedMost is how many revisions there may be before somebody should have compacted them: a lock takes two.
+const uncompactedMost = 50_000
+
+var clusterRules = []backend.Rule[clusterReading]{
+	{
+		Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
+			return backend.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
+		},
+		Why: "the quota is used up: nothing is granted, and leases that need a write are lost", Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a greater --quota-backend-bytes",
+	},
+	{
+		Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
+			return backend.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
+		},
+		Why: "servers have different data: what one has granted, another may grant again", Set: "replace the member that differs",
+	},
+	{
+		Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
+			return backend.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
+		},
+		Why: "each lock leaves two revisions behind, until the quota is used up", Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h",
+	},
+	{
+		Severity: backend.Warning, Code: "long-election-timeout", Found: func(c clusterReading) string {
+			return backend.When(c.minTTL > usualMinTTL, "the servers grant %v at least", c.minTTL)
+		},
+		Why: "shorter TTLs are rounded up to it; and when the leader fails, nothing is granted for so long", Set: "--election-timeout 1000, unless the members are far apart",
+	},
+	{
+		Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
+			return backend.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
+		},
+		Why: "one member less may lose as many", Set: "an odd number of members",
+	},
+	{
+		Severity: backend.Info, Code: "one-member", Found: func(c clusterReading) string { return backend.When(c.members == 1, "1 member") },
+		Why: "nothing is granted or renewed while it is away", Set: "three members",
+	},
+}
+
+var serverRules = []backend.Rule[serverReading]{
+	{
+		Severity: backend.Warning, Code: "old-version", Found: func(s serverReading) string {
+			list := flawsOf(s.Version)
+			return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
+		},
+		Why: "a second owner may get in when a server is paused or the leader changes", Set: "3.4.42, 3.5.28, 3.6.9 or newer",
+	},
+	{
+		Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s serverReading) string {
+			quota, whose := s.DbSizeQuota, ""
+			if quota == 0 {
+				const usual = 2 << 30
+				quota, whose = usual, " (the default: this version does not tell)"
+			}
+			return backend.When(s.DbSize > quota/10*8, "the data have %d bytes, the quota is %d%s", s.DbSize, quota, whose)
+		},
+		Why: "when it is used up, nothing is granted", Set: "compact and defragment, or a greater --quota-backend-bytes",
+	},
+}
+
+// refused reports whether a server would tell somebody else.
+func refused(err error) bool {
+	return slices.Contains([]codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument}, code(err))
+}
+
+// Examine implements [backend.Examiner]. It asks every endpoint of the URL for its status.
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
+		return nil, err
+	}
+	defer b.calls.End()
+	ectx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	c := clusterReading{minTTL: b.guarantees.MinTTL}
+	var list []backend.Finding
+	unseen := func(what string, err error) error {
+		if refused(err) {
+			list, err = append(list, backend.Unseen("", what, err)), nil
+		}
+		return err
+	}
+	steps := []func() error{
+		func() error {
+			resp, err := b.kv.Get(ectx, b.naming.prefix("any"), clientv3.WithCountOnly())
+			if err == nil {
+				c.revision = resp.Header.Revision
+			}
+			return err
+		},
+		func() error {
+			_, err := b.kv.Get(ectx, b.naming.prefix("any"), clientv3.WithCountOnly(), clientv3.WithRev(1))
+			c.uncompacted = err == nil
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				return nil
+			}
+			return err
+		},
+		func() error {
+			resp, err := b.client.AlarmList(ectx)
+			if err == nil {
+				for _, a := range resp.Alarms {
+					c.alarms = append(c.alarms, a.Alarm)
+				}
+			}
+			return unseen("alarms", err)
+		},
+		func() error {
+			resp, err := b.client.MemberList(ectx)
+			if err == nil {
+				c.members = len(slices.DeleteFunc(resp.Members, func(m *pb.Member) bool { return m.IsLearner }))
+			}
+			return unseen("members", err)
+		},
+	}
+	for _, step := range steps {
+		if err := step(); backend.Ended(ctx) {
+			return nil, backend.ContextError(ctx, err)
+		} else if b.isClosing() {
+			return nil, backend.ErrClosed
+		} else if err != nil {
+			return nil, unavailable(err)
+		}
+	}
+	return slices.Concat(list, backend.Apply(clusterRules, "", c), b.examineServers(ctx)), backend.ContextError(ctx, nil)
+}
+
+func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
+	defer cancel()
+	endpoints := b.client.Endpoints()
+	lists := make([][]backend.Finding, len(endpoints))
+	var asked sync.WaitGroup
+	for i, e := range endpoints {
+		asked.Go(func() {
+			resp, err := b.client.Status(ctx, e)
+			switch {
+			case err == nil:
+				lists[i] = backend.Apply(serverRules, e, serverReading{resp})
+			case refused(err):
+				lists[i] = []backend.Finding{backend.Unseen(e, "its status", err)}
+			default:
+				lists[i] = []backend.Finding{backend.Unreachable(e, err)}
+			}
+		})
+	}
+	asked.Wait()
+	return slices.Concat(lists...)
+}

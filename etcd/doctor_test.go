@@ -1,0 +1,132 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+func TestDoctorWellConfigured(t *testing.T) {
+	storetest.Long(t, "the current release of etcd")
+	t.Parallel()
+	storetest.Healthy(t, opened(t, "etcd://"+servers.EtcdCurrent(t).Addr))
+}
+
+// The release that is installed here has flaws; nothing else is wrong.
+func TestDoctorInstalled(t *testing.T) {
+	t.Parallel()
+	for _, f := range storetest.Examined(t, opened(t, shared(t).URL())) {
+		if f.Code != "old-version" && f.Code != "one-member" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestDoctorOldVersion(t *testing.T) {
+	t.Parallel()
+	s := servers.Etcd(t)
+	c := raw(t, s.Addr)
+	status, err := c.Status(t.Context(), s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(flawsOf(status.Version)) == 0 {
+		t.Skipf("etcd %s has no flaws that are known", status.Version)
+	}
+	storetest.Finds(t, opened(t, "etcd://"+s.Addr), "old-version")
+}
+
+func TestDoctorElectionTimeout(t *testing.T) {
+	t.Parallel()
+	s := private(t, "--heartbeat-interval", "500", "--election-timeout", "5000")
+	storetest.Finds(t, opened(t, s.URL()), "long-election-timeout", "one-member")
+}
+
+func TestDoctorNoSpace(t *testing.T) {
+	t.Parallel()
+	s := private(t, "--quota-backend-bytes", "2000000")
+	b := opened(t, s.URL())
+	c := raw(t, s.Addr)
+	for i := 0; ; i++ {
+		if _, err := c.Put(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 100_000)); err != nil {
+			t.Log(err)
+			break
+		}
+	}
+	storetest.Finds(t, b, "no-space")
+}
+
+func TestDoctorQuotaNearlyFull(t *testing.T) {
+	storetest.Long(t, "the current release of etcd")
+	t.Parallel()
+	s := servers.EtcdCurrent(t, "--quota-backend-bytes", "8000000")
+	c := raw(t, s.Addr)
+	for i := range 68 {
+		if _, err := c.Put(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 100_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Finds(t, opened(t, "etcd://"+s.Addr), "quota-nearly-full")
+}
+
+func TestDoctorCorrupt(t *testing.T) {
+	t.Parallel()
+	s := private(t)
+	b := opened(t, s.URL())
+	c := raw(t, s.Addr)
+	members, err := c.MemberList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(t.Context(), &pb.AlarmRequest{
+		Action: pb.AlarmRequest_ACTIVATE, MemberID: members.Members[0].ID, Alarm: pb.AlarmType_CORRUPT,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Finds(t, b, "corrupt")
+}
+
+func TestDoctorNoCompaction(t *testing.T) {
+	storetest.Long(t, "tens of thousands of writes")
+	t.Parallel()
+	s := private(t)
+	b := opened(t, s.URL())
+	c := raw(t, s.Addr)
+	var writers sync.WaitGroup
+	const writersCount = 100
+	for range writersCount {
+		writers.Go(func() {
+			for range uncompactedMost/writersCount + 1 {
+				if _, err := c.Put(context.Background(), "k", ""); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+	storetest.Finds(t, b, "no-compaction")
+	if _, err := c.Compact(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range storetest.Examined(t, b) {
+		if f.Code == "no-compaction" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestDoctorMembers(t *testing.T) {
+	storetest.Long(t, "a cluster")
+	t.Parallel()
+	c := servers.EtcdCluster(t, 2)
+	b := opened(t, "etcd://"+c.Servers[0].Addr+","+c.Servers[1].Addr+",127.0.0.1:1")
+	storetest.Finds(t, b, "even-members", "unreachable")
+}
