@@ -38,6 +38,7 @@ func init() {
 			paramNamespace: "the node that has all locks; default anylock",
 		},
 		Guarantees: defaultLimits().guarantees(),
+		Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),
 		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})

@@ -36,7 +36,7 @@ func (b *Backend) probe(ctx context.Context) error {
 	}
 	b.limits = limitsOf(shortest, longest, b.options.SessionTimeout)
 	b.guarantees = b.limits.guarantees()
-	b.alone = len(b.servers) == 1 && strings.Contains(b.describe(b.servers[0]), "\nMode: standalone")
+	b.alone = len(b.servers) == 1 && strings.Contains(b.describe(b.servers[0], "srvr"), "\nMode: standalone")
 	return nil
 }
 
@@ -78,15 +78,15 @@ var errTooOld = fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5 or
 
 // version is what the server says of its version.
 func (b *Backend) version(server string) string {
-	line, _, _ := strings.Cut(b.describe(server), "\n")
+	line, _, _ := strings.Cut(b.describe(server, "srvr"), "\n")
 	if version, ok := strings.CutPrefix(line, "Zookeeper version: "); ok {
 		return "ZooKeeper " + strings.TrimSpace(version)
 	}
 	return "no version"
 }
 
-// describe asks the server for its own description, empty if it does not tell.
-func (b *Backend) describe(server string) string {
+// describe sends the server a command of four letters, as srvr for its own description. The answer is empty if it does not tell.
+func (b *Backend) describe(server, command string) string {
 	c, err := b.options.Dial("tcp", server, handshakeMost)
 	if err != nil {
 		return ""
@@ -95,7 +95,7 @@ func (b *Backend) describe(server string) string {
 	if c.SetDeadline(time.Now().Add(handshakeMost)) != nil {
 		return ""
 	}
-	if _, err := io.WriteString(c, "srvr"); err != nil {
+	if _, err := io.WriteString(c, command); err != nil {
 		return ""
 	}
 	const most = 64 << 10

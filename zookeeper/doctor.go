@@ -1,0 +1,144 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A reading is what is known of the ensemble, a serverReading what one server says to the commands of four letters.
+type (
+	reading struct {
+		limits limits
+		most   time.Duration // Options.SessionTimeout
+		keys   int
+	}
+	serverReading struct {
+		srvr, conf string // empty where they are not permitted
+		limits     limits
+	}
+)
+
+const (
+	usualLeast = ticksLeast * defaultTick // of sessions, as servers come
+	manyKeys   = 10_000                   // a list of twice as many does not fit into the 1 MB that clients read
+)
+
+var (
+	rules = []backend.Rule[reading]{
+		{
+			Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
+				return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
+			},
+			Why: "a dead holder's key is refused for so long at least, whatever its TTL is", Set: "minSessionTimeout, or tickTime, of which it is twice as much",
+		},
+		{
+			Severity: backend.Info, Code: "short-sessions", Found: func(r reading) string {
+				silence := r.limits.capacity(r.limits.longest)
+				return backend.When(silence < usualTTL && r.most == 0, "the longest session is %v", r.limits.longest)
+			},
+			Why: "a lease of a longer TTL ends when its holder is cut off for about as long", Set: "maxSessionTimeout, or tickTime, of which it is twenty times as much",
+		},
+		{
+			Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
+				return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
+			},
+			Why: "a list of all is refused soon (jute.maxbuffer); and where they are free, nobody removes the containers",
+			Set: "znode.container.checkIntervalMs and maxPerMinute on the servers, as they come",
+		},
+	}
+	serverRules = []backend.Rule[serverReading]{
+		{
+			Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
+				var list []string
+				if s.srvr == "" {
+					list = append(list, "srvr")
+				}
+				if s.conf == "" {
+					list = append(list, "conf")
+				}
+				return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
+			},
+			Why: "the version, the mode and the bounds of this server cannot be looked at; without srvr a server that is alone costs a write for each look at a queue",
+			Set: "4lw.commands.whitelist=srvr,conf",
+		},
+		{
+			Severity: backend.Info, Code: "standalone", Found: func(s serverReading) string {
+				return backend.When(strings.Contains(s.srvr, "\nMode: standalone"), "one server, without an ensemble")
+			},
+			Why: "nothing is granted while it is away, and sessions may expire meanwhile", Set: "an ensemble of three",
+		},
+		{
+			Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
+				least, ok := durationOf(s.conf, "minSessionTimeout")
+				most, ok2 := durationOf(s.conf, "maxSessionTimeout")
+				return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
+					least, most, s.limits.shortest, s.limits.longest)
+			},
+			Why: "a lease that moves to this server is lost, or granted for longer than told", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers",
+		},
+	}
+)
+
+// durationOf finds name=milliseconds in the answer to conf.
+func durationOf(conf, name string) (time.Duration, bool) {
+	for line := range strings.Lines(conf) {
+		var ms int64
+		if n, _ := fmt.Sscanf(line, name+"=%d", &ms); n == 1 {
+			return time.Duration(ms) * time.Millisecond, true
+		}
+	}
+	return 0, false
+}
+
+// Examine implements [backend.Examiner]. It asks each server of the URL. Opening refuses servers without containers.
+func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	r := reading{limits: b.limits, most: b.options.SessionTimeout}
+	var all []backend.Finding
+	err := b.onAny(ctx, func(s *session) error {
+		names, err := s.children(ctx, b.root)
+		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		all = append(backend.Apply(rules, "", r), b.examineServers()...)
+		return nil
+	})
+	return all, err
+}
+
+func (b *Backend) examineServers() (all []backend.Finding) {
+	lists := make([][]backend.Finding, len(b.servers))
+	var asked sync.WaitGroup
+	for i, server := range b.servers {
+		asked.Go(func() {
+			c, err := b.options.Dial("tcp", server, handshakeMost)
+			if err != nil {
+				lists[i] = []backend.Finding{backend.Unreachable(server, err)}
+				return
+			}
+			_ = c.Close()
+			lists[i] = backend.Apply(serverRules, server, serverReading{known(b.describe(server, "srvr"), "Zookeeper version"),
+				known(b.describe(server, "conf"), "clientPort"), b.limits})
+		})
+	}
+	asked.Wait()
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// known is an answer that begins as it should, and not with a refusal.
+func known(answer, begin string) string {
+	if !strings.HasPrefix(answer, begin) {
+		return ""
+	}
+	return answer
+}

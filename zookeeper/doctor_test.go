@@ -1,0 +1,72 @@
+package zookeeper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+func TestDoctorWellConfigured(t *testing.T) {
+	t.Parallel()
+	s := servers.ZooKeeper(t, "maxSessionTimeout=60000")
+	list := storetest.Examined(t, opened(t, "zookeeper://"+s.Addr))
+	if len(list) != 1 || list[0].Code != "standalone" {
+		t.Errorf("%+v", list)
+	}
+}
+
+func TestDoctorSessions(t *testing.T) {
+	t.Parallel()
+	s := servers.ZooKeeper(t, "minSessionTimeout=9000", "4lw.commands.whitelist=srvr,envi")
+	storetest.Finds(t, opened(t, "zookeeper://"+s.Addr), "long-sessions", "short-sessions", "commands-forbidden")
+}
+
+func TestDoctorServersDiffer(t *testing.T) {
+	storetest.Long(t, "two servers")
+	t.Parallel()
+	s := servers.ZooKeeper(t)
+	b := opened(t, "zookeeper://"+s.Addr)
+	other := servers.ZooKeeper(t, "maxSessionTimeout=5000") // of no ensemble, but that matters to nobody here
+	b.servers = append(b.servers, other.Addr, "127.0.0.1:1")
+	if f := storetest.Finds(t, b, "sessions-differ", "unreachable"); f.Where != other.Addr {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestDoctorManyKeys(t *testing.T) {
+	storetest.Long(t, "ten thousand nodes")
+	t.Parallel()
+	s := on(t, usual)
+	b := opened(t, s.url())
+	c, _, err := zk.Connect([]string{s.Addr}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const page = 500
+	for n := 0; n <= manyKeys; {
+		var ops []any
+		for range page {
+			ops = append(ops, &zk.CreateRequest{Path: b.dir(time.Duration(n).String()), Acl: zk.WorldACL(zk.PermAll)})
+			n++
+		}
+		if _, err := c.Multi(ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Finds(t, b, "many-keys")
+}
+
+func TestDoctorOfClosed(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
+	b.Close()
+	if _, err := b.Examine(context.Background()); err == nil {
+		t.Error("no error")
+	}
+}
