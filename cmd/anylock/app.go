@@ -69,7 +69,7 @@ users, whatever $HOME says.`,
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.Var(&a.backendFile, "backend-file", "the `FILE` whose first line is the URL, so that its password shows nowhere (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is going on")
-	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
 	a.addHidden(root)
 	return root
 }

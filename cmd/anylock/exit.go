@@ -14,6 +14,8 @@ import (
 const (
 	exitOK            = 0
 	exitConflict      = 1   // run: the key is held by another; -E sets another code
+	exitWarning       = 1   // doctor: the worst finding is a warning
+	exitCritical      = 2   // doctor: the worst finding is critical
 	exitFree          = 1   // inspect, break: nobody holds the key, or not that owner
 	exitChecksFailed  = 1   // conform: the store breaks a rule
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
