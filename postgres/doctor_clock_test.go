@@ -1,5 +1,3 @@
-//go:build linux && amd64
-
 package postgres
 
 import (
@@ -15,6 +13,6 @@ func TestDoctorClock(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t)
 	b := opened(t, s.PostgresURL())
-	stepClock(t, s, -time.Hour)
+	clockOf(t, s)(-time.Hour)
 	storetest.Finds(t, b, "clock-skew")
 }

@@ -108,7 +108,7 @@ func (r *Redlock) Examine(ctx context.Context) ([]backend.Finding, error) {
 func (r *Redlock) examineNode(ctx context.Context, n *node) ([]backend.Finding, clockSample) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	err := r.acquaintWithin(r.options.Timeout, n, time.Now())
+	err := r.acquaint(n, r.options.Timeout, time.Now())
 	said, list, rerr := read(ctx, n.name, n.client)
 	if rerr != nil {
 		return []backend.Finding{backend.Unreachable(n.name, rerr)}, clockSample{}
