@@ -24,7 +24,7 @@ func TestStepClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return time.Unix(seconds, 0).Sub(time.Now()).Round(time.Minute)
+		return time.Until(time.Unix(seconds, 0)).Round(time.Minute)
 	}
 	for _, want := range []time.Duration{time.Hour, -time.Hour, 0} {
 		if step(want - off()); off() != want {
