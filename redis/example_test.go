@@ -32,7 +32,7 @@ func ExampleNew() {
 	fmt.Println("exclusion:", g.Consistency)
 	// Output:
 	// fair: true
-	// enforced by: server clock
+	// enforced by: server wall clock
 	// tokens survive: data loss
 	// exclusion: best effort
 }
