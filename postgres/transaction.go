@@ -74,10 +74,12 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 func (s *session) prolongTransaction(ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
 	_, err := s.simple(s.labelNow(labelTimeout(ttl, timeout)) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
-	if err == nil {
-		s.setTimeout(timeout)
+	if err != nil {
+		s.close() // a statement that fails ends the transaction, and frees the lock
+		return err
 	}
-	return err
+	s.setTimeout(timeout)
+	return nil
 }
 
 // endTransaction gives up the transaction's lock.
