@@ -107,25 +107,27 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		all = append(backend.Apply(rules, "", r), b.examineServers()...)
-		return nil
+		all = append(backend.Apply(rules, "", r), b.examineServers(ctx)...)
+		return backend.ContextError(ctx, nil)
 	})
-	return all, err
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
-func (b *Backend) examineServers() (all []backend.Finding) {
+func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
 	lists := make([][]backend.Finding, len(b.servers))
 	var asked sync.WaitGroup
 	for i, server := range b.servers {
 		asked.Go(func() {
-			c, err := b.options.Dial("tcp", server, handshakeMost)
+			srvr, err := b.describe(ctx, server, "srvr")
 			if err != nil {
 				lists[i] = []backend.Finding{backend.Unreachable(server, err)}
 				return
 			}
-			_ = c.Close()
-			lists[i] = backend.Apply(serverRules, server, serverReading{known(b.describe(server, "srvr"), "Zookeeper version"),
-				known(b.describe(server, "conf"), "clientPort"), b.limits})
+			conf, _ := b.describe(ctx, server, "conf")
+			lists[i] = backend.Apply(serverRules, server, serverReading{known(srvr, "Zookeeper version"), known(conf, "clientPort"), b.limits})
 		})
 	}
 	asked.Wait()

@@ -2,6 +2,8 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -35,6 +37,31 @@ func TestDoctorServersDiffer(t *testing.T) {
 	b.servers = append(b.servers, other.Addr, "127.0.0.1:1")
 	if f := storetest.Finds(t, b, "sessions-differ", "unreachable"); f.Where != other.Addr {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A server that takes connections and does not answer is told from one that forbids its commands, and is waited for no longer than the
+// caller has time.
+func TestDoctorSilentServer(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	b.servers = append(b.servers, silent.Addr().String())
+	if f := storetest.Finds(t, b, "unreachable"); f.Where != silent.Addr().String() {
+		t.Errorf("%+v", f)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeMost/4)
+	defer cancel()
+	begun := time.Now()
+	if _, err := b.Examine(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("examine with little time: %v", err)
+	}
+	if took := time.Since(begun); took > handshakeMost*3/4 {
+		t.Errorf("it took %v", took)
 	}
 }
 

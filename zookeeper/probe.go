@@ -36,7 +36,10 @@ func (b *Backend) probe(ctx context.Context) error {
 	}
 	b.limits = limitsOf(shortest, longest, b.options.SessionTimeout)
 	b.guarantees = b.limits.guarantees()
-	b.alone = len(b.servers) == 1 && strings.Contains(b.describe(b.servers[0], "srvr"), "\nMode: standalone")
+	if len(b.servers) == 1 {
+		text, _ := b.describe(limited, b.servers[0], "srvr")
+		b.alone = strings.Contains(text, "\nMode: standalone")
+	}
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (s *session) checkContainers(ctx context.Context) error {
 	case err == nil || isReply(err):
 		return nil
 	case strings.HasSuffix(err.Error(), unimplemented):
-		return fmt.Errorf("%w (it says %s)", errTooOld, s.b.version(c.Server()))
+		return fmt.Errorf("%w (it says %s)", errTooOld, s.b.version(ctx, c.Server()))
 	}
 	return err
 }
@@ -77,8 +80,9 @@ func (s *session) checkContainers(ctx context.Context) error {
 var errTooOld = fmt.Errorf("%w: the server knows no containers; ZooKeeper 3.5 or newer is needed", backend.ErrUnsupported)
 
 // version is what the server says of its version.
-func (b *Backend) version(server string) string {
-	line, _, _ := strings.Cut(b.describe(server, "srvr"), "\n")
+func (b *Backend) version(ctx context.Context, server string) string {
+	text, _ := b.describe(ctx, server, "srvr")
+	line, _, _ := strings.Cut(text, "\n")
 	if version, ok := strings.CutPrefix(line, "Zookeeper version: "); ok {
 		return "ZooKeeper " + strings.TrimSpace(version)
 	}
@@ -86,19 +90,23 @@ func (b *Backend) version(server string) string {
 }
 
 // describe sends the server a command of four letters, as srvr for its own description. The answer is empty if it does not tell.
-func (b *Backend) describe(server, command string) string {
+func (b *Backend) describe(ctx context.Context, server, command string) (text string, err error) {
 	c, err := b.options.Dial("tcp", server, handshakeMost)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer c.Close()
-	if c.SetDeadline(time.Now().Add(handshakeMost)) != nil {
-		return ""
+	if err := c.SetDeadline(time.Now().Add(handshakeMost)); err != nil {
+		return "", err
 	}
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := io.WriteString(c, command); err != nil {
-		return ""
+		return "", err
 	}
 	const most = 64 << 10
-	text, _ := io.ReadAll(io.LimitReader(c, most))
-	return string(text)
+	all, err := io.ReadAll(io.LimitReader(c, most))
+	if len(all) > 0 {
+		err = nil
+	}
+	return string(all), err
 }
