@@ -2,9 +2,11 @@ package memcached
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -89,8 +91,8 @@ func (b *Backend) stats(ctx context.Context, r reading) error {
 	if _, err := conn.Write([]byte("stats\r\nstats settings\r\n")); err != nil {
 		return err
 	}
-	lines := bufio.NewScanner(conn)
-	for answers := 0; answers < 2 && lines.Scan(); {
+	lines, answers := bufio.NewScanner(conn), 0
+	for answers < 2 && lines.Scan() {
 		name, value, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "STAT "), " ")
 		switch {
 		case lines.Text() == "END":
@@ -103,5 +105,8 @@ func (b *Backend) stats(ctx context.Context, r reading) error {
 			r[name] = value
 		}
 	}
-	return lines.Err()
+	if answers < 2 {
+		return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
+	}
+	return nil
 }

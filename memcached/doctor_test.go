@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,6 +41,15 @@ func TestDoctorClock(t *testing.T) {
 	b.now = func() time.Time { return time.Now().Add(time.Minute) }
 	if f := storetest.Finds(t, b, "clock-skew"); !strings.Contains(f.Found, "behind") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A connection that ends before the answer tells nothing, least of all of the clock.
+func TestDoctorUnanswered(t *testing.T) {
+	t.Parallel()
+	b := opened(t, "memcached://"+newProxy(t, servers.Memcached(t).Addr).Addr) // it passes no statistics
+	if list, err := b.Examine(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 
