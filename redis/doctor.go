@@ -53,7 +53,7 @@ var (
 		},
 		{
 			Severity: backend.Critical, Code: "too-few-replicas", Found: func(r reading) string {
-				return backend.When(r.number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.number("connected_slaves"), paramMinReplicas, r.replicas)
+				return backend.When(len(r.info) > 0 && r.number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.number("connected_slaves"), paramMinReplicas, r.replicas)
 			},
 			Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas,
 		},

@@ -65,9 +65,14 @@ func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
 	url := user(t, raw(t, s.Addr), "few", []string{"~*", "+@all", "-config", "-info", "resetchannels"})
-	b := opened(t, url)
+	b := opened(t, url+"?lock_min_replicas=1")
 	if f := storetest.Finds(t, b, "unseen", "no-channels"); f.Severity != backend.Info {
 		t.Errorf("%+v", f)
+	}
+	for _, f := range storetest.Examined(t, b) {
+		if f.Severity == backend.Critical {
+			t.Errorf("nobody has counted replicas: %+v", f)
+		}
 	}
 }
 
