@@ -30,8 +30,11 @@ var fleetRules = []backend.Rule[fleetReading]{
 			hosts := make(map[string]int)
 			for _, n := range f.r.nodes {
 				host, _, _ := net.SplitHostPort(n.name)
-				if hosts[host]++; hosts[host] > (len(f.r.nodes)-1)/2 {
-					return fmt.Sprintf("%d of %d nodes are on %s", hosts[host], len(f.r.nodes), host)
+				hosts[host]++
+			}
+			for host, n := range hosts { // one at most has so many
+				if n > len(f.r.nodes)/2 {
+					return fmt.Sprintf("%d of %d nodes are on %s", n, len(f.r.nodes), host)
 				}
 			}
 			return ""
