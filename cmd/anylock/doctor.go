@@ -18,8 +18,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Tell what is wrong with a store",
 		Long: `doctor looks at the servers of the store, their settings and their state, and tells what threatens locks on them: how
 much that matters, what it has found, why it matters, and what to set. It looks at their clocks too, and at how long a look at
-a key takes, against --ttl. It changes nothing. What it may not look at, as on a managed server, it says. With --format json it
-prints an array.
+a key takes, against --ttl. It changes nothing beyond what opening does, which makes the directory of a file store, and the
+record of a Redlock node that is new. What it may not look at, as on a managed server, it says. With --format json it prints
+an array.
 
 docs/doctor.md lists all that it looks for.
 
