@@ -134,7 +134,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		got, err := l.askFor(waitCtx, g, terms, wait)
+		got, err := l.askFor(waitCtx, g, terms, wait, &busy)
 		if err == nil {
 			if lease := l.begin(ctx, g, &got.hold, &got.stay, terms); lease != nil {
 				return lease, nil
@@ -154,10 +154,15 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	}
 }
 
-// askFor gets a lease on g's key from the store, unless Shutdown comes first.
-func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool) (*grant, error) {
-	if !wait {
-		return l.ask(ctx, g.key, terms, false)
+// askFor gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
+// given it.
+func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*grant, error) {
+	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
+		got, err := l.ask(ctx, g.key, terms, false)
+		if !wait || !errors.Is(err, ErrHeld) {
+			return got, err
+		}
+		*busy = err
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()

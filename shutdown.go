@@ -78,12 +78,8 @@ func (l *Locker) isStopping() bool {
 	}
 }
 
-// waitAt is the context of a wait at the store for g's key, which Shutdown ends too. Within one process waits are for holders
-// of the same store, that Close ends with it: they are spared the cost.
+// waitAt is the context of a wait at the store for g's key, which Shutdown ends too.
 func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done func()) {
-	if l.guarantees.Reach == ReachProcess {
-		return ctx, func() {}
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -104,38 +104,50 @@ func TestShutdownEndsWithContext(t *testing.T) {
 	})
 }
 
-// Who waits at the store, for a holder elsewhere, is told too.
+// Who waits at the store, for a holder elsewhere, is told too: another process, or another Locker of this one.
 func TestShutdownEndsWaitsAtStore(t *testing.T) {
 	t.Parallel()
-	url := "file://" + t.TempDir() + "/locks"
-	holding, err := lock.Open(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holding.Close()
-	lease, err := holding.Acquire(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 20 { // the wait may be under way or about to begin
-		l, err := lock.Open(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Ping(t.Context()); err != nil {
-			t.Error(err)
-		}
-		waits, queued := acquiring(l, "k"), acquiring(l, "k")
-		if err := l.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
-		for _, w := range []<-chan error{waits, queued} {
-			if err := <-w; !errors.Is(err, lock.ErrClosed) {
-				t.Errorf("a waiting Acquire: %v", err)
+	for name, url := range map[string]string{"File": "file://" + t.TempDir() + "/locks", "Memory": "memory://" + t.Name()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			holding, err := lock.Open(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
+			defer holding.Close()
+			lease, err := holding.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 20 {
+				l, err := lock.Open(t.Context(), url)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Ping(t.Context()); err != nil {
+					t.Error(err)
+				}
+				waits, queued := acquiring(l, "k"), acquiring(l, "k")
+				for under := false; i%2 > 0 && !under; { // or the wait is about to begin
+					h, err := holding.Inspect(t.Context(), "k")
+					if under = h.Waiters != 0; err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				if err := l.Shutdown(ctx); err != nil {
+					t.Fatal(err)
+				}
+				cancel()
+				for _, w := range []<-chan error{waits, queued} {
+					if err := <-w; !errors.Is(err, lock.ErrClosed) {
+						t.Errorf("a waiting Acquire: %v", err)
+					}
+				}
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
