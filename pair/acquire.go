@@ -71,20 +71,19 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		if a.r.Wait && a.full() != nil && backend.Sleep(ctx, a.pause.Next(0)) == nil {
 			continue // and does not hold the first meanwhile
 		}
-		h, err := a.both(ctx)
+		l, err := a.once(ctx)
+		if errors.Is(err, errOld) {
+			continue
+		}
 		if err == nil {
-			l, err := a.grant(ctx, h)
-			if errors.Is(err, errOld) {
-				continue
-			}
-			return l, err
+			return l, nil
 		}
 		a.note(err)
 		if full := a.full(); full != nil && errors.Is(err, backend.ErrUnavailable) {
 			err = full
 		}
 		switch {
-		case !a.r.Wait, backend.Definite(err):
+		case !a.r.Wait, backend.Definite(err), errors.Is(err, backend.ErrLost):
 			return nil, backend.NotOurs(ctx, err)
 		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, a.busy)
@@ -116,6 +115,15 @@ func (a *attempt) note(err error) {
 	if held := (*backend.HeldError)(nil); errors.As(err, &held) {
 		a.busy = held
 	}
+}
+
+// once makes one attempt.
+func (a *attempt) once(ctx context.Context) (*lease, error) {
+	h, err := a.both(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.grant(ctx, h)
 }
 
 // both takes the first store's half, then the second's, or neither.
@@ -227,8 +235,12 @@ func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
 func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	b := a.pair
 	fail := func(err error) (*lease, error) {
-		_ = b.giveBack(ctx, h.second)
-		_ = b.giveBack(ctx, h.first)
+		if b.giveBack(ctx, h.second) != nil {
+			a.seconds++
+		}
+		if b.giveBack(ctx, h.first) != nil {
+			a.firsts++
+		}
 		return nil, err
 	}
 	if time.Since(h.since) > a.ttl/10 { // a lease is to begin with all of its TTL
@@ -250,7 +262,7 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 		if passed, err := a.passed(ctx, h); err != nil {
 			return fail(backend.NotOurs(ctx, err))
 		} else if passed {
-			return nil, a.dropOld(ctx, h)
+			return fail(errOld)
 		}
 	}
 	if b.guarantees.Fencing == backend.FencingNone {
@@ -264,20 +276,9 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	return &lease{life, b, h}, nil
 }
 
-// errOld is of halves that were given back because the first store's number was too old.
+// errOld is of halves that were given back because the first store's number was too old. A new number is above the cut, and all that the
+// first store grants after it: if this lease had the second's, one that is granted next could still have the first's.
 var errOld = errors.New("the number is older than the cut")
-
-// dropOld gives the halves back. A new number is above the cut, and all that the first store grants after it: if this lease had the
-// second's, one that is granted next could still have the first's.
-func (a *attempt) dropOld(ctx context.Context, h *halves) error {
-	if a.pair.giveBack(ctx, h.second) != nil {
-		a.seconds++
-	}
-	if a.pair.giveBack(ctx, h.first) != nil {
-		a.firsts++
-	}
-	return errOld
-}
 
 // passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
 // the cut longer than Settled ago. The half's own may be older: some stores draw it when a waiter arrives.

@@ -122,7 +122,23 @@ func (f *failing) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if f.down.Load() {
 		return nil, backend.ErrUnavailable
 	}
-	return f.Backend.Acquire(ctx, r)
+	l, err := f.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return failingLease{l, f}, nil
+}
+
+type failingLease struct {
+	backend.Lease
+	store *failing
+}
+
+func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
+	if l.store.down.Load() {
+		return backend.ErrUnavailable
+	}
+	return l.Lease.Renew(ctx, ttl)
 }
 
 // A waiter that has queued at the first store outlives an outage of the second for a time. One that comes then does not.
@@ -148,6 +164,28 @@ func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 		if _, err := b.Acquire(t.Context(), storetest.Wait(key, ttl)); !errors.Is(err, backend.ErrUnavailable) || time.Since(begun) > time.Second {
 			t.Errorf("%v after %v, want ErrUnavailable at once", err, time.Since(begun))
 		}
+	})
+}
+
+// A waiter that was told that the key is busy outlives an outage of the first that begins while it holds that, too.
+func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &failing{Backend: memory.New()}, memory.New()
+		b := pair.New(pair.Store{Backend: first}, pair.Store{Backend: second}, 0)
+		defer b.Close()
+		const ttl = 3 * time.Second
+		held := storetest.Acquire(t, second, storetest.Try(key, ttl))
+		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+		time.Sleep(ttl / 6) // the half at the first is to be renewed
+		first.down.Store(true)
+		storetest.Release(t, held)
+		time.Sleep(ttl)
+		first.down.Store(false)
+		o := <-waiting
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		storetest.Release(t, o.Lease)
 	})
 }
 
