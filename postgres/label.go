@@ -52,5 +52,5 @@ func readLabel(query string, h hash) (owner string, timeout time.Duration, ok bo
 // entriesOf counts the leases of the label in a session's query.
 func entriesOf(query string) int {
 	text, _, _ := strings.Cut(query, "*/")
-	return strings.Count(text, "=")
+	return strings.Count(text, " ") - 1 // owners have none, but may have a "="
 }

@@ -46,3 +46,16 @@ func TestBreakSparesSharedConnection(t *testing.T) {
 		t.Error("no two leases have shared a connection")
 	}
 }
+
+// An owner may hold any character.
+func TestBreakOddOwner(t *testing.T) {
+	t.Parallel()
+	b := opened(t, gentleURL(t))
+	r := req(backend.NewOwner(), time.Minute)
+	r.Owner = "a=b c/*d*/é"
+	l := acquire(t, b, r)
+	if err := b.Break(context.Background(), r.Key, r.Owner); err != nil {
+		t.Fatal(err)
+	}
+	lost(t, l, soon)
+}
