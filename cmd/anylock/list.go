@@ -22,7 +22,9 @@ Exit codes: 0 told, also when no key is held; 64 wrong usage, or a store that ca
 reached.`,
 		Example: `  anylock list
   anylock list --format json nightly/`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			return exactArgs([]string{"PREFIX"}[:min(len(args), 1)]...)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefix := ""
 			if len(args) > 0 {
