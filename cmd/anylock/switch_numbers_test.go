@@ -101,3 +101,37 @@ func TestCutOfEtcd(t *testing.T) {
 		t.Errorf("token %d after the cut %d", l.Token(), c.number)
 	}
 }
+
+// Who still uses the old store alone when its numbers have passed the cut, because a deploy took too long or the numbers have leapt, leaves
+// no token that is above all of the new store's.
+func TestBaseLeavesRoomForLateOnes(t *testing.T) {
+	t.Parallel()
+	old, err := openSwitched(t.Context(), fileURL(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.close()
+	store := memory.NewStore() // which counts from 1
+	next := &switched{Store: pair.Store{Backend: store.Client()}, url: "memory:", other: store.Client()}
+	defer next.close()
+	const within = time.Millisecond
+	p, err := planSwitch(t.Context(), old, next, within)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * within)
+	late, err := old.number(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := pair.New(old.Store, pair.Store{Backend: next.Backend, TokenBase: p.Base}, p.Cut)
+	l := storetest.Acquire(t, both, storetest.Try("key", 10*time.Second))
+	defer storetest.Release(t, l)
+	if late < p.Cut || l.Token() <= late {
+		t.Errorf("the cut %d, a late one's token %d, the next token %d", p.Cut, late, l.Token())
+	}
+	const leader = 1 << 32 // of ZooKeeper: with each its numbers leap by so much
+	if p.Base < p.Cut+10*leader {
+		t.Errorf("the cut %d, the base %d", p.Cut, p.Base)
+	}
+}

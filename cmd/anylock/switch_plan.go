@@ -44,6 +44,11 @@ type switchPlan struct {
 	Steps   []string `json:"steps"`
 }
 
+// spare is how much above the cut the next store's numbers begin. Who uses the old store alone beyond the cut, because a deploy took too
+// long or numbers have leapt, gets tokens there, and all owners after it would be below them for good. It is twelve days of a clock in
+// microseconds, and 256 leaders of ZooKeeper.
+const spare = 1 << 40
+
 func planSwitch(ctx context.Context, old, next *switched, within time.Duration) (*switchPlan, error) {
 	cut, err := old.findCut(ctx, within)
 	if err != nil {
@@ -53,8 +58,12 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 	if cut.number >= most {
 		return nil, fmt.Errorf("%w: the cut %d leaves no room for numbers below 2^55", backend.ErrUnsupported, cut.number)
 	}
-	p := &switchPlan{From: withBase(old.url, old.TokenBase), To: withBase(next.url, cut.number), Cut: cut.number, Base: cut.number,
-		Found: cut.found, Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
+	base := cut.number
+	if base > 0 {
+		base += spare
+	}
+	p := &switchPlan{From: withBase(old.url, old.TokenBase), To: withBase(next.url, base), Cut: cut.number, Base: base, Found: cut.found,
+		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
 	p.Both = pair.URL(p.From, p.To, p.Cut)
 	p.Steps = []string{
 		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses " + p.From + " alone any more.",
@@ -110,8 +119,8 @@ func orNever(s string) string {
 
 func (p *switchPlan) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "from  %s\nto    %s\nbase  %d, which is the cut too: %s\n\nwhat is promised otherwise (on the way there, the weaker of each):\n",
-		p.From, p.To, p.Base, p.Found)
+	fmt.Fprintf(&b, "from  %s\nto    %s\ncut   %d: %s\nbase  %d, above what is used of the old store beyond the cut\n\nwhat is promised otherwise (on the way there, the weaker of each):\n",
+		p.From, p.To, p.Cut, p.Found, p.Base)
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
 	}
