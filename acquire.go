@@ -9,27 +9,27 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Acquire waits until key is granted, or ctx ends, or WithWait has passed. The lease renews itself until Release, which
-// the caller owes.
+// Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
+// Release.
 //
-// Errors: ErrDeadlock if key is held under ctx already, without Reentrant; ErrHeld after WithWait, if the store has said that
-// the key is busy, and ErrUnavailable if it has said nothing; the context's error, which leaves nothing behind and matches ErrHeld
-// besides if the key was busy; ErrInvalid, ErrClosed. Any other error is the store's or the network's; what it may have
-// left is cleaned up in the background, at the latest by the TTL. A store that cannot be reached at first is an error at
-// once; an outage while waiting is outlived for a time.
+// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the store has said
+// that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the context's error, and nothing is left
+// behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or ErrClosed too. Any other error comes from the store or
+// the network. What the request may have left there is cleaned up in the background, or ends with the TTL. If the store cannot be
+// reached at first, Acquire fails at once; once it is waiting, it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.get(ctx, key, opts, true)
 }
 
-// TryAcquire is Acquire that does not wait: a key that is busy is ErrHeld, with a *HeldError that names the holder where
-// the store knows it.
+// TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names the
+// holder if the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.get(ctx, key, opts, false)
 }
 
 // Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop
-// writing. Do returns f's error, joined with ErrLost if the lease had ended before f did, or with the error of the
-// release. The lease is released when f panics too.
+// writing. Do returns f's error, joined with ErrLost if the lease ended before f did, or with the error of the release. It
+// releases the lease even if f panics.
 func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {

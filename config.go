@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Config opens a Locker from a configuration file, so that the store is switched without a change of code. Zero fields
-// keep the defaults. It has tags for encoding/json and the usual YAML packages, and durations are texts like "30s".
+// Config opens a Locker from a configuration file, so that you can change the store without changing code. Zero fields keep
+// the defaults. It has tags for encoding/json and the usual YAML packages. Durations are strings like "30s".
 type Config struct {
 	URL       string        `json:"url" yaml:"url"`                                   // empty: $ANYLOCK_URL
 	Prefix    string        `json:"prefix,omitempty" yaml:"prefix,omitempty"`         // WithPrefix
@@ -26,7 +26,7 @@ type Config struct {
 	Require   []Requirement `json:"require,omitempty" yaml:"require,omitempty"`       // Require
 }
 
-// Open opens the store that c names. opts come after, and win over, c's fields.
+// Open opens the store that c names. opts override c's fields.
 func (c Config) Open(ctx context.Context, opts ...Option) (*Locker, error) {
 	return Open(ctx, c.URL, append(c.options(), opts...)...)
 }
@@ -59,7 +59,7 @@ func (c Config) options() []Option {
 	return append(opts, Require(c.Require...))
 }
 
-// String is c as JSON, without the user, password and query of the URL.
+// String returns c as JSON, without the user, password and query of the URL.
 func (c Config) String() string {
 	type plain Config // without this method
 	if c.URL != "" {
@@ -72,20 +72,20 @@ func (c Config) String() string {
 	return string(text)
 }
 
-// GoString is String with the type's name, for %#v.
+// GoString returns String with the type's name, for %#v.
 func (c Config) GoString() string { return "lock.Config" + c.String() }
 
 // LogValue implements slog.LogValuer with String.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// A Duration is a time.Duration that configuration files write as a text, like "1m30s".
+// A Duration is a time.Duration that is written in configuration files as a string like "1m30s".
 type Duration time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%w: duration %q, want a text like 30s", ErrInvalid, text)
+		return fmt.Errorf("%w: duration %q, want a string like 30s", ErrInvalid, text)
 	}
 	*d = Duration(v)
 	return nil

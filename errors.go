@@ -8,35 +8,35 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What callers decide on. Match with errors.Is.
+// The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. errors.As to *HeldError tells who, where the store knows.
+	// ErrHeld means that another owner holds the key. Use errors.As with *HeldError to learn who, if the store knows.
 	ErrHeld = backend.ErrHeld
 	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
 	ErrLost = backend.ErrLost
-	// ErrReleased means that the holder has released the lease, which was not lost before.
+	// ErrReleased means that the holder released the lease before it was lost.
 	ErrReleased = errors.New("lease released")
 	// ErrClosed means that the Locker has been closed.
 	ErrClosed = backend.ErrClosed
-	// ErrUnsupported means that this store cannot do, or does not promise, what was asked.
+	// ErrUnsupported means that this store cannot do or does not promise what was asked.
 	ErrUnsupported = backend.ErrUnsupported
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = backend.ErrInvalid
-	// ErrUnavailable means that the store could not be asked, or did not answer in time: nobody knows whether the key is busy.
+	// ErrUnavailable means that the store could not be reached, or did not answer in time. The key may be busy or free.
 	ErrUnavailable = backend.ErrUnavailable
-	// ErrDeadlock means that the key is held already under the context of the call, which would wait for itself: a mistake in the
-	// program. It does not match ErrHeld, so that who skips busy keys does not skip the mistake.
+	// ErrDeadlock means that the key is already held under the context of the call, so that the call would wait for itself. That is a
+	// bug in the program. It does not match ErrHeld, so that code that skips busy keys does not hide the bug.
 	ErrDeadlock = errors.New("already held under this context, without Reentrant")
 )
 
-// A HeldError is an ErrHeld that says who holds the key.
+// A HeldError matches ErrHeld and says who holds the key.
 type HeldError = backend.HeldError
 
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 
-// An Error says which operation failed, on which store and key. Errors that match none of the sentinels and no context
-// error come from the store or the network.
+// An Error says which operation failed, on which store and key. Errors that match no sentinel and no context error come from
+// the store or the network.
 type Error struct {
 	Op      string // "open", "acquire", "renew", "release", "inspect", "ping", "hold", "shutdown", "close"
 	Backend string // the store's name, empty if it was not known yet
@@ -68,7 +68,7 @@ func shortened(key string) string {
 	return key[:cut] + "…"
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // error wraps err. An Error inside it can only be about another lock: the cause of a context's end.

@@ -99,7 +99,7 @@ func (t *tenure) lostChan() <-chan struct{} {
 // lostErr is why a lost tenure's contexts end.
 func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.why) }
 
-// A Lease is a key held. Its methods may be called by many goroutines at once.
+// A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
 	tenure *tenure
 	parent context.Context
@@ -118,26 +118,26 @@ type Lease struct {
 // errReleased is the cause of a Context that ended by Release.
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
-// Key is the key that is held, with the Locker's prefix.
+// Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.gate.key }
 
-// Owner is the unique name under which the store knows the holder. Those that a lease is handed on to share it.
+// Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
 
-// Token is the fencing token: for one key it is higher than that of every earlier holder, within the scope that
+// Token returns the fencing token. It is higher than that of every earlier holder of the key, within the scope that
 // Guarantees.Fencing names, and below 2^63. It is the store's number times 256, plus how often the lease has been handed
-// on inside the process; 0 if the store has no tokens.
+// on inside the process. It is 0 if the store has no tokens.
 func (l *Lease) Token() uint64 { return l.tenure.token }
 
-// Deadline is the instant until which the lease is exclusive unless it is renewed. Renewal moves it.
+// Deadline returns the time until which the lease is exclusive. Renewal moves it.
 func (l *Lease) Deadline() time.Time { return l.tenure.deadline() }
 
-// Lost is closed when the lease ends without being released, at its deadline at the latest; never after the last Release.
-// The key is then free for others, in this process too, whether this holder releases or not.
+// Lost returns a channel that is closed when the lease ends without being released, at its deadline at the latest. It is never
+// closed after the last Release. A lost key is free for others, in this process too, whether or not this holder calls Release.
 func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
-// Err is nil while the lease is exclusive, judged by the clock at this moment, so that it tells the truth right after a
-// long pause too. Afterwards it is ErrReleased if the holder has released it, and ErrLost if it ended before.
+// Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right even
+// after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended before that.
 func (l *Lease) Err() error { return l.tenure.locker.error("hold", l.Key(), l.over()) }
 
 // over is ErrReleased or ErrLost, nil while the lease is exclusive.
@@ -158,8 +158,8 @@ func (l *Lease) over() error {
 	return ErrLost
 }
 
-// Context is a child of the context that was given to Acquire. It ends with it, or when the lease is lost (the cause
-// matches ErrLost) or released. Acquiring the key again under it is re-entry.
+// Context returns a child of the context that was given to Acquire. It ends with its parent, or when the lease is lost (the
+// cause matches ErrLost) or released. Acquiring the key again under it is re-entry.
 func (l *Lease) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,9 +185,9 @@ func (l *Lease) Context() context.Context {
 	return ctx
 }
 
-// Renew prolongs the lease to ttl from now, and lets automatic renewal go on with ttl. A maximum hold caps it. ErrLost
-// means that the lease is over, ErrReleased that its holder has released it; another error that the outcome is unknown and the old deadline stands, or the new one if
-// that is earlier. A Renew that gets no answer ends in time for automatic renewal to try.
+// Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it. ErrLost means
+// that the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and the
+// earlier of the old and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
 }
@@ -272,10 +272,10 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 	}, nil
 }
 
-// Release gives the lease up: to the next goroutine that waits for the key, or to the store. It works, within a bounded
-// time, although ctx has ended. nil means released, also on a second call; ErrLost that the lease had ended before, so
-// that others may have held the key meanwhile; another error that the outcome is unknown, and the key is free by its TTL
-// at the latest. A handle of a re-entry only stops counting; the last one releases.
+// Release hands the lease to the next goroutine that waits for the key, or gives it back to the store. It works even if ctx
+// has ended, and its time is bounded. nil means that the lease is released; a second call also returns nil. ErrLost means that
+// the lease had already ended, so that others may have held the key meanwhile. After any other error the outcome is unknown, and
+// the key is free by its TTL at the latest. With Reentrant, only the last Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
 	return l.tenure.locker.error("release", l.Key(), l.release(ctx))
 }

@@ -1,7 +1,7 @@
-// Package lock is one lock API over many stores: exclusive leases that expire when their holder dies, renew themselves
-// while held, tell their holder when they are lost, are released only by their owner, and carry fencing tokens.
+// Package lock is one lock API for many stores. A lock is an exclusive lease. It expires if its holder dies, renews itself
+// while it is held, tells its holder when it is lost, can be released only by its owner, and carries a fencing token.
 //
-// Import the store you use for its side effect, as with database/sql, and open it by URL:
+// Import the store that you use for its side effect, as with database/sql, and open it by URL:
 //
 //	import (
 //		"github.com/anylock/lock"
@@ -13,16 +13,16 @@
 //		return charge(ctx, l.Token()) // ctx ends when the lock is lost
 //	})
 //
-// # What a lease is worth
+// # What a lease guarantees
 //
-// No lease is safe across a long pause of its holder: between the last check and the write, the lease may expire and
-// another may get it. [Lease.Context] and [Lease.Lost] end with the lease, at its local deadline at the latest, whatever
-// the network does; a resource that refuses a [Lease.Token] lower than one it has seen closes the rest of the gap.
+// No lease is safe if its holder pauses for too long: between the holder's last check and its write, the lease may expire and
+// somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its local deadline at the
+// latest, whatever the network does. To close the remaining gap, let the resource refuse a [Lease.Token] lower than one it has seen.
 //
 // # Concurrency
 //
-// Everything is safe for use by many goroutines at once. Goroutines of one Locker that want one key queue inside the
-// process, first come first served, and only the first of them asks the store.
+// Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process, first come
+// first served, and only the first of them asks the store.
 package lock
 
 import (
@@ -37,7 +37,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// URLEnv is the environment variable that Open reads when it is given no URL.
+// URLEnv is the environment variable that Open reads if its URL is empty.
 const URLEnv = "ANYLOCK_URL"
 
 // A Locker hands out leases on the keys of one store.
@@ -62,10 +62,11 @@ type Locker struct {
 	background sync.WaitGroup // hand-backs under way for callers who have gone
 }
 
-// Open opens the store that rawURL names, by the package registered for its scheme; an empty rawURL means the value of
-// the environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is WithTokenBase. Errors never show a password.
+// Open opens the store that rawURL names, with the package registered for its scheme. If rawURL is empty, Open uses the
+// environment variable ANYLOCK_URL. The URL's parameter lock_prefix is WithPrefix, and lock_token_base is WithTokenBase.
+// Errors never show a password.
 //
-// Open reaches the store once, so that a wrong address shows at start-up.
+// Open contacts the store once, so that a wrong address shows at start-up.
 func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if rawURL == "" {
 		rawURL = os.Getenv(URLEnv)
@@ -109,7 +110,7 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// New returns a Locker on a backend that the application has made. The Locker's Close closes it.
+// New returns a Locker on a backend that the application has created. The Locker's Close closes the backend.
 func New(b backend.Backend, opts ...Option) (*Locker, error) {
 	if b == nil {
 		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no backend", ErrInvalid)}
@@ -140,11 +141,11 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	return l, nil
 }
 
-// Guarantees says what the store promises.
+// Guarantees returns what the store promises.
 func (l *Locker) Guarantees() Guarantees { return l.guarantees }
 
-// Inspect tells who holds key, for people and tools: the answer may be old by the time it arrives. A free key is the
-// zero Holder. The token is the lowest of those that the lease's hand-offs may carry.
+// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
+// key it is the zero Holder. The token is the lowest of those that the lease's hand-offs may carry.
 func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	full, err := l.fullKey(key)
 	if err == nil {
@@ -156,9 +157,9 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
-// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first: one that is
+// Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that is
 // still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
-// when its TTL runs out, because the holder may not have stopped yet. A second Close is nil.
+// when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	if l.closed {

@@ -17,9 +17,9 @@ type HeldKey struct {
 	Holder
 }
 
-// List tells which keys that begin with prefix are held, and by whom, sorted by key. It is for people and tools: the answer may be old
-// by the time it arrives, and making it may cost the store a look at all that it keeps. ErrUnsupported means that the store cannot
-// list its keys.
+// List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the answer may be
+// out of date by the time it arrives, and the store may have to scan everything that it keeps. ErrUnsupported means that the store
+// cannot list its keys.
 func (l *Locker) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 	held, err := l.list(ctx, l.defaults.prefix+prefix)
 	if err != nil {
@@ -60,11 +60,11 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
 }
 
-// Break ends the lease that owner has on key, whichever process holds it, and lets the next one have the key. Its holder may be at work
-// still: it learns of its loss at once where the store tells, and at its next renewal at the latest, so make sure that it is dead, or
-// that what it writes to checks fencing tokens. The owner is that of Inspect or List, so that nobody else's lease is ended.
+// Break ends the lease that owner has on key, whichever process holds it, and the next waiter gets the key. The holder may still be
+// working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
+// that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
 //
-// ErrLost means that owner does not hold the key any more; ErrUnsupported that the store cannot do it.
+// ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
 func (l *Locker) Break(ctx context.Context, key, owner string) error {
 	full, err := l.fullKey(key)
 	breaker, ok := l.backend.(backend.Breaker)
@@ -84,8 +84,8 @@ func (l *Locker) Break(ctx context.Context, key, owner string) error {
 	return nil
 }
 
-// Examine tells what is wrong with the store for locks of the Locker's TTL, the worst first, and what is good to know. It is for people
-// and tools, as before a deploy, and changes nothing.
+// Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
+// people and tools, for example before a deploy. It changes nothing.
 func (l *Locker) Examine(ctx context.Context) ([]backend.Finding, error) {
 	list, err := backend.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// DefaultTTL is the TTL of a lease unless WithTTL says otherwise.
+// DefaultTTL is the TTL of a lease without WithTTL.
 const DefaultTTL = 30 * time.Second
 
-// DefaultHandoff is how often a live lease is handed on inside the process unless WithHandoff says otherwise.
+// DefaultHandoff is how often a live lease is handed on inside the process without WithHandoff.
 const DefaultHandoff = 16
 
 const (
@@ -19,10 +19,10 @@ const (
 	maxHandoff  = 1<<handoffBits - 1
 )
 
-// An Option sets up a Locker.
+// An Option configures a Locker.
 type Option interface{ locker(*settings) }
 
-// An AcquireOption sets up one acquisition. Given to Open, New or Config.Open it is the default of all of them.
+// An AcquireOption configures one acquisition. Given to Open, New or Config.Open, it becomes the default for all acquisitions.
 type AcquireOption interface {
 	Option
 	acquire(*settings)
@@ -56,19 +56,19 @@ type acquireOption func(*settings)
 func (o acquireOption) locker(s *settings)  { o(s) }
 func (o acquireOption) acquire(s *settings) { o(s) }
 
-// WithTTL sets how long the key stays taken after its holder has died; renewal keeps a living holder's lease. A store
-// may round it up: see Guarantees.
+// WithTTL sets how long the key stays taken if its holder dies. Renewal keeps the lease of a holder that is alive. A store
+// may round the TTL up: see Guarantees.
 func WithTTL(ttl time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) { s.ttl = ttl })
 }
 
-// WithoutRenewal lets the lease end after its TTL, unless Lease.Renew prolongs it.
+// WithoutRenewal lets the lease end after its TTL, unless Lease.Renew extends it.
 func WithoutRenewal() AcquireOption {
 	return acquireOption(func(s *settings) { s.manual = true })
 }
 
-// WithMaxHold ends the lease after d, whatever renewal could do, so that a holder that hangs does not keep the key for
-// ever. A store's Granularity comes on top.
+// WithMaxHold ends the lease after d and does not renew it beyond that, so that a holder that hangs does not keep the key
+// forever. The store may add its Granularity.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.maxHold = d
@@ -78,9 +78,9 @@ func WithMaxHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithMinHold keeps the key taken for at least d after it was granted, even when it is released sooner, so that a job
-// shorter than the difference between two hosts' clocks does not run twice. Release asks the store for what is left, for
-// up to a second; if the store does not answer, what the lease had left stands.
+// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
+// shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key for the
+// rest of d, and waits up to a second for the answer. Without an answer, the key stays taken for what is left of the lease.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.minHold = d
@@ -90,10 +90,10 @@ func WithMinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithWait limits how long Acquire waits for the key. Then it is ErrHeld if the key was busy: the store has said so, or a holder of
-// this process was in front. A store that has said nothing by then is ErrUnavailable, with its last error if there was one: the key
-// may be free. Unlike a deadline on the context, the limit does not end the lease's own Context. 0 does not wait at all, as
-// TryAcquire.
+// WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because the store said
+// so or because a holder in this process was ahead. If the store has not answered by then, it returns ErrUnavailable, with the store's
+// last error if there was one: the key may be free. Unlike a deadline on the context, the limit does not end the lease's own Context.
+// With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.wait, s.limited = d, true
@@ -103,17 +103,18 @@ func WithWait(d time.Duration) AcquireOption {
 	})
 }
 
-// Reentrant lets a key that is held under the context of the call be acquired again: each acquisition counts, and the
-// last Release releases. The first one's TTL, renewal, minimum and maximum hold stand. Without it that is ErrDeadlock.
+// Reentrant allows a key that is held under the context of the call to be acquired again. Each acquisition needs a Release,
+// and the last one releases the lease. The TTL, renewal, minimum and maximum hold of the first acquisition apply. Without
+// Reentrant, a second acquisition is ErrDeadlock.
 //
-// Two goroutines that share the lease's Context are one holder to it: both get the key at once, and are not excluded from each other.
-// Give each a context that is not the lease's, or a mutex between them.
+// Two goroutines that share the lease's Context count as one holder: both get the key and do not exclude each other. Give each a
+// context that is not the lease's, or put a mutex between them.
 func Reentrant() AcquireOption {
 	return acquireOption(func(s *settings) { s.reentrant = true })
 }
 
 // WithHandoff sets how often in a row, 255 at most, a live lease is handed to the next waiting goroutine of this Locker
-// before other processes get their turn. 0 turns it off. Whatever n is, a lease is not handed on later than a second
+// before other processes get their turn. 0 turns hand-off off. Whatever n is, a lease is not handed on later than a second
 // after the store granted it.
 func WithHandoff(n int) Option {
 	return lockerOption(func(s *settings) {
@@ -124,14 +125,14 @@ func WithHandoff(n int) Option {
 	})
 }
 
-// WithPrefix puts prefix before every key, so that applications can share a store. It counts towards a key's length.
+// WithPrefix puts prefix before every key, so that applications can share a store. It counts towards the length limit of keys.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
 }
 
-// WithTokenBase adds n to every number of the store, so that the tokens of one that follows another go on where the other's have ended:
-// see docs/switching.md. A sum that is not below 2^55 is ErrUnsupported, and the lease is given back. n counts the store's numbers,
-// not Lease.Token, which is 256 times as much. A store without tokens still has none.
+// WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those of the old
+// store: see docs/switching.md. If a sum is not below 2^55, the lease is given back and the error is ErrUnsupported. n counts in
+// the store's numbers; Lease.Token is 256 times as much. A store without tokens still has none.
 func WithTokenBase(n uint64) Option {
 	return lockerOption(func(s *settings) {
 		s.base = n
@@ -141,13 +142,13 @@ func WithTokenBase(n uint64) Option {
 	})
 }
 
-// Require makes opening fail with ErrUnsupported, and say what is missing, on a store that does not promise all of this.
+// Require makes opening fail with ErrUnsupported if the store does not promise all of r. The error names what is missing.
 func Require(r ...Requirement) Option {
 	return lockerOption(func(s *settings) { s.require = append(s.require, r...) })
 }
 
-// WithLogger reports renewals that did not work, leases that were lost, and releases of unknown outcome. The default is
-// silence. Keys and owners are logged, URLs are not.
+// WithLogger logs renewals that failed, leases that were lost, and releases whose outcome is unknown. By default nothing is
+// logged. Keys and owners are logged, URLs are not.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }

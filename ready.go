@@ -7,8 +7,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// NotReady tells why the store cannot grant yet: which part of it is barred, until when and why. It is nil when the store can, or
-// does not tell. It makes no request.
+// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if the store can,
+// or does not know. It makes no request.
 func (l *Locker) NotReady() error {
 	if r, ok := l.backend.(backend.Readiness); ok {
 		return l.error("acquire", "", r.NotReady())

@@ -8,12 +8,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Shutdown closes the Locker when its holders have released their leases: it grants nothing new, ends waiting Acquires with
-// ErrClosed, and waits until no lease is held or being released, or ctx ends. Then it closes the Locker in any case, as Close
-// does. Leases that are held meanwhile are renewed, and may be re-entered.
+// Shutdown closes the Locker after its holders have released their leases. It grants nothing new, ends waiting Acquires with
+// ErrClosed, and waits until no lease is held or being released, or ctx ends. Then it closes the Locker in any case, like
+// Close. Until then, held leases are renewed and may be re-entered.
 //
-// nil means that every lease had been released or lost before. The context's error means that holders were left, whose
-// leases have ended for them as Close tells. A second call waits as the first does.
+// nil means that every lease was released or lost before. The context's error means that some were still held; they have
+// ended for their holders as described at Close. A second call waits like the first.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	closed := l.closed
@@ -103,8 +103,8 @@ func (l *Locker) closedOr(ctx context.Context, err error) error {
 	return err
 }
 
-// Ping makes one cheap request to the store, a read, for readiness probes: nil means that the store answers, and says nothing
-// of being barred from granting (see NotReady). It takes no lease, and does not tell whether one could be written.
+// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
+// Ping takes no lease, and does not check whether one could be written.
 func (l *Locker) Ping(ctx context.Context) error {
 	if err := l.NotReady(); err != nil {
 		return err

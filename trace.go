@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Tracer is told when acquisitions begin and end. It may implement RenewalTracer and LeaseTracer besides. Its methods are called by
-// many goroutines at once, on the goroutines that do the work, so they must not block or call the Locker.
+// A Tracer is called when acquisitions begin and end. It may also implement RenewalTracer and LeaseTracer. Its methods are called
+// concurrently, by the goroutines that do the work, so they must not block or call the Locker.
 //
-// For every start there is one end.
+// Every start has exactly one end.
 type Tracer interface {
 	// TraceAcquireStart is called when Acquire or TryAcquire begins. The context that it returns goes to TraceAcquireEnd and to the
 	// store's requests; the lease's own context stays a child of the caller's.
@@ -19,15 +19,15 @@ type Tracer interface {
 	TraceAcquireEnd(ctx context.Context, e AcquireEnd)
 }
 
-// A RenewalTracer is a Tracer that is told of automatic renewals.
+// A RenewalTracer is a Tracer that is also called for automatic renewals.
 type RenewalTracer interface {
 	// TraceRenewal is called after each attempt.
 	TraceRenewal(r RenewalEnd)
 }
 
-// A LeaseTracer is a Tracer that is told how leases end.
+// A LeaseTracer is a Tracer that is also called when leases end.
 type LeaseTracer interface {
-	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: when its last handle is released, or
+	// TraceLeaseEnd is called once for every lease whose acquisition ended as granted or handed on: at its last Release, or when
 	// it is lost. ctx is the context of the Release, and context.Background for a loss.
 	TraceLeaseEnd(ctx context.Context, e LeaseEnd)
 }
@@ -46,12 +46,12 @@ type Outcome string
 // The outcomes of an acquisition.
 const (
 	OutcomeGranted   Outcome = "granted"   // by the store
-	OutcomeHandedOn  Outcome = "handed_on" // by the holder before, inside the process
-	OutcomeReentered Outcome = "reentered" // it was held under the context already
+	OutcomeHandedOn  Outcome = "handed_on" // by the previous holder, inside the process
+	OutcomeReentered Outcome = "reentered" // it was already held under the context
 	OutcomeHeld      Outcome = "held"      // the key was busy, and the caller did not want to wait
-	OutcomeTimeout   Outcome = "timeout"   // WithWait has passed and the key was busy, or the context's deadline has passed
+	OutcomeTimeout   Outcome = "timeout"   // WithWait passed and the key was busy, or the context's deadline passed
 	OutcomeCanceled  Outcome = "canceled"  // the context was cancelled
-	OutcomeClosed    Outcome = "closed"    // the Locker is closed, or shuts down
+	OutcomeClosed    Outcome = "closed"    // the Locker is closed or shutting down
 	OutcomeError     Outcome = "error"     // anything else
 )
 
@@ -70,9 +70,9 @@ type RenewalEnd struct {
 	Backend string
 	Key     string
 	Owner   string
-	Late    time.Duration // when the attempt began, after it was due
-	Took    time.Duration // for the request, which may have renewed others beside this one
-	Err     error         // of an unknown outcome; ErrLost if the lease was over
+	Late    time.Duration // how late the attempt began
+	Took    time.Duration // for the request, which may have renewed other leases too
+	Err     error         // if the outcome is unknown; ErrLost if the lease was over
 }
 
 // LeaseEnd describes a lease that has ended.
@@ -83,10 +83,10 @@ type LeaseEnd struct {
 	Token   uint64
 	Held    time.Duration // since it was granted or handed on
 	Lost    bool          // it ended without being released: Err matches ErrLost, or ErrClosed if its Locker was closed
-	Err     error         // nil if it was released, or the release's error
+	Err     error         // nil if it was released, or the error of the loss or of the release
 }
 
-// WithTracer has t told what the Locker does. Without one, tracing costs nothing.
+// WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.
 func WithTracer(t Tracer) Option {
 	return lockerOption(func(s *settings) { s.tracer = t })
 }

@@ -21,7 +21,7 @@ func init() {
 			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
 		},
 		Params: map[string]string{
-			paramNamespace: "begins the name of every item; default anylock",
+			paramNamespace: "prefix of every item's name; default anylock",
 		},
 		Guarantees: guarantees(),
 		Findings:   backend.Findings(rules),

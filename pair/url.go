@@ -20,7 +20,7 @@ func init() {
 		Params: map[string]string{
 			"lock_first":  "URL of the store that is taken first, escaped",
 			"lock_second": "URL of the store that is taken second, escaped",
-			"lock_cut":    "first store's number from which on the second store's is the token (default 0)",
+			"lock_cut":    "number of the first store from which on tokens come from the second store (default 0)",
 		},
 		Guarantees: backend.Guarantees{EarlyLoss: "whatever either store may do", EnforcedBy: "both stores"},
 		RoundTrips: backend.RoundTrips{Acquire: "both", Renew: "both", Release: "both"},

@@ -22,12 +22,12 @@ const (
 )
 
 var params = map[string]string{
-	paramNamespace: "goes into the hash of every key; default anylock",
+	paramNamespace: "part of the hash of every key; default anylock",
 	paramMode:      "session (default), or transaction for poolers such as PgBouncer in transaction pooling",
-	paramMaxLeases: "leases at most, held or waited for, each with a connection of its own unless they share; default 32",
-	paramShare:     "TTL up to which leases share connections, as in 10s, and by which a frozen holder's key is late then; default 0",
-	paramDurable:   "true: tokens also increase across a crash of the server, at the price of a flush of its log for each transaction id",
-	paramTimeout:   "of one request; default 2s",
+	paramMaxLeases: "most leases held or waited for, each with its own connection unless they share; default 32",
+	paramShare:     "leases with a TTL up to this, as in 10s, share connections; a frozen holder's key may then be late by as much; default 0",
+	paramDurable:   "true: tokens also increase across a crash of the server, at the cost of flushing its log for each transaction id",
+	paramTimeout:   "time limit for one request; default 2s",
 }
 
 func init() {

@@ -16,7 +16,7 @@ const (
 )
 
 // earlyLoss is always true of Redis. What is found out at opening is added to it.
-const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags (and a partition, for as long as it lasts), FLUSHALL, " +
+const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags behind (and a partition, while it lasts), FLUSHALL, " +
 	"or a step forward of the server's wall clock"
 
 func guarantees() backend.Guarantees {

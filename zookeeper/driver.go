@@ -35,7 +35,7 @@ func init() {
 			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
 		},
 		Params: map[string]string{
-			paramNamespace: "the node that has all locks; default anylock",
+			paramNamespace: "the node that contains all locks; default anylock",
 		},
 		Guarantees: defaultLimits().guarantees(),
 		Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),

@@ -99,7 +99,7 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 	}
 	if h.Held() && h.Owner == r.app.getenv(ownerVariable) {
 		return &exitError{code: r.conflictCode(), err: fmt.Errorf(
-			"%s is held by the anylock run that runs this command: waiting for it would never end", show(r.key))}
+			"%s is held by the anylock run that started this command: waiting for it would never end", show(r.key))}
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (r *runner) conflict(h lock.Holder) error {
 	err := error(nil)
 	switch after := shortDuration(r.wait.d); {
 	case !h.Held() && r.nonblock:
-		err = fmt.Errorf("%s is held by another", show(r.key))
+		err = fmt.Errorf("%s is held by somebody else", show(r.key))
 	case !h.Held():
 		err = fmt.Errorf("%s was held for %s by others", show(r.key), after)
 	case r.nonblock:

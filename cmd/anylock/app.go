@@ -41,13 +41,12 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "anylock",
 		Short: "Run a command under a lock, on any store",
-		Long: `anylock runs a command while it holds a lock, so that of all the machines that share a store
-only one runs it at a time. The store is a URL: a directory, Redis, and others ("anylock backends" lists them).
+		Long: `anylock runs a command while it holds a lock. Of all the machines that share a store, only one runs the command at a
+time. A URL names the store: a directory, Redis, and others ("anylock backends" lists them).
 
-The store is that of --backend or --backend-file, else that of $ANYLOCK_URL or $ANYLOCK_URL_FILE. Without any it is
-~/.local/state/anylock/locks, which is this user's on this machine: no other machine or user sees its locks. A line on
-standard error tells so where that is no terminal, as under cron. The home directory is that of the system's list of
-users, whatever $HOME says.`,
+anylock takes the URL from --backend or --backend-file, then from $ANYLOCK_URL or $ANYLOCK_URL_FILE. Without any of them it
+keeps locks in ~/.local/state/anylock/locks, which excludes only this user on this machine. If standard error is not a
+terminal, as under cron, anylock says so there. It looks up the home directory in the system's user database and ignores $HOME.`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -67,8 +66,8 @@ users, whatever $HOME says.`,
 	})
 	flags := root.PersistentFlags()
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
-	flags.Var(&a.backendFile, "backend-file", "the `FILE` whose first line is the URL, so that its password shows nowhere (default $ANYLOCK_URL_FILE)")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on standard error what is going on")
+	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
 	a.addHidden(root)
 	return root

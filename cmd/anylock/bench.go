@@ -34,15 +34,15 @@ func (a *app) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure stores side by side",
-		Long: `bench measures locks on one or more stores, in rounds that take turns, so that a noisy machine hurts all alike.
-Without --backend it measures memory and a file in a temporary directory. It works on fresh random keys.
+		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so that noise on the machine affects all of
+them alike. Without --backend it measures memory and a file in a temporary directory. It uses fresh random keys.
 
 Scenarios:
 ` + scenarioList() + `
-Ctrl-C ends it early and prints what was measured until then.
+Ctrl-C stops it early and prints the results so far.
 
 Exit codes: 0 measured; 1 a store failed in a scenario; 64 wrong usage; 69 a store cannot be reached; 74 the report cannot be
-written; 128 + N when signal N came before the end.`,
+written; 128 + N if signal N came before the end.`,
 		Example: `  anylock bench
   anylock bench --backend redis://cache-1:6379 --backend etcd://etcd-1:2379 --html report.html
   anylock bench --scenario serial --scenario hot-clients --clients 64 --workers 1 --hold 1ms --duration 2s`,
@@ -50,16 +50,16 @@ written; 128 + N when signal N came before the end.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be given several times (default memory and file)")
-	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "only the scenario `NAME` (waiters-250 for a crowd of that size, distinct-8 for so many workers); may be given several times")
-	flags.IntVar(&b.options.Clients, "clients", 0, "clients where several contend (default 8)")
-	flags.IntVar(&b.options.Workers, "workers", 0, "workers of a client (default 64 of one client, 8 of each of several)")
-	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms between clients, 0 within one)")
-	flags.Var(&b.duration, "duration", "of one scenario on one store in one round (default 60ms)")
-	flags.IntVar(&b.options.Rounds, "rounds", 0, "how many rounds (default 5)")
-	flags.IntVar(&b.options.Held, "held", 0, "how many leases the scenario held keeps (default 1000)")
-	flags.StringVar(&b.jsonFile, "json", "", "write the report as JSON to this `FILE` too")
-	flags.StringVar(&b.htmlFile, "html", "", "write the report as a page with charts to this `FILE` too")
+	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be repeated (default memory and file)")
+	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "run only the scenario `NAME` (waiters-250 for 250 waiters, distinct-8 for 8 workers); may be repeated")
+	flags.IntVar(&b.options.Clients, "clients", 0, "number of clients in scenarios with several (default 8)")
+	flags.IntVar(&b.options.Workers, "workers", 0, "workers per client (default 64 with one client, 8 with several)")
+	flags.Var(&b.hold, "hold", "how long a contended key is held (default 1ms with several clients, 0 with one)")
+	flags.Var(&b.duration, "duration", "time for one scenario on one store in one round (default 60ms)")
+	flags.IntVar(&b.options.Rounds, "rounds", 0, "number of rounds (default 5)")
+	flags.IntVar(&b.options.Held, "held", 0, "number of leases in the scenario held (default 1000)")
+	flags.StringVar(&b.jsonFile, "json", "", "also write the report as JSON to `FILE`")
+	flags.StringVar(&b.htmlFile, "html", "", "also write the report as an HTML page with charts to `FILE`")
 	flags.Var(b.format, "format", b.format.usage())
 	return cmd
 }

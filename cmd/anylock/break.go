@@ -13,13 +13,13 @@ func (a *app) breakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break [--owner OWNER] KEY",
 		Short: "End somebody else's lease",
-		Long: `break ends the lease on KEY of its present holder, or of OWNER and nobody else, whichever machine it is on, and says on
-standard error whose it was. The next one in the queue gets the key.
+		Long: `break ends the current lease on KEY, whichever machine its holder is on, and says on standard error whose lease it was.
+With --owner it ends the lease only if OWNER holds it. The next waiter gets the key.
 
-The holder is not stopped. It learns of the loss at once where the store tells, else at its next renewal, and "anylock run"
-then stops its command. Until then two may be at work: make sure that the holder is dead.
+break does not stop the holder. The holder notices the loss at once if the store reports it, otherwise at its next renewal.
+"anylock run" then stops its command. Until then two may be at work: make sure that the holder is dead.
 
-Exit codes: 0 ended; 1 the key is free, or OWNER does not hold it; 64 wrong usage, or a store that cannot end the leases of
+Exit codes: 0 ended; 1 the key is free, or OWNER does not hold it; 64 wrong usage, or the store cannot end the leases of
 others; 69 the store cannot be reached.`,
 		Example: `  anylock break nightly
   anylock break --owner 4f0c9a1b22d84e5f8d1c3b7a90e6f215@web-3:4711 nightly`,
@@ -50,10 +50,10 @@ others; 69 the store cannot be reached.`,
 			if err != nil {
 				return storeError(err)
 			}
-			a.say("%s: the lease of %s is ended", show(key), show(h.Owner))
+			a.say("%s: ended the lease of %s", show(key), show(h.Owner))
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&owner, "owner", "", "only if `OWNER`, as inspect --format json and list print it, holds the key")
+	cmd.Flags().StringVar(&owner, "owner", "", "end the lease only if `OWNER`, as printed by list and inspect --format json, holds the key")
 	return cmd
 }

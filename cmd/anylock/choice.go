@@ -16,7 +16,7 @@ func newChoice(words ...string) *choice { return &choice{words: words, word: wor
 
 func (c *choice) is(word string) bool { return c.word == word }
 
-func (c *choice) usage() string { return "how to print: " + strings.Join(c.words, ", ") }
+func (c *choice) usage() string { return "output format: " + strings.Join(c.words, ", ") }
 
 func (c *choice) String() string { return c.word }
 

@@ -32,18 +32,18 @@ func (a *app) conformCommand() *cobra.Command {
 	c := &conformRun{app: a, format: newChoice("text", "json", "junit")}
 	cmd := &cobra.Command{
 		Use:   "conform",
-		Short: "Prove that a store keeps the rules",
+		Short: "Check that a store keeps the rules",
 		Long: `conform runs the conformance suite on a store: exclusion, expiry, ownership, renewal, loss, waiting, cancellation,
-tokens, keys. It works on fresh random keys, so that it does not disturb others who use the store; a lock_prefix in the
-URL is not used. Checks that need a guarantee which the store does not give, or a fault that cannot be made here, are
-skipped; the summary says what was missing.
+tokens, keys. It uses fresh random keys and ignores a lock_prefix in the URL, so that it does not disturb other users of the
+store. It skips checks that need a guarantee that the store does not give, or a fault that it cannot cause from here. The
+summary lists what was missing.
 
-With --faults the clients that are to suffer reach the store through a proxy, which cuts, delays and drops what they send
-and receive, and others run in processes that are frozen and killed. The store itself is left in peace.
+With --faults, some clients reach the store through a proxy that cuts, delays and drops their traffic, and some run in
+processes that are frozen and killed. The store itself is not touched.
 
-Ctrl-C ends the run with what was found until then; a second one ends it at once.
+Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at once.
 
-Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 128 + N when signal N came
+Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 128 + N if signal N came
 before the end and nothing had failed.`,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults
@@ -74,12 +74,12 @@ before the end and nothing had failed.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.only, "run", "", "only the checks whose name, or whose group's, matches this `REGEXP`")
-	flags.BoolVar(&c.faults, "faults", false, "put a proxy before the store that makes faults, and freeze and kill processes")
-	flags.BoolVar(&c.list, "list", false, "list the checks, run none")
-	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default by the store)")
-	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default by the store)")
-	flags.Var(&c.timeout, "timeout", "time for one check (default by the store's guarantees)")
+	flags.StringVar(&c.only, "run", "", "run only the checks whose name or group matches `REGEXP`")
+	flags.BoolVar(&c.faults, "faults", false, "put a faulty proxy in front of the store, and freeze and kill processes")
+	flags.BoolVar(&c.list, "list", false, "list the checks without running them")
+	flags.IntVar(&c.many, "many", 0, "how many leases or waiters one client may have at once (default depends on the store)")
+	flags.IntVar(&c.parallel, "parallel", 0, "how many checks run at once (default depends on the store)")
+	flags.Var(&c.timeout, "timeout", "time limit for one check (default depends on the store's guarantees)")
 	flags.Var(c.format, "format", c.format.usage())
 	return cmd
 }
@@ -101,7 +101,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	}
 	if c.faults {
 		if err := link.Linkable(rawURL); err != nil {
-			return usagef("--faults is for stores that are reached by host and port: %w", err)
+			return usagef("--faults needs a store that is reached by host and port: %w", err)
 		}
 	}
 	if rawURL, err = sharedURL(rawURL, "conform-"); err != nil {

@@ -15,17 +15,17 @@ func (a *app) doctorCommand() *cobra.Command {
 	ttl := seconds{d: defaultTTL}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what is wrong with a store",
-		Long: `doctor looks at the servers of the store, their settings and their state, and tells what threatens locks on them: how
-much that matters, what it has found, why it matters, and what to set. It looks at their clocks too, and at how long a look at
-a key takes, against --ttl. It changes nothing beyond what opening does, which makes the directory of a file store, and the
-record of a Redlock node that is new. What it may not look at, as on a managed server, it says. With --format json it prints
-an array.
+		Short: "Find what is wrong with a store",
+		Long: `doctor checks the settings and the state of the store's servers and reports what threatens locks on them. Each finding
+says how severe it is, what was found, why it matters, and what to set. doctor also checks the servers' clocks, and how long
+reading a key takes compared with --ttl. It changes nothing beyond what opening the store does: that makes the directory of a
+file store, and the record of a new Redlock node. It says what it may not look at, as on a managed server. With --format json
+it prints an array.
 
-docs/doctor.md lists all that it looks for.
+docs/doctor.md lists everything that it checks.
 
-Exit codes: 0 nothing, or what is good to know (info); 1 the worst is a warning; 2 the worst is critical: locks are lost, or not
-granted, while nothing is broken; 64 wrong usage; 69 the store cannot be reached, or refuses to be opened.`,
+Exit codes: 0 nothing, or only information (info); 1 the worst finding is a warning; 2 the worst is critical: locks are lost, or
+not granted, although nothing is broken; 64 wrong usage; 69 the store cannot be reached, or cannot be opened.`,
 		Example: `  anylock doctor --backend redis://cache-1
   anylock doctor --ttl 5 --format json`,
 		Args: exactArgs(),
@@ -53,7 +53,7 @@ granted, while nothing is broken; 64 wrong usage; 69 the store cannot be reached
 			return err
 		},
 	}
-	cmd.Flags().Var(&ttl, "ttl", "the `TIME` that locks are to be taken for")
+	cmd.Flags().Var(&ttl, "ttl", "the `TTL` that your locks use")
 	cmd.Flags().Var(format, "format", format.usage())
 	return cmd
 }

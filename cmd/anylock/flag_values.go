@@ -49,7 +49,7 @@ func (s *seconds) Set(text string) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("want seconds, as in 2.5, or a text like 1m30s")
+		return fmt.Errorf("want seconds, as in 2.5, or a duration like 1m30s")
 	case d < 0:
 		return fmt.Errorf("must not be negative")
 	case d > backend.MaxTTL:

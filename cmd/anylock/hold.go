@@ -17,20 +17,20 @@ func (a *app) holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold [flags] KEY",
 		Short: "Hold a lock for a script or a program in another language",
-		Long: `hold takes the lock KEY, prints one line of JSON when it has it, and holds it until its standard input is closed or a
-signal comes. Then it releases the lock. It renews the lease meanwhile.
+		Long: `hold takes the lock KEY and prints one line of JSON when it has it. It keeps and renews the lock until its standard
+input is closed or a signal arrives. Then it releases the lock.
 
-Whoever starts it keeps a pipe open to its standard input: when that program dies, the pipe closes and the lock is free.
-A standard input that is closed already, such as /dev/null, ends it at once.
+The program that starts it keeps a pipe open to its standard input. If that program dies, the pipe closes and the lock is
+released. If standard input is already at its end, as with /dev/null, hold ends at once.
 
-When the lock is lost it exits, and says so on standard error. Nobody stops the program that started it: stop working when
-hold ends.
+If the lock is lost, hold says so on standard error and exits. It does not stop the program that started it: stop working
+when hold exits.
 
-Exit codes: 0 released; 128 + N released because signal N came;
-   1  the key is held by another (-n, -w; another code with -E)
+Exit codes: 0 released; 128 + N released because of signal N;
+   1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
- 113  the lock was lost (another code with --lost-exit-code)`,
+ 113  the lock was lost (change it with --lost-exit-code)`,
 		Example: `  anylock hold deploy < pipe
   coproc anylock hold -w 10 deploy
   read -r lease <&"${COPROC[0]}" && ./deploy.sh

@@ -20,9 +20,9 @@ func (a *app) inspectCommand() *cobra.Command {
 	format := newChoice("text", "json")
 	cmd := &cobra.Command{
 		Use:   "inspect KEY",
-		Short: "Tell who holds a lock",
-		Long: `inspect tells who holds KEY, for how long at most unless it is renewed, and how many wait, as far as the store knows.
-The answer may be old by the time it is printed.
+		Short: "Show who holds a lock",
+		Long: `inspect shows who holds KEY, how much time is left unless the lease is renewed, and how many wait, as far as the store
+knows. The answer may be out of date by the time it is printed.
 
 Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store cannot be reached.`,
 		Example: `  anylock inspect nightly

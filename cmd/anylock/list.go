@@ -13,12 +13,12 @@ func (a *app) listCommand() *cobra.Command {
 	format := newChoice("text", "json")
 	cmd := &cobra.Command{
 		Use:   "list [PREFIX]",
-		Short: "Tell which locks are held, and by whom",
-		Long: `list tells which keys are held that begin with PREFIX, or all of them: the owner with its host and process id, the
-fencing token, the time left unless it is renewed, and how many wait, as far as the store knows. It may look at everything
-that the store keeps. With --format json it prints an array of what inspect prints of one.
+		Short: "List the locks that are held, and their holders",
+		Long: `list shows the held keys that begin with PREFIX, or all held keys. For each key it shows the owner with its host and
+process id, the fencing token, the time left unless the lease is renewed, and how many wait, as far as the store knows. The
+store may have to scan everything that it keeps. With --format json it prints an array of the objects that inspect prints.
 
-Exit codes: 0 told, also when no key is held; 64 wrong usage, or a store that cannot list its keys; 69 the store cannot be
+Exit codes: 0 listed, even if no key is held; 64 wrong usage, or the store cannot list its keys; 69 the store cannot be
 reached.`,
 		Example: `  anylock list
   anylock list --format json nightly/`,

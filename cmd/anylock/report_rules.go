@@ -13,14 +13,14 @@ var ruleTitles = [...]string{
 	"methods, errors, guarantees",
 	"exclusive: never two leases on one key",
 	"a deadline counts from before the request",
-	"a TTL is a floor, and ends the dead",
-	"nothing stays behind an error",
+	"a TTL is a minimum, and frees a dead holder's key",
+	"an error leaves nothing behind",
 	"a stale lease touches nothing",
-	"loss is told, in time",
+	"loss is reported in time",
 	"tokens increase",
 	"keys are any bytes",
 	"no waiter is left behind",
-	"leases cost little, Close leaks nothing",
+	"leases are cheap, Close leaks nothing",
 }
 
 // rulesOf are the lines of the summary to which a result belongs.
@@ -72,7 +72,7 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 
 // writeNotProven lists what the store claims and no check could test.
 func writeNotProven(b *strings.Builder, results []conformance.Result) {
-	title := "claimed and not proven, for want of a hook:\n"
+	title := "claimed but not proven, because a hook is missing:\n"
 	for _, r := range results {
 		if r.Status == conformance.NotProven {
 			fmt.Fprintf(b, "%s     %s: %s: %s\n", title, r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
@@ -117,8 +117,8 @@ func writeSkipped(b *strings.Builder, results []conformance.Result) {
 		title  string
 		member func(*lack) bool
 	}{
-		{"skipped, as the store does not promise it:", guarantee},
-		{"skipped, for want of a hook (docs/write-a-backend.md):", func(l *lack) bool { return l.missing != "" && !guarantee(l) }},
+		{"skipped, because the store does not promise it:", guarantee},
+		{"skipped, because a hook is missing (docs/write-a-backend.md):", func(l *lack) bool { return l.missing != "" && !guarantee(l) }},
 		{"skipped:", func(l *lack) bool { return l.missing == "" }},
 	}
 	lacks := lacksOf(results)

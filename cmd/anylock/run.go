@@ -48,38 +48,39 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] KEY [--] CMD [ARG...]",
 		Short: "Run a command while holding a lock",
-		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when CMD has ended.
+		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when CMD exits.
 
-The lock is a lease of --ttl that is renewed while CMD runs, and ends by itself when this machine or process dies. When
-it cannot be renewed or the store has lost it, CMD and the processes of its group get SIGTERM, and SIGKILL before the
-lease ends, so that CMD never runs together with the next holder. A second process, "anylock guard", kills them where
-this one cannot, because it was killed or stopped itself. Processes that CMD leaves in the background are left alone
-when it ends, and run on without the lock; those that leave its process group are never found.
+The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by itself if this machine or process dies. If
+anylock cannot renew it, or the store has lost it, CMD and its process group get SIGTERM, and then SIGKILL before the
+lease ends, so that CMD never runs together with the next holder. If anylock itself is killed or stopped, a second
+process, "anylock guard", kills them. Background processes that CMD leaves behind when it exits keep running, without the
+lock. anylock cannot find processes that leave CMD's process group.
 
-Processes that run as another user, as with sudo inside CMD, cannot be stopped by this one. anylock says so when it sees
-one, and keeps the lock for as long as it runs; but when the lock is lost, or anylock is killed, it runs on beside the next
-holder. Run anylock itself under sudo: sudo anylock run ...
+anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so and keeps the
+lock for as long as that process runs. But if the lock is lost or anylock is killed, such a process keeps running together
+with the next holder. Run anylock itself under sudo: sudo anylock run ...
 
-A store that keeps out only one process, such as memory:, is refused. --require and $ANYLOCK_REQUIRE refuse weaker stores
-than they name, both of them: fifo, push, linearizable, no-early-loss, tells-loss, fencing=restart, reach=network,
+anylock refuses a store that excludes only one process, such as memory:. --require and $ANYLOCK_REQUIRE refuse stores that
+do not promise what they name; both apply: fifo, push, linearizable, no-early-loss, tells-loss, fencing=restart, reach=network,
 max-late=500ms, min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
 
---min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice; anylock stays
-as long, as some stores free the key with its connection. --max-hold stops a CMD that hangs, in the way that a lost lock does.
+--min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice. anylock waits
+until then, because some stores free the key when its connection ends. --max-hold stops a CMD that hangs, as if the lock
+were lost.
 
-CMD gets our standard input, output and error, the signals that are sent to us, and in its environment ANYLOCK_KEY,
-ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with Ctrl-Z for
-longer than the TTL has lost its lock, and is killed.
+CMD inherits standard input, output and error, and gets the signals that are sent to anylock. Its environment has
+ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with
+Ctrl-Z for longer than the TTL loses its lock, and is killed.
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
-   1  the key is held by another (-n, -w; another code with -E)
+   1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
- 113  the lock was lost, or --max-hold was over, while CMD ran (another code with --lost-exit-code)
+ 113  the lock was lost, or --max-hold ended, while CMD ran (change it with --lost-exit-code)
  126  CMD cannot be executed
  127  CMD is not found`,
 		Example: `  anylock run nightly -- ./nightly.sh --full
-  anylock run -n nightly -- ./nightly.sh || echo "runs already"
+  anylock run -n nightly -- ./nightly.sh || echo "already running"
   anylock run -w 2.5 -E 75 --backend redis://cache-1:6379 deploy -- make deploy
   anylock run -n --min-hold 1m --require reach=network nightly -- ./nightly.sh
   anylock run --ttl 1m --grace 20s db/migrate -- sh -c 'migrate --fence "$ANYLOCK_TOKEN"'`,
@@ -94,7 +95,7 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // what follows KEY is the command's
 	r.termFlags(flags)
-	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, also when the command ends sooner")
+	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
 	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
 	return cmd
@@ -102,12 +103,12 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 
 // termFlags are the flags about how the lock is taken and held.
 func (r *runner) termFlags(flags *pflag.FlagSet) {
-	flags.Var(&r.ttl, "ttl", "how long the key stays taken after its holder has died")
-	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "fail at once if the key is held")
-	flags.VarP(&r.wait, "wait", "w", "wait for at most this long, seconds as in 2.5 or a text like 1m30s")
-	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit `CODE` when the key is held by another")
-	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit `CODE` when the lock is lost")
-	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`s, separated by commas; may be given several times (and $ANYLOCK_REQUIRE)")
+	flags.Var(&r.ttl, "ttl", "how long the key stays taken if its holder dies")
+	flags.BoolVarP(&r.nonblock, "nonblock", "n", false, "exit at once if the key is held")
+	flags.VarP(&r.wait, "wait", "w", "wait at most this long: seconds, as in 2.5, or a duration like 1m30s")
+	flags.Uint8VarP(&r.conflictExit, "conflict-exit-code", "E", exitConflict, "exit with `CODE` if somebody else holds the key")
+	flags.Uint8Var(&r.lostExitCode, "lost-exit-code", exitLost, "exit with `CODE` if the lock is lost")
+	flags.StringArrayVar(&r.require, "require", nil, "refuse a store that does not promise `GUARANTEE`, or several separated by commas; may be repeated (see also $ANYLOCK_REQUIRE)")
 }
 
 // check finds everything that can be wrong before anything is done.
@@ -116,7 +117,7 @@ func (r *runner) check(args []string) (err error) {
 		return err
 	}
 	if strings.ContainsRune(r.key, 0) {
-		return errors.New("KEY has a NUL byte, which the command's environment cannot hold")
+		return errors.New("KEY has a NUL byte, which an environment variable cannot hold")
 	}
 	if err := r.checkTerms(); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (r *runner) checkTerms() error {
 		return fmt.Errorf("KEY: %w", err)
 	}
 	if r.nonblock && r.wait.isSet {
-		return errors.New("-n and -w exclude each other")
+		return errors.New("-n and -w cannot be combined")
 	}
 	if r.wait.isSet && r.wait.d == 0 {
 		r.nonblock = true

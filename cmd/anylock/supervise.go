@@ -155,7 +155,7 @@ func (s *supervisor) look() {
 		s.killed, s.killAt = true, now
 		s.child.kill()
 		if s.child.foreign() {
-			s.say("processes of the command that run as another user could not be killed, and run on")
+			s.say("processes of the command that run as another user could not be killed, and keep running")
 		}
 	}
 }
@@ -166,7 +166,7 @@ func (s *supervisor) lookForForeign(now time.Time) {
 	s.every = min(max(2*s.every, foreignFirst), foreignLast)
 	s.lookAt = now.Add(s.every)
 	if s.foreign = s.child.foreign(); s.foreign {
-		s.say("the command runs something as another user, which cannot be stopped from here if the lock is lost; " +
+		s.say("the command runs something as another user, which anylock cannot stop if the lock is lost; " +
 			"run anylock itself as that user, as in: sudo anylock run")
 	}
 }

@@ -269,7 +269,7 @@ func TestSupervise(t *testing.T) {
 			},
 			want: outcome{code: 137, lost: true}, ends: 50 * time.Second,
 			log:  []string{"19s TERM wake=true", "29s KILL"},
-			says: "could not be killed, and run on",
+			says: "could not be killed, and keep running",
 		},
 		{
 			name: "the longest hold",

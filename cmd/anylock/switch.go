@@ -15,16 +15,16 @@ func (a *app) switchCommand() *cobra.Command {
 	var withoutTokens bool
 	cmd := &cobra.Command{
 		Use:   "switch --from URL --to URL",
-		Short: "Plan a switch of stores without two owners",
-		Long: `switch prints the steps that lead processes from one store to another while they run: what to deploy, in which order, and
-what the other store promises less. It takes and releases locks on a key of its own at the store of --from, to see how its numbers grow.
-Passwords are printed as ***: put them in again.
+		Short: "Plan a move to another store, never with two owners",
+		Long: `switch prints the steps that move running processes from one store to another: what to deploy, in which order, and which
+promises of the old store the new one does not keep. It takes and releases locks on a key of its own at the --from store, to
+see how that store's numbers grow. Passwords are printed as ***; put them back before you use the URLs.
 
-With --pass N it takes numbers at the store of --from until they have reached N, the cut that a plan has told, and ends
-when processes may begin to use the other store alone.
+With --pass N it takes numbers at the --from store until they have reached N, the cut that a plan printed. When it exits,
+processes may begin to use the new store alone.
 
-Exit codes: 0 here is the plan, or the cut is passed; 64 wrong usage, or no switch between these is safe; 69 a store cannot be
-reached.`,
+Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no switch between these stores is safe; 69 a store
+cannot be reached.`,
 		Example: `  anylock switch --from redis://cache-1 --to etcd://etcd-1
   anylock switch --from redis://cache-1 --to etcd://etcd-1 --within 2h --format json
   anylock switch --from redis://cache-1 --pass 1790000000000000`,
@@ -58,7 +58,7 @@ reached.`,
 			}
 			defer next.close()
 			if err := unsafeSwitch(old, next, withoutTokens); err != nil {
-				return usagef("no switch between these is safe: %w", err)
+				return usagef("no switch between these stores is safe: %w", err)
 			}
 			p, err := planSwitch(cmd.Context(), old, next, within)
 			if err != nil {
@@ -74,9 +74,9 @@ reached.`,
 	flags := cmd.Flags()
 	flags.Var(&from, "from", "the `URL` of the store that is used now")
 	flags.Var(&to, "to", "the `URL` of the store to use")
-	flags.DurationVar(&within, "within", 24*time.Hour, "how long it takes at most until every process uses both")
+	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
 	flags.Uint64Var(&pass, "pass", 0, "take numbers at --from until they have reached `N`")
-	flags.BoolVar(&withoutTokens, "without-tokens", false, "nothing checks fencing tokens: a store may have none")
+	flags.BoolVar(&withoutTokens, "without-tokens", false, "allow a store without fencing tokens, because nothing checks them")
 	flags.Var(format, "format", format.usage())
 	return cmd
 }

@@ -19,15 +19,15 @@ func unsafeSwitch(old, next *switched, withoutTokens bool) error {
 	case old.url == next.url:
 		return errors.New("both are the same store")
 	case old.Name == "pair" || next.Name == "pair":
-		return errors.New("one is a pair already: finish that switch first")
+		return errors.New("one is already a pair: finish that switch first")
 	case g.Reach == backend.ReachProcess || h.Reach == backend.ReachProcess:
-		return errors.New("one is for a single process, so that no two processes share it")
+		return errors.New("one exists only inside a single process, so no two processes share it")
 	case h.Reach < g.Reach:
 		return fmt.Errorf("%s excludes owners of one %s only, %s those of one %s", next.Name, h.Reach, old.Name, g.Reach)
 	case withoutTokens:
 		return nil
 	case g.Fencing == backend.FencingNone || h.Fencing == backend.FencingNone:
-		return errors.New("one has no fencing tokens; --without-tokens says that nothing checks them")
+		return errors.New("one has no fencing tokens; use --without-tokens if nothing checks them")
 	}
 	return nil
 }
@@ -66,10 +66,10 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
 	p.Both = pair.URL(p.From, p.To, p.Cut)
 	p.Steps = []string{
-		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses " + p.From + " alone any more.",
+		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From + " any more.",
 		"Run anylock switch --from " + shellQuote(p.From) + " --pass " + strconv.FormatUint(p.Cut, 10) +
-			". Go on when it has ended with 0.",
-		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base for good. When none uses both any more, the switch is done.",
+			". Go on when it has exited with 0.",
+		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When none uses both stores any more, the switch is done.",
 	}
 	return p, nil
 }
@@ -119,7 +119,7 @@ func orNever(s string) string {
 
 func (p *switchPlan) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "from  %s\nto    %s\ncut   %d: %s\nbase  %d, above what is used of the old store beyond the cut\n\nwhat is promised otherwise (on the way there, the weaker of each):\n",
+	fmt.Fprintf(&b, "from  %s\nto    %s\ncut   %d: %s\nbase  %d, above what the old store may use beyond the cut\n\npromises that change (during the switch, the weaker of each pair holds):\n",
 		p.From, p.To, p.Cut, p.Found, p.Base)
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
@@ -128,6 +128,6 @@ func (p *switchPlan) text() string {
 	for i, s := range p.Steps {
 		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
 	}
-	b.WriteString("\nback: anylock switch with --from and --to exchanged, each as it is deployed then\n")
+	b.WriteString("\nto go back: run anylock switch with --from and --to swapped, each with the URL that is deployed by then\n")
 	return b.String()
 }

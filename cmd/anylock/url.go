@@ -35,8 +35,8 @@ func (a *app) backendURL() (string, error) {
 	}
 	dir := filepath.Join(home, ".local", "state", "anylock", "locks")
 	if !a.reachGiven && widthOf(a.stderr) == 0 {
-		a.say("neither --backend nor $%s is set: locks are kept in %s, for this user and this machine alone "+
-			"(--require reach=host says that this is enough)", lock.URLEnv, dir)
+		a.say("neither --backend nor $%s is set: locks are kept in %s, only for this user on this machine "+
+			"(--require reach=host if that is enough)", lock.URLEnv, dir)
 	}
 	return fileURL(dir), nil
 }
@@ -46,7 +46,7 @@ func (a *app) backendURL() (string, error) {
 func readURL(urlName string, rawURL text, fileName string, file text) (string, error) {
 	switch {
 	case rawURL.isSet && file.isSet:
-		return "", usagef("%s and %s exclude each other", urlName, fileName)
+		return "", usagef("%s and %s cannot be combined", urlName, fileName)
 	case rawURL.isSet && rawURL.s == "":
 		return "", usagef("%s is empty", urlName)
 	case file.isSet && file.s == "":
@@ -74,7 +74,7 @@ func readURL(urlName string, rawURL text, fileName string, file text) (string, e
 func (a *app) warnOfPassword(rawURL string) {
 	_, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
 	if backend.CleanError(rawURL, errors.New(rest)).Error() != rest {
-		a.say("everybody on this machine can see the password in --backend; --backend-file and $%s keep it to yourself", lock.URLEnv)
+		a.say("everybody on this machine can see the password in --backend; use --backend-file or $%s instead", lock.URLEnv)
 	}
 }
 

@@ -90,12 +90,12 @@ func fencing(f backend.Fencing) string {
 
 // waiting says in which order waiters get the key, and how they learn of it.
 func waiting(g backend.Guarantees) string {
-	order, wake := "any order", "they ask again"
+	order, wake := "any order", "by polling"
 	if g.FIFO {
 		order = "in order of arrival"
 	}
 	if g.Wake == backend.WakePush {
-		wake = "they are told"
+		wake = "notified"
 	}
 	return order + ", " + wake
 }

@@ -18,19 +18,19 @@ type row struct {
 }
 
 var rows = []row{
-	{"excludes within", func(d backend.Driver) string { return reach(d.Guarantees.Reach) }},
+	{"scope", func(d backend.Driver) string { return reach(d.Guarantees.Reach) }},
 	{"exclusion", func(d backend.Driver) string { return d.Guarantees.Consistency.String() }},
-	{"a live lease may be dropped", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
-	{"expiry is kept by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
+	{"the store may drop a live lease", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
+	{"expiry is measured by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
 	{"longest TTL", func(d backend.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
-	{"a holder that is cut off keeps its key for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
+	{"a disconnected holder keeps its key for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
 	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
-	{"leases of one client", func(d backend.Driver) string { return number(d.Guarantees.MaxLeases) }},
-	{"a dead holder's key is free, after the TTL, within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
+	{"leases per client", func(d backend.Driver) string { return number(d.Guarantees.MaxLeases) }},
+	{"after the TTL, a dead holder's key is free within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
 	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},
 	{"fencing tokens grow across", func(d backend.Driver) string { return fencing(d.Guarantees.Fencing) }},
-	{"requests of an acquire, renewal, release", func(d backend.Driver) string {
+	{"requests per acquire, renewal, release", func(d backend.Driver) string {
 		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release
 	}},
 }
@@ -97,7 +97,7 @@ func Markdown(w io.Writer, drivers []backend.Driver) error {
 // ChoiceMarkdown writes a table of what decides which store to take, with a row for each driver.
 func ChoiceMarkdown(w io.Writer, drivers []backend.Driver) error {
 	var b strings.Builder
-	b.WriteString("| store | excludes within | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
+	b.WriteString("| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
 	for _, d := range drivers {
 		g, fault := d.Guarantees, "yes: check the token"
 		if g.Consistency == backend.Linearizable && g.EarlyLoss == "" {

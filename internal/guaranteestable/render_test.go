@@ -36,20 +36,20 @@ func TestMarkdown(t *testing.T) {
 	const want = "" +
 		"| | strong | weak |\n" +
 		"|---|---|---|\n" +
-		"| excludes within | all hosts that share the store | one process |\n" +
+		"| scope | all hosts that share the store | one process |\n" +
 		"| exclusion | linearizable | best effort |\n" +
-		"| a live lease may be dropped | never | see below |\n" +
-		"| expiry is kept by | server clock | hope |\n" +
+		"| the store may drop a live lease | never | see below |\n" +
+		"| expiry is measured by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
 		"| longest TTL | 1h0m0s | 10 years |\n" +
-		"| a holder that is cut off keeps its key for at most | 40s | its TTL |\n" +
+		"| a disconnected holder keeps its key for at most | 40s | its TTL |\n" +
 		"| TTLs are rounded up to | 1s | none |\n" +
-		"| leases of one client | any number | any number |\n" +
-		"| a dead holder's key is free, after the TTL, within | 1.5s | none |\n" +
-		"| waiters get the key | in order of arrival, they are told | any order, they ask again |\n" +
+		"| leases per client | any number | any number |\n" +
+		"| after the TTL, a dead holder's key is free within | 1.5s | none |\n" +
+		"| waiters get the key | in order of arrival, notified | any order, by polling |\n" +
 		"| fencing tokens grow across | release, expiry, restart, loss of data | no tokens |\n" +
-		"| requests of an acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n" +
-		"\nA live lease may be dropped:\n\n" +
+		"| requests per acquire, renewal, release | 1-2, 1, 1 per node | 0, 0, 0 |\n" +
+		"\nThe store may drop a live lease:\n\n" +
 		"- weak: eviction \\| restart &lt;any>; a text that is longer than a table can bear in one of its cells\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
@@ -91,7 +91,7 @@ func TestText(t *testing.T) {
 	if err := Text(&b, drivers); err != nil {
 		t.Fatal(err)
 	}
-	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=  legs\n  ?lock_zebra=  stripes\n  excludes within: all"
+	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=  legs\n  ?lock_zebra=  stripes\n  scope: all"
 	if !strings.HasPrefix(b.String(), head) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), head)
 	}
