@@ -78,17 +78,17 @@ func Findings[T any](rules []Rule[T]) (list []Finding) {
 // What may be found at any store.
 var (
 	notExamined = Rule[error]{Severity: Info, Code: "not-examined",
-		Why: "only its round trips were looked at", Set: "nothing; the store implements no backend.Examiner"}
+		Why: "only round trips were measured", Set: "nothing; the store does not implement backend.Examiner"}
 	unseen = Rule[error]{Severity: Info, Code: "unseen",
-		Why: "a managed server, or a user with few rights, may hide what would be a warning", Set: "the right to look, or look yourself"}
+		Why: "a managed server or missing rights may hide something that would be a warning", Set: "grant the right to look, or check it yourself"}
 	unreachable = Rule[error]{Severity: Warning, Code: "unreachable",
-		Why: "of several servers, another one that fails may stop all grants", Set: "start it, or take it out of the URL"}
+		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
 	clockSkew = Rule[time.Duration]{Severity: Warning, Code: "clock-skew",
-		Why: "one of the two clocks is wrong: when it is put right in one step, leases and tokens that follow a wall clock are off by as much",
+		Why: "one of the two clocks is wrong: if it is corrected in one step, leases and tokens that follow a wall clock are off by as much",
 		Set: "NTP on both machines"}
 	slowRoundTrip = Rule[time.Duration]{Severity: Warning, Code: "slow-round-trip",
-		Why: "a renewal has a third of the TTL, with repetitions: where a request takes long on a usual day, leases are lost on a bad one",
-		Set: "a longer TTL, or a store that is nearer or less busy"}
+		Why: "a renewal and its retries have a third of the TTL: if requests are slow on a normal day, leases are lost on a bad one",
+		Set: "a longer TTL, or a store that is closer or less busy"}
 )
 
 // CommonFindings are what may be found at any store.
@@ -146,7 +146,7 @@ func Examine(ctx context.Context, b Backend, key string, ttl time.Duration) ([]F
 		}
 	}
 	if slowest > ttl/share {
-		list = append(list, slowRoundTrip.finding("", fmt.Sprintf("the slowest of %d looks at a key took %v, more than a twentieth of the TTL of %v",
+		list = append(list, slowRoundTrip.finding("", fmt.Sprintf("the slowest of %d reads of a key took %v, more than a twentieth of the TTL of %v",
 			trips, slowest.Round(10*time.Microsecond), ttl)))
 	}
 	slices.SortStableFunc(list, func(a, b Finding) int { return int(b.Severity - a.Severity) })

@@ -29,26 +29,26 @@ var rules = []backend.Rule[folder]{
 		Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
 			return backend.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
 		},
-		Why: "every user of this machine can end locks that are held, and take them all", Set: "chmod o-w, with a group for the users that share locks",
+		Why: "any user of this machine can end held locks, and take all of them", Set: "chmod o-w, with a group for the users that share locks",
 	},
 	{
 		Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
 			return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 		},
-		Why: "on a full file system nothing is granted and no lease renewed", Set: "space, or a directory on another file system",
+		Why: "on a full file system nothing is granted or renewed", Set: "free some space, or use a directory on another file system",
 	},
 	{
 		Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
 			return backend.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
 		},
-		Why: "a reboot empties it, and ends all leases anyway; but fencing tokens start anew then",
-		Set: "a directory on a disk, where something compares tokens from before a reboot",
+		Why: "a reboot empties it. A reboot ends all leases anyway, but fencing tokens also start again",
+		Set: "a directory on a disk, if tokens are compared across reboots",
 	},
 	{
 		Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
 			return backend.When(f.kind == container, "%s is on %s", f.dir, f.kind)
 		},
-		Why: "a container's own layer is seen by no other container and not by the host", Set: "a volume, where others share the locks",
+		Why: "no other container sees a container's own layer, and neither does the host", Set: "a volume, if others share the locks",
 	},
 }
 

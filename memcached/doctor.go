@@ -27,14 +27,14 @@ var rules = []backend.Rule[reading]{
 		Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
 			return backend.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
 		},
-		Why: "locks may have been among them, and may be again: each lets a second owner in", Set: "more memory (-m), or a server of the locks' own",
+		Why: "some may have been locks, and it may happen again: each lets a second owner in", Set: "more memory (-m), or a server only for locks",
 	},
 	{
 		Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
 			used, most := r.number("bytes"), r.number("limit_maxbytes")
 			return backend.When(used > most/10*7, "%d of %d bytes are used", used, most)
 		},
-		Why: "slabs take much of the rest: a full server evicts items, locks too; with -M it refuses grants", Set: "more memory (-m), or a server of the locks' own",
+		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants", Set: "more memory (-m), or a server only for locks",
 	},
 	{
 		Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
@@ -42,11 +42,11 @@ var rules = []backend.Rule[reading]{
 			n, _ := fmt.Sscanf(r["version"], "%d.%d", &major, &minor)
 			return backend.When(n == 2 && (major < 1 || major == 1 && minor < 6), "memcached %s", r["version"])
 		},
-		Why: "faults of versions before 1.6 are not mended any more", Set: "a version that is maintained",
+		Why: "versions before 1.6 get no more fixes", Set: "a maintained version",
 	},
 	{
 		Severity: backend.Info, Code: "evicts-when-full", Found: func(r reading) string { return backend.When(r["evictions_allowed"] == "on", "it runs without -M") },
-		Why: "when the memory is full, items that live are dropped, locks too", Set: "-M, on a server of the locks' own",
+		Why: "when memory is full, live items are dropped, including locks", Set: "-M, on a server only for locks",
 	},
 	{
 		Severity: backend.Info, Code: "flush-allowed", Found: func(r reading) string { return backend.When(r["flush_enabled"] == "yes", "it runs without -F") },
@@ -76,7 +76,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	return append(backend.CompareClocks("", time.Unix(r.number("time"), 0), unit, sent, received), backend.Apply(rules, "", r)...), nil
 }
 
-var errNoStats = errors.New("the server tells no statistics")
+var errNoStats = errors.New("the server reports no statistics")
 
 // stats asks on a connection of its own: the client library does not know the command.
 func (b *Backend) stats(ctx context.Context, r reading) error {

@@ -8,8 +8,8 @@ import (
 
 var rules = []backend.Rule[*Backend]{
 	{
-		Severity: backend.Info, Code: "one-process", Found: func(*Backend) string { return "locks are in this process' memory" },
-		Why: "no other process is kept out, nor this one's next start", Set: "another store, where processes share what is locked",
+		Severity: backend.Info, Code: "one-process", Found: func(*Backend) string { return "locks are in this process's memory" },
+		Why: "other processes are not excluded, nor is this program after a restart", Set: "another store, if several processes use the locked resource",
 	},
 }
 

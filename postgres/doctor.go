@@ -32,7 +32,7 @@ var rules = []backend.Rule[reading]{
 		Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
 			return backend.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
 		},
-		Why: "each lease has a connection: those that find no room fail, and so do the applications' own", Set: "a greater max_connections, a smaller " + paramMaxLeases + ", or " + paramShare,
+		Why: "each lease has a connection: when none is left, leases and other clients fail", Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or " + paramShare,
 	},
 	{
 		Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
@@ -44,42 +44,42 @@ var rules = []backend.Rule[reading]{
 			}
 			return strings.Join(short, ", ")
 		},
-		Why: "it ends requests on connections that are being made, before their own limit, and connections at rest", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+		Why: "it ends requests on new connections before their own limit, and idle connections", Set: "0 for the role of the locks, by ALTER ROLE … SET",
 	},
 	{
 		Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
 			return backend.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
 		},
-		Why: "it ends waits, and in transaction mode leases that are renewed", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+		Why: "it ends waits, and in transaction mode also leases that are being renewed", Set: "0 for the role of the locks, by ALTER ROLE … SET",
 	},
 	{
 		Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
 			return backend.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
 		},
-		Why: "a crash of the machine sets tokens back, against what " + paramDurable + " promises", Set: "fsync on",
+		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on",
 	},
 	{
 		Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
 			const oldest = 14_00_00
 			return backend.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
 		},
-		Why: "faults of versions before 14 are not mended any more", Set: "a version that is maintained",
+		Why: "versions before 14 get no more fixes", Set: "a maintained version",
 	},
 	{
 		Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
 			return backend.When(r.values["track_activities"] == "off", "track_activities is off")
 		},
-		Why: "nobody can see who holds a key, nor end that lease by its owner", Set: "track_activities on",
+		Why: "nobody can see who holds a key, or end a lease by its owner", Set: "track_activities on",
 	},
 	{
 		Severity: backend.Info, Code: "standbys", Found: func(r reading) string {
 			return backend.When(r.number("standbys") > 0, "%s standbys", r.values["standbys"])
 		},
-		Why: "advisory locks are not replicated, synchronous or not: a failover frees all keys, and tokens may repeat", Set: "nothing; fencing tokens do not help over a failover, so stop the holders before one",
+		Why: "advisory locks are not replicated, not even synchronously: a failover frees all keys, and tokens may repeat", Set: "nothing; fencing tokens do not help across a failover, so stop the holders before one",
 	},
 	{
 		Severity: backend.Info, Code: "pooler", Found: func(r reading) string { return backend.When(r.pooled, "connections go through a pooler") },
-		Why: "its limits count too: of connections, of their age, of the time at rest", Set: "a pool as large as " + paramMaxLeases + ", and no server_lifetime below the longest hold",
+		Why: "its own limits apply too: number, age and idle time of connections", Set: "a pool as large as " + paramMaxLeases + ", and no server_lifetime below the longest hold",
 	},
 }
 

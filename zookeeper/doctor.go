@@ -37,21 +37,21 @@ var (
 			Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
 				return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 			},
-			Why: "a dead holder's key is refused for so long at least, whatever its TTL is", Set: "minSessionTimeout, or tickTime, of which it is twice as much",
+			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default",
 		},
 		{
 			Severity: backend.Info, Code: "short-sessions", Found: func(r reading) string {
 				silence := r.limits.capacity(r.limits.longest)
 				return backend.When(silence < usualTTL && r.most == 0, "the longest session is %v", r.limits.longest)
 			},
-			Why: "a lease of a longer TTL ends when its holder is cut off for about as long", Set: "maxSessionTimeout, or tickTime, of which it is twenty times as much",
+			Why: "a lease with a longer TTL ends if its holder is disconnected for about this long", Set: "maxSessionTimeout, or tickTime, which is a twentieth of it by default",
 		},
 		{
 			Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
 				return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
 			},
-			Why: "a list of all is refused soon (jute.maxbuffer); and where they are free, nobody removes the containers",
-			Set: "znode.container.checkIntervalMs and maxPerMinute on the servers, as they come",
+			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
+			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers",
 		},
 	}
 	serverRules = []backend.Rule[serverReading]{
@@ -66,14 +66,14 @@ var (
 				}
 				return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
 			},
-			Why: "the version, the mode and the bounds of this server cannot be looked at; without srvr a server that is alone costs a write for each look at a queue",
+			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
 			Set: "4lw.commands.whitelist=srvr,conf",
 		},
 		{
 			Severity: backend.Info, Code: "standalone", Found: func(s serverReading) string {
 				return backend.When(strings.Contains(s.srvr, "\nMode: standalone"), "one server, without an ensemble")
 			},
-			Why: "nothing is granted while it is away, and sessions may expire meanwhile", Set: "an ensemble of three",
+			Why: "nothing is granted while it is down, and sessions may expire meanwhile", Set: "an ensemble of three",
 		},
 		{
 			Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
@@ -82,7 +82,7 @@ var (
 				return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
 					least, most, s.limits.shortest, s.limits.longest)
 			},
-			Why: "a lease that moves to this server is lost, or granted for longer than told", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers",
+			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers",
 		},
 	}
 )

@@ -18,7 +18,7 @@ func TestReportsTellOfClaims(t *testing.T) {
 		format string
 		want   []string
 	}{
-		{"text", []string{"claimed and not proven", "Guarantees.Fencing: tokens survive: needs Harness.Restart\n",
+		{"text", []string{"claimed but not proven", "Guarantees.Fencing: tokens survive: needs Harness.Restart\n",
 			"store: 1 passed, 1 failed, 0 skipped; 1 claim not proven\n"}},
 		{"json", []string{`"not_proven": 1`, `"status": "not proven"`, `"missing": "Harness.Restart"`, `"broken": "rule 1: x"`}},
 		{"junit", []string{`skipped="1"`, `<skipped message="not proven: needs Harness.Restart: tokens survive">`, `<failure message="rule 1: x">`}},

@@ -22,11 +22,11 @@ var needs = []struct {
 	{"no fault of the store lets two in", lock.Linearizable()},
 	{"the store never drops a live lease", lock.NoEarlyLoss()},
 	{"tokens stay in order across a restart of the store", lock.Fencing(lock.FencingRestart)},
-	{"tokens stay in order when the store has lost its data", lock.Fencing(lock.FencingLoss)},
-	{"waiters are served in the order of their arrival", lock.FIFO()},
-	{"waiters are told, and do not poll", lock.Push()},
-	{"leases of 100 ms", lock.MinTTL(100 * time.Millisecond)},
-	{"leases of a second", lock.MinTTL(time.Second)},
+	{"tokens stay in order even if the store loses its data", lock.Fencing(lock.FencingLoss)},
+	{"waiters are served in order of arrival", lock.FIFO()},
+	{"waiters are notified and do not poll", lock.Push()},
+	{"TTLs of 100 ms", lock.MinTTL(100 * time.Millisecond)},
+	{"TTLs of one second", lock.MinTTL(time.Second)},
 	{"a dead holder's key is free half a second after its TTL", lock.MaxLate(500 * time.Millisecond)},
 }
 

@@ -24,10 +24,10 @@ func TestNeeds(t *testing.T) {
 		"| no fault of the store lets two in | `linearizable` | strong |\n",
 		"| the store never drops a live lease | `no-early-loss` | strong |\n",
 		"| tokens stay in order across a restart of the store | `fencing=restart` | strong |\n",
-		"| tokens stay in order when the store has lost its data | `fencing=loss` | none |\n",
-		"| waiters are served in the order of their arrival | `fifo` | none |\n",
-		"| leases of 100 ms | `min-ttl=100ms` | weak |\n",
-		"| leases of a second | `min-ttl=1s` | all |\n",
+		"| tokens stay in order even if the store loses its data | `fencing=loss` | none |\n",
+		"| waiters are served in order of arrival | `fifo` | none |\n",
+		"| TTLs of 100 ms | `min-ttl=100ms` | weak |\n",
+		"| TTLs of one second | `min-ttl=1s` | all |\n",
 		"| a dead holder's key is free half a second after its TTL | `max-late=500ms` | weak |\n",
 	} {
 		if !strings.Contains(b.String(), row) {
