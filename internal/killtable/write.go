@@ -10,7 +10,7 @@ func (f *findings) documents() map[string]string {
 	return map[string]string{"kill-table.md": f.killTable(), "specimens.md": f.gallery()}
 }
 
-const generated = "<!-- Written by \"make docs\"; what it tells was recorded by \"make evidence\". Do not edit. -->\n"
+const generated = "<!-- Written by \"make docs\" from what \"make evidence\" recorded. Do not edit. -->\n"
 
 func (f *findings) killTable() string {
 	var b strings.Builder
@@ -19,11 +19,11 @@ func (f *findings) killTable() string {
 		count += len(c.Specimens)
 	}
 	b.WriteString(generated + "# What the suite finds\n\n")
-	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. Each of the %d checks of package conformance is shown here to "+
-		"fail for a bug that it is there for: %d [specimens](specimens.md), which are famous wrong ways to lock, each a small store "+
-		"on a real server; and %d mutants, each the suite's own reference store with one bug. Tests prove every line, in every run: "+
-		"the named check fails for the specimen and passes for its twin, the same store without the sin; it fails for the mutant "+
-		"and passes for the reference store. For every check there is a mutant.", len(f.checks), count, f.bugs())))
+	b.WriteString(wrap(fmt.Sprintf("A check that cannot fail proves nothing. This table shows, for each of the %d checks of package conformance, a bug "+
+		"that it finds. There are %d [specimens](specimens.md), which are well-known wrong ways to lock, each a small store "+
+		"on a real server; and %d mutants, each the suite's own reference store with one bug. Tests prove every line in every run: "+
+		"the named check fails for the specimen and passes for its twin, the same store without the bug; it fails for the mutant "+
+		"and passes for the reference store. Every check has a mutant.", len(f.checks), count, f.bugs())))
 	b.WriteString("\n## Specimens\n\n| store | wrong way | found by | what that proves |\n|---|---|---|---|\n")
 	for _, c := range f.collections {
 		for _, s := range c.Specimens {
@@ -51,11 +51,11 @@ func (f *findings) row(b *strings.Builder, check string, wrong ...string) {
 func (f *findings) gallery() string {
 	var b strings.Builder
 	b.WriteString(generated + "# Wrong ways to lock\n\n")
-	b.WriteString(wrap("These are specimens: ways to lock that are in tutorials, in libraries and in production, and that work on a " +
-		"quiet afternoon. Each is built here as a small store on the real server, in " +
+	b.WriteString(wrap("The specimens on this page are ways to lock that appear in tutorials, in libraries and in production, and that work " +
+		"as long as nothing goes wrong. Each is a small store on the real server, in " +
 		"[conformance/specimens](../conformance/specimens), and differs from a correct one, its twin, in the step that is shown. " +
-		"Below each stands what the conformance suite said of it when it was last recorded. The twin passes the same checks. " +
-		"[The kill table](kill-table.md) has all of it in short."))
+		"Below each is what the conformance suite reported when it was last recorded. The twin passes the same checks. " +
+		"[The kill table](kill-table.md) is the short version."))
 	b.WriteString("\n")
 	for _, c := range f.collections {
 		fmt.Fprintf(&b, "- %s:\n", c.Store)
@@ -77,7 +77,7 @@ func (f *findings) section(b *strings.Builder, c collection, s specimen) {
 	fmt.Fprintf(b, "\n<a id=\"%s\"></a>\n\n### %s\n\n", anchor(c, s), s.Title)
 	b.WriteString(wrap(s.Story))
 	b.WriteString("\n" + wrap("See: "+s.See+"."))
-	b.WriteString("\nThe step that is wrong:\n\n")
+	b.WriteString("\nThe wrong step:\n\n")
 	code(b, c, s.Sin)
 	for _, k := range s.Kills {
 		b.WriteString("\n" + wrap(fmt.Sprintf("`%s` finds it (%s):", k.Check, f.checks[k.Check].Rule)))
