@@ -1,7 +1,7 @@
 // Package backend is the contract between package lock and the stores that keep locks.
 //
-// Applications use package lock. This package is for authors of stores: implement [Backend], let [Leases] keep the life
-// of what you grant, register a [Driver] for your URL schemes, and prove the result with package conformance.
+// Applications use package lock. This package is for authors of stores: implement [Backend], let [Leases] track the leases
+// that you grant, register a [Driver] for your URL schemes, and check the result with package conformance.
 //
 // # Rules
 //
@@ -10,13 +10,13 @@
 //  1. Exclusive: on one key no two leases overlap between grant and deadline or release. Two owners that share one
 //     client exclude each other too.
 //  2. A lease's deadline counts from before its request was sent, less [Margin].
-//  3. A TTL is a floor: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
+//  3. A TTL is a minimum: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
 //     [Guarantees.MaxLate]. A refused attempt changes nothing.
 //  4. An error after sending means unknown. The store then cleans up by owner, in the background, until the owner is
 //     proven absent or the TTL has run out ([Leases.Abandon]). A retried request recognises its own owner. A cancelled
 //     or expired context leaves nothing behind, and the error is the context's.
 //  5. Renew never revives. Renew and Release by a stale lease never touch the new holder.
-//  6. Lost closes at the deadline at the latest, whatever a hung request does; at once where the store tells; never
+//  6. Lost closes at the deadline at the latest, even if a request hangs; at once if the store reports the loss; never
 //     after a clean release.
 //  7. Tokens strictly increase per key, within the scope that [Guarantees.Fencing] names.
 //  8. Keys are any non-empty bytes up to [MaxKeyLen], case-sensitive, encoded injectively.
@@ -26,9 +26,9 @@
 //
 // # Optional interfaces
 //
-// A Backend may also be a [BatchRenewer], tell by [Readiness] that it cannot grant yet, and by [Capacity] how much its server has
-// room for; it may list its keys as a [Lister], end the leases of others as a [Breaker],
-// and tell as an [Examiner] what is wrong with its servers. A Lease may also be a [LossNotifier]; [Life] is one.
+// A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how much room its
+// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], and report what is wrong with its servers
+// as an [Examiner]. A Lease may also be a [LossNotifier]; [Life] is one.
 package backend
 
 import (

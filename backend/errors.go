@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// What callers decide on. Match with errors.Is.
+// The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. Nothing was changed. Beside a context's error it tells only that a wait had
-	// heard so before its context ended.
+	// ErrHeld means that another owner holds the key. Nothing was changed. Together with a context's error it means only that the
+	// store had said so before the context ended.
 	ErrHeld = errors.New("held by another owner")
 	// ErrLost means that the lease has ended: it expired, the store dropped it, or it was released before.
 	ErrLost = errors.New("lease lost")
@@ -22,8 +22,8 @@ var (
 	ErrUnsupported error = unsupported{}
 	// ErrInvalid means that an argument or URL was refused before any request.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnavailable means that the store could not be asked, or did not answer within a limit of the store's own: nobody
-	// knows whether the key is busy. It never stands for the end of the caller's context.
+	// ErrUnavailable means that the store could not be reached, or did not answer within a limit of its own. The key may be
+	// busy or free. It never stands for the end of the caller's context.
 	ErrUnavailable = errors.New("store unavailable")
 )
 
@@ -32,7 +32,7 @@ type unsupported struct{}
 func (unsupported) Error() string        { return "not supported by this store" }
 func (unsupported) Is(target error) bool { return target == errors.ErrUnsupported }
 
-// A HeldError is an ErrHeld that says who holds the key.
+// A HeldError matches ErrHeld and says who holds the key.
 type HeldError struct {
 	Holder Holder
 }

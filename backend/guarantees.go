@@ -13,33 +13,33 @@ type Guarantees struct {
 	Granularity time.Duration
 	// MaxTTL is the longest TTL that may be asked for; a longer one is ErrInvalid. 0 means this package's MaxTTL.
 	MaxTTL time.Duration
-	// MaxSilence is how long the store keeps a lease at most while it hears nothing of the client; 0 means for its TTL. A
-	// lease of a longer TTL lives on while the client is in contact with the store: its Deadline is never further away
-	// than MaxSilence, and moves on by itself until the TTL has run out.
+	// MaxSilence is how long the store keeps a lease at most without contact to the client; 0 means for its TTL. A
+	// lease with a longer TTL lives only while the client is in contact with the store: its Deadline is never further away
+	// than MaxSilence, and moves forward by itself until the TTL has run out.
 	MaxSilence time.Duration
 	// MaxLate is how long after a granted TTL the key of a dead or frozen holder may still be refused.
 	MaxLate time.Duration
 	// MaxLeases is how many leases one Backend can hold at once; 0 means as many as memory allows. One more is ErrUnavailable, or
-	// waits for its turn where Request.Wait says so.
+	// waits for its turn with Request.Wait.
 	MaxLeases int
-	// EarlyLoss tells when the store may drop a live lease before its TTL, in words for people; empty means never.
+	// EarlyLoss says when the store may drop a live lease before its TTL, in words for people; empty means never.
 	EarlyLoss string
-	// TellsLoss promises that a holder is told soon, by Lost, when somebody else has removed its lease: an operator, or Breaker.Break. Without
-	// it the holder's next renewal tells.
+	// TellsLoss promises that Lost closes soon after somebody else has removed the lease: an operator, or Breaker.Break. Without
+	// it, the holder learns of that at its next renewal.
 	TellsLoss bool
-	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". Where it calls it a wall clock, a step back of
-	// that clock keeps the key of a dead holder for longer than MaxLate, by the step, and a step forward may end live leases if EarlyLoss
-	// speaks of a clock. Otherwise no step of a clock changes when leases end.
+	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". If it says "wall clock", a step back of
+	// that clock keeps the key of a dead holder for longer than MaxLate, by the size of the step, and a step forward may end live leases
+	// if EarlyLoss mentions a clock. Otherwise no step of a clock changes when leases end.
 	EnforcedBy string
-	// Fencing is what the order of tokens survives.
+	// Fencing says what the order of tokens survives.
 	Fencing Fencing
-	// FIFO tells that waiting requests are granted in the order of their arrival at the store.
+	// FIFO says that waiting requests are granted in the order of their arrival at the store.
 	FIFO bool
-	// Wake tells how a waiter learns that the key is free.
+	// Wake says how a waiter learns that the key is free.
 	Wake Wake
-	// Consistency tells whether exclusion holds whatever fails, within the lease's time bounds.
+	// Consistency says whether exclusion holds whatever fails, within the lease's time bounds.
 	Consistency Consistency
-	// Reach tells which owners exclude each other.
+	// Reach says which owners exclude each other.
 	Reach Reach
 }
 
@@ -61,8 +61,8 @@ func (f Fencing) String() string {
 type Wake int
 
 const (
-	WakePoll Wake = iota // it asks again and again, with jitter
-	WakePush             // the store or a peer tells it; a timer backs the message
+	WakePoll Wake = iota // it polls, with jitter
+	WakePush             // the store or a peer notifies it; a timer backs the message
 )
 
 func (w Wake) String() string { return name(int(w), "poll", "push") }
@@ -106,10 +106,10 @@ func (g Guarantees) Round(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// Margin is what a deadline is earlier than its TTL: 1 % for clocks that run at different speeds, and 2 ms for timers
+// Margin is how much earlier than its TTL a lease's deadline is: 1 % for clocks that run at different speeds, and 2 ms for timers
 // that fire late.
 func Margin(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// Deadline is the instant until which a lease of ttl is exclusive whose request was sent at sent. Take sent before
+// Deadline is the time until which a lease of ttl is exclusive if its request was sent at sent. Take sent before
 // sending, never when the reply arrives.
 func Deadline(sent time.Time, ttl time.Duration) time.Time { return sent.Add(ttl - Margin(ttl)) }

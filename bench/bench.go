@@ -1,6 +1,6 @@
-// Package bench measures stores of locks side by side: the same scenarios over each, in rounds that take turns, so that a
-// noisy machine hurts all alike. What it measures goes through package lock as an application would, hand-off inside the
-// process, renewal and fencing tokens included.
+// Package bench measures lock stores side by side. It runs the same scenarios on each, and the stores take turns in rounds, so
+// that noise on the machine affects all alike. It uses package lock as an application would, including hand-off inside the
+// process, renewal and fencing tokens.
 //
 //	stores := []bench.Store{memory, redis} // each by bench.URL, or made by hand
 //	report, err := bench.Run(ctx, bench.Options{Stores: stores})

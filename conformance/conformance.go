@@ -1,4 +1,4 @@
-// Package conformance proves that a [backend.Backend] keeps the rules of package backend: ours, or a stranger's.
+// Package conformance checks that a [backend.Backend] keeps the rules of package backend, whether it is ours or yours.
 //
 // A store's own test is a few lines:
 //
@@ -11,15 +11,15 @@
 //	}
 //
 // Every check has a name, the rule it proves, and what it needs: a guarantee that the store gives, or a fault hook of the
-// [Harness]. A check whose need is not met is skipped with the reason. Each one works on fresh random keys with two
-// independent clients, so that checks run side by side, also on a store that others use. KeysThatLookAlike alone also holds a few
-// keys that cannot be new, such as ".", "7" and "*", for a moment.
+// [Harness]. A check whose need is not met is skipped with the reason. Each check uses fresh random keys and two
+// independent clients, so that checks can run in parallel, even on a store that others use. Only KeysThatLookAlike also holds a few
+// keys that cannot be fresh, such as ".", "7" and "*", for a moment.
 //
 // # What a failure means
 //
-// Checks judge by what the contract makes certain, not by how fast a machine usually is: a lease counts as live until its
-// Deadline, an attempt counts as refused too late only if it was sent after the last instant at which the store may
-// refuse. When a machine is so slow that an attempt proves nothing (a lease ran out before it could be looked at), the
+// Checks rely on what the contract guarantees, not on how fast a machine usually is: a lease counts as live until its
+// Deadline, and an attempt counts as refused too late only if it was sent after the last moment at which the store may
+// refuse. If a machine is so slow that an attempt proves nothing (a lease ran out before it could be looked at), the
 // check is repeated with longer TTLs. A failure is therefore a bug in the store, or a promise in its
 // [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run. Run the suite
 // often, with -race.

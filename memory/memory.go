@@ -2,25 +2,25 @@
 // enforces by itself, ownership, a fair queue and fencing tokens. It is for tests, for programs of one process, and for
 // trying things out; import it for its URL scheme, or open a [Store].
 //
-// All time is taken from package time, and nothing runs at rest, so that it works in the bubble of testing/synctest: there
-// a lease of a day ends at once. Open the store inside the bubble, and do not share it with another one.
+// It uses only package time and runs nothing while idle, so it works in a bubble of testing/synctest, where
+// a lease of a day ends at once. Open the store inside the bubble, and do not share it with another bubble.
 //
 // # Guarantees
 //
-// Linearizable within the process: one mutex orders everything. A key is free at the instant its TTL ends, by the
-// process's monotonic clock, whether its holder is dead, stuck or has closed its client. Waiters are granted in the order
-// of their arrival and are told at once. Tokens strictly increase as long as the process lives, for all stores together,
+// Linearizable within the process: one mutex orders everything. A key is free as soon as its TTL ends, by the
+// process's monotonic clock, whether its holder is dead, stuck or has closed its client. Waiters are served in order
+// of arrival and notified at once. Tokens strictly increase as long as the process lives, across all stores,
 // even for a named store that was closed and opened again.
 //
 // # Failure modes
 //
-// The process ends: all locks are gone, and tokens start again. The monotonic clock of most systems stands still while the
-// machine sleeps; so do the TTLs, for holders and store alike.
+// When the process ends, all locks are gone, and tokens start again. On most systems the monotonic clock stops while the
+// machine sleeps, and TTLs stop with it, for holders and the store alike.
 //
 // # URLs
 //
-//	memory:         a store of its own for every opening
-//	memory://name   one store for all openings of that name in this process
+//	memory:         a new store each time it is opened
+//	memory://name   the same store for everybody in this process who opens that name
 //
 // The name is any text without '/', ',' and '@'; it is decoded (%2F) and case-sensitive. A named store lives as long as
 // a client is open or a lease is held. There are no parameters.

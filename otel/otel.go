@@ -1,13 +1,13 @@
-// Package otel tells OpenTelemetry what a Locker does: a span for each acquisition, and metrics.
+// Package otel reports what a Locker does to OpenTelemetry: a span for each acquisition, and metrics.
 //
 //	tracer, err := otel.New()
 //	locks, err := lock.Open(ctx, url, lock.WithTracer(tracer))
 //
 // The instruments are named after OpenTelemetry's conventions for database clients (connection pools above all), with lock.client in
-// place of db.client. Times are in seconds. docs/observe.md tells what each is for, and what to alert on.
+// place of db.client. Times are in seconds. docs/observe.md explains each of them, and what to alert on.
 //
 // Every measurement and span has the attribute lock.backend, the store's name as in errors ("redis"). A key becomes an attribute only
-// through WithKey, because a key for each order makes as many time series.
+// through WithKey, because a key per order, for example, would create as many time series.
 package otel
 
 import (

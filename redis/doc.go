@@ -1,72 +1,71 @@
 // Package redis keeps locks in Redis 5 or newer, or Valkey: one server, a master with Sentinels, or a Cluster; and, as
-// [Redlock], on a majority of independent servers. What follows is about [Backend]; the last section is about Redlock.
+// [Redlock], on a majority of independent servers. This page describes [Backend]; its last section describes Redlock.
 //
 // The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1, and on a Redlock of a Redis 6.0, a Redis 8.0 and a Valkey 8.1. Redis 5 and
-// 6.2 should work, but no Debian that is still served has a package of them to test with.
+// 6.2 should work, but no supported Debian has a package of them to test with.
 //
 // Import it for its URL schemes, or use [New] with a go-redis client that the application owns. Applications use package
 // lock on top.
 //
 // A lock is one Redis key with an expiry. An acquire (with its fencing token), a renewal and a release are one request
 // each, all Lua scripts that answer the same when they are sent again. A refused Acquire that waits takes a place in the
-// key's queue within the same request. A release reserves the key for the first in the queue, for 500 ms, and tells its
-// process, and no other, by pub/sub. Many leases are renewed in few requests (RenewBatch).
+// key's queue within the same request. A release reserves the key for the first in the queue, for 500 ms, and notifies only
+// its process, by pub/sub. Many leases are renewed in few requests (RenewBatch).
 //
-// Requests of one Backend that come while others are under way travel together, in pipelines on a few connections. One
-// whose answer does not come holds up none that come later, and a caller who goes takes none along. A request that comes
-// alone goes at once; a Backend opened by a redis:// URL keeps a connection for these. In a Cluster each request goes
-// by itself.
+// Requests of one Backend that arrive while others are in progress share pipelines on a few connections. A request without an
+// answer does not delay later ones, and a caller that gives up cancels no other request. A single request is sent at once; a
+// Backend opened by a redis:// URL keeps a connection for these. In a Cluster each request is sent separately.
 //
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds as long as the server keeps the key. See Failure modes.
-//   - A TTL is enforced by the server's wall clock, to 1 ms; the least is 100 ms. A step of that clock moves the end of every lease: forward
-//     it may end live ones, back it keeps the keys of dead holders for longer. The clocks of clients do not matter.
+//   - A TTL is enforced by the server's wall clock, to 1 ms; the shortest is 100 ms. A step of that clock moves the end of every lease: a
+//     step forward may end live leases, a step back keeps the keys of dead holders for longer. The clocks of clients do not matter.
 //   - Tokens are max(last + 1, server time in µs), from one counter per cluster slot. They increase across release,
-//     expiry, restart and failover, even when the counter is lost, while the server's clock does not step back past the
-//     last grant. A counter expires a day after the clock has passed it, so unused ones go away.
+//     expiry, restart and failover, even if the counter is lost, as long as the server's clock does not step back past the
+//     last grant. A counter expires a day after the clock has passed it, so unused ones disappear.
 //   - Waiters are served in the order in which their requests reached the server. A waiter sends nothing while it waits,
-//     but for one request when the key would expire, or after 5 s. An Acquire that does not wait never passes those who
-//     do: it is refused while the key is reserved, and on a free key with a queue it wakes the queue instead.
-//   - With 64 processes on one key a hand-off takes at most 20 commands of the server, with those within scripts.
-//   - Leases and waiters cost no goroutine or connection of their own at rest. A Backend has one subscription, made when
+//     except one request when the key would expire, or after 5 s. An Acquire that does not wait never overtakes waiters:
+//     it is refused while the key is reserved, and on a free key with a queue it wakes the queue instead.
+//   - With 64 processes on one key a hand-off takes at most 20 commands of the server, including those in scripts.
+//   - Idle leases and waiters cost no goroutine or connection of their own. A Backend has one subscription, opened when
 //     it first has to wait.
 //
 // # Failure modes
 //
-//   - Replication is asynchronous: a failover can lose a grant that was acknowledged, and then two owners hold the key
-//     until the first one's next renewal tells it. MinReplicas makes that unlikely, at the price of waiting for replicas
-//     at every grant and renewal. It is no quorum: Sentinel may promote a replica that had not received the grant. Pass
-//     the token to what the lock protects, and let that refuse older ones.
-//   - A master that is cut off from its replicas, and that Sentinel or the Cluster has replaced, goes on granting and
-//     renewing for the clients on its side: two owners hold the key, and renew it, for as long as the partition lasts. Set
+//   - Replication is asynchronous: a failover can lose a grant that was acknowledged. Then two owners hold the key
+//     until the first one's next renewal. MinReplicas makes that unlikely, at the cost of waiting for replicas
+//     at every grant and renewal. It is not a quorum: Sentinel may promote a replica that did not receive the grant. Pass
+//     the token to the resource that the lock protects, and let it refuse older ones.
+//   - A master that is cut off from its replicas, and that Sentinel or the Cluster has replaced, still grants and
+//     renews for the clients on its side: two owners hold and renew the key for as long as the partition lasts. Set
 //     min-replicas-to-write on every master that has replicas, or MinReplicas here: then the old master refuses. Guarantees
-//     tells of a master with replicas where min-replicas-to-write is not set.
-//   - A server that restarts without its latest writes (no AOF, or appendfsync not always) has lost the leases in them;
-//     so has one that evicts keys (opening looks at maxmemory-policy), was flushed, or whose clock jumped forward.
+//     mentions a master with replicas on which min-replicas-to-write is not set.
+//   - A server that restarts without its latest writes (no AOF, or appendfsync not always) has lost the leases in them.
+//     So has a server that evicts keys (opening checks maxmemory-policy), was flushed, or whose clock jumped forward.
 //   - The holder of a lost lease learns of it at its next renewal, or at its deadline.
-//   - A server that is full (maxmemory with noeviction) goes on renewing, releasing and granting: leases are small.
+//   - A server that is full (maxmemory with noeviction) still renews, releases and grants: leases are small.
 //   - A waiter whose process was killed or is frozen delays the next one by its reservation, 500 ms, and so does each of
-//     several that are frozen at once. Who has released the key makes sure of it; if its process dies without Close in that time, and the
-//     next two waiters are frozen, the one behind them may wait up to 5 s more. When in a Cluster three processes that follow each other in a queue die together, the next may wait up to 5 s more, because
-//     a Cluster's server does not know which of them still listen.
-//   - A waiter that misses its reservation, paused for more than 500 ms, queues again at the end. A server that lost its
+//     several that are frozen at once. The process that released the key watches over this. If it dies without Close in that time, and
+//     the next two waiters are frozen, the one behind them may wait up to 5 s more. If three processes that follow each other in a
+//     Cluster's queue die together, the next may wait up to 5 s more, because a Cluster's server does not know which of them still listen.
+//   - A waiter that misses its reservation, because it paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
-//   - While the server is away, waiters that have queued go on trying for max(TTL, 10 s); all other calls fail within
+//   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
 //     the request timeout (read_timeout of the URL or Options.Timeout, 2 s by default).
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing
-//     behind. If none comes, the key may be held by nobody until a clean-up in the background, or at last the TTL,
+//     behind. If there is no answer, the key may be taken without a holder until a clean-up in the background, or finally the TTL,
 //     frees it.
 //   - go-redis does not repeat these requests by itself, whatever MaxRetries says; the Backend does, and cleans up.
-//   - While a Cluster moves a slot, renewals go on; other requests for its keys are repeated until the slot has arrived, or until the
-//     request timeout: then Acquire fails with ErrUnavailable, and a release goes on in the background. With MinReplicas, what
-//     has moved cannot be renewed before the slot has arrived.
-//   - Opening by a URL has the server try every command that the scripts run. It fails with ErrUnsupported, and their names, if the
-//     server lacks or forbids any. New makes no request: there the first use that needs such a command fails.
-//   - Client libraries talk: go-redis writes its reconnects to standard error unless redis.SetLogger says otherwise.
+//   - While a Cluster moves a slot, renewals still work. Other requests for its keys are repeated until the slot has arrived, or until the
+//     request timeout: then Acquire fails with ErrUnavailable, and a release continues in the background. With MinReplicas, keys that
+//     have moved cannot be renewed before the slot has arrived.
+//   - Opening by URL makes the server try every command that the scripts run. If the server lacks or forbids any, opening fails with
+//     ErrUnsupported and their names. New makes no request: there the first use that needs such a command fails.
+//   - go-redis logs its reconnects to standard error unless redis.SetLogger says otherwise.
 //
-// In a Cluster the messages are ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH: sharded
-// channels would need a subscription on every node for every slot with waiters, and to follow slots that move. There is
+// In a Cluster the messages use ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH. Sharded
+// channels would need a subscription on every node for every slot with waiters, and would have to follow slots that move. There is
 // one message (and one or two to deputies) per contended hand-off, and none for an uncontended release.
 //
 // # Access control

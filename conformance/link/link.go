@@ -1,4 +1,4 @@
-// Package link puts a link that can be broken between a client and its store, for the suite of package conformance:
+// Package link puts a breakable link between a client and its store, for the suite of package conformance:
 //
 //	conformance.Harness{
 //		Open:   func(ctx context.Context) (backend.Backend, error) { … },

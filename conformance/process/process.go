@@ -1,7 +1,7 @@
-// Package process gives the suite of package conformance a second process with a client of the store, to be frozen and
-// killed: the test's own program, started again.
+// Package process gives the suite of package conformance other processes with a client of the store, which it can freeze and
+// kill. They are the test's own program, started again.
 //
-// A store's test needs two things. Its TestMain serves where it was started for that:
+// A store's test needs two things. Its TestMain serves the suite if it was started for that:
 //
 //	func TestMain(m *testing.M) {
 //		process.Main(func(ctx context.Context, address string) (backend.Backend, error) { return mystore.Dial(ctx, address) })
