@@ -135,7 +135,7 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 		if !errors.Is(err, backend.ErrHeld) || backend.IsContextError(err) {
 			a.firsts++
 		}
-		return nil, b.unsureToken(err)
+		return nil, b.unsureToken(ctx, err)
 	}
 	since := time.Now()
 	if since.Sub(asked) > queueAtMost {
@@ -191,18 +191,14 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 }
 
 // unsureToken is a refusal of the first store without the token, if that is the second store's to tell.
-func (b *Backend) unsureToken(err error) error {
+func (b *Backend) unsureToken(ctx context.Context, err error) error {
 	held := (*backend.HeldError)(nil)
 	if !errors.As(err, &held) || held.Holder.Token < b.cut {
 		return err
 	}
 	h := held.Holder
 	h.Token = 0
-	changed := &backend.HeldError{Holder: h}
-	if backend.IsContextError(err) {
-		return fmt.Errorf("%w (last error: %w)", context.Canceled, changed)
-	}
-	return changed
+	return refused(ctx, &backend.HeldError{Holder: h}, err)
 }
 
 // refused is held, in place of the refusal in err.

@@ -189,6 +189,29 @@ func TestWaiterOutlivesOutageOfFirst(t *testing.T) {
 	})
 }
 
+// slow is a store that tells whose a key is when the context has ended.
+type slow struct{ backend.Backend }
+
+func (s slow) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
+	<-ctx.Done()
+	return nil, backend.ContextError(ctx, &backend.HeldError{Holder: backend.Holder{Owner: "other", Token: 5}})
+}
+
+// The end of the caller's context is told as what it is.
+func TestContextErrorIsTheCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := pair.New(pair.Store{Backend: slow{memory.New()}}, pair.Store{Backend: memory.New()}, 0)
+		defer b.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, r := range []backend.Request{storetest.Try(key, ttl), storetest.Wait(key, ttl)} {
+			if _, err := b.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+				t.Errorf("wait %v: %v", r.Wait, err)
+			}
+		}
+	})
+}
+
 func TestEitherLossIsTheLoss(t *testing.T) {
 	for i, name := range []string{"First", "Second"} {
 		t.Run(name, func(t *testing.T) {
