@@ -17,7 +17,7 @@ var busyChecks = []Check{
 	},
 	{
 		Name:  "OwnLimitIsUnavailable",
-		Rule:  "a limit of the store's own that runs out is ErrUnavailable, and not the error of a context that has not ended",
+		Rule:  "a time limit of the store itself that runs out is ErrUnavailable, and not the error of a context that has not ended",
 		Needs: []Need{needsLinked},
 		run:   ownLimitIsUnavailable,
 	},

@@ -28,7 +28,7 @@ var clockStepChecks = []Check{
 	},
 	{
 		Name:  "SteppedClockKeepsTokenOrder",
-		Rule:  "rule 7: tokens strictly increase per key, also when the store's wall clock is stepped back",
+		Rule:  "rule 7: tokens strictly increase per key, even if the store's wall clock is stepped back",
 		Needs: []Need{needsStepClock, needsTokens},
 		alone: true,
 		run:   steppedClockKeepsTokenOrder,

@@ -31,13 +31,13 @@ var evictChecks = []Check{
 	},
 	{
 		Name:  "EvictedKeyWakesWaiter",
-		Rule:  "rule 9: wake-ups are hints: a waiter gets a key that became free without a word",
+		Rule:  "rule 9: wake-ups are hints: a waiter gets a key that became free without a message",
 		Needs: []Need{needsEvict},
 		run:   evictedKeyWakesWaiter,
 	},
 	{
 		Name:  "EvictedTokensIncrease",
-		Rule:  "rule 7: tokens strictly increase per key, also when a lease was dropped",
+		Rule:  "rule 7: tokens strictly increase per key, even after a lease was dropped",
 		Needs: []Need{needsEvict, needsTokens},
 		run:   evictedTokensIncrease,
 	},

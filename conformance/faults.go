@@ -56,7 +56,7 @@ var faultChecks = []Check{
 	},
 	{
 		Name:  "RestartKeepsLeases",
-		Rule:  "Guarantees.EarlyLoss: where it is empty, the store drops no live lease, not over a restart either",
+		Rule:  "Guarantees.EarlyLoss: where it is empty, the store drops no live lease, not even across a restart",
 		Needs: []Need{needsRestart, needsNoEarlyLoss},
 		alone: true,
 		run:   restartKeepsLeases,

@@ -19,7 +19,7 @@ var fifoChecks = []Check{
 	},
 	{
 		Name:  "FIFOAfterExpiry",
-		Rule:  "rule 9: where Guarantees.FIFO, grants follow arrival also when holders expire instead of releasing",
+		Rule:  "rule 9: where Guarantees.FIFO, grants follow arrival even if holders expire instead of releasing",
 		Needs: []Need{needsFIFO},
 		run:   fifoAfterExpiry,
 	},

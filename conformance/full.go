@@ -11,7 +11,7 @@ import (
 var fullChecks = []Check{
 	{
 		Name:  "FullStoreKeepsLeases",
-		Rule:  "rules 3 and 6: a store that has no room for more renews and releases what it has granted; it grants nothing that it cannot renew",
+		Rule:  "rules 3 and 6: a full store still renews and releases what it has granted, and grants nothing that it cannot renew",
 		Needs: []Need{needsFill},
 		alone: true,
 		run:   fullStoreKeepsLeases,

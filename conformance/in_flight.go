@@ -13,7 +13,7 @@ import (
 var inFlightChecks = []Check{
 	{
 		Name: "ManyInFlight",
-		Rule: "rules 1 and 5: with a hundred requests in flight at once one attempt wins a key, and each grant, renewal and release counts",
+		Rule: "rules 1 and 5: with a hundred concurrent requests one attempt wins a key, and each grant, renewal and release counts",
 		run:  manyInFlight,
 	},
 }

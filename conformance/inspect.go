@@ -12,17 +12,17 @@ import (
 var inspectChecks = []Check{
 	{
 		Name: "InspectTells",
-		Rule: "Backend.Inspect tells owner, token and TTL of the holder to any client; a free key is the zero Holder",
+		Rule: "Backend.Inspect returns the holder's owner, token and TTL to any client; for a free key it is the zero Holder",
 		run:  inspectTells,
 	},
 	{
 		Name: "InspectAfterExpiry",
-		Rule: "Backend.Inspect tells that a key is free when its holder's TTL has run out",
+		Rule: "Backend.Inspect reports a key as free when its holder's TTL has run out",
 		run:  inspectAfterExpiry,
 	},
 	{
 		Name: "InspectCountsWaiters",
-		Rule: "Holder.Waiters is how many wait in the store's own queue, -1 where the store cannot tell",
+		Rule: "Holder.Waiters is how many wait in the store's own queue, -1 if the store does not know",
 		run:  inspectCountsWaiters,
 	},
 	{

@@ -13,12 +13,12 @@ import (
 var numberChecks = []Check{
 	{
 		Name: "OddTTLsAreKept",
-		Rule: "rule 3: a TTL is a floor: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
+		Rule: "rule 3: a TTL is a minimum: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
 		run:  oddTTLsAreKept,
 	},
 	{
 		Name: "RenewalsAreKept",
-		Rule: "rule 3: a renewal's TTL is a floor too, alone and in a batch: odd ones, and any up to Guarantees.MaxTTL",
+		Rule: "rule 3: a renewal's TTL is a minimum too, alone and in a batch: odd ones, and any up to Guarantees.MaxTTL",
 		run:  renewalsAreKept,
 	},
 	{

@@ -10,12 +10,12 @@ import (
 var operateChecks = []Check{
 	{
 		Name: "ListTellsHeldKeys",
-		Rule: "Lister.List tells each key that is held and begins with the prefix, whoever holds it, once, and none that begins otherwise",
+		Rule: "Lister.List returns each held key that begins with the prefix once, whoever holds it, and no other key",
 		run:  listTellsHeldKeys,
 	},
 	{
 		Name: "BreakEndsOneLease",
-		Rule: "Breaker.Break ends the lease of the owner that it names, whose next renewal is ErrLost, and wakes the next waiter; of others none",
+		Rule: "Breaker.Break ends the lease of the owner that it names, whose next renewal is ErrLost, and wakes the next waiter; it ends no other lease",
 		run:  breakEndsOneLease,
 	},
 }

@@ -44,7 +44,7 @@ var partitionChecks = []Check{
 	},
 	{
 		Name:  "PartitionedCloseIsBounded",
-		Rule:  "Backend.Close ends leases and waiters at once, and returns in a bounded time, also while the network fails",
+		Rule:  "Backend.Close ends leases and waiters at once, and returns in a bounded time, even while the network fails",
 		Needs: []Need{needsLinked},
 		run:   partitionedCloseIsBounded,
 	},

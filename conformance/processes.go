@@ -29,7 +29,7 @@ var processChecks = []Check{
 	},
 	{
 		Name:  "FrozenWaiterDelaysNextBriefly",
-		Rule:  "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold what has passed it by",
+		Rule:  "rules 1 and 9: a frozen waiter delays the next for its TTL and MaxLate; thawed, it does not hold a key that was given to the next",
 		Needs: []Need{needsProcess},
 		run:   frozenWaiterDelaysNextBriefly,
 	},

@@ -35,7 +35,7 @@ var replyChecks = []Check{
 	},
 	{
 		Name:  "LostRefusalChangesNothing",
-		Rule:  "rule 3: an attempt that was refused and never heard of it changes nothing, neither then nor after the release",
+		Rule:  "rule 3: an attempt that was refused and did not get the answer changes nothing, neither then nor after the release",
 		Needs: []Need{needsLinked},
 		run:   lostRefusalChangesNothing,
 	},

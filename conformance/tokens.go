@@ -7,7 +7,7 @@ import (
 var tokenChecks = []Check{
 	{
 		Name:  "TokensIncrease",
-		Rule:  "rule 7: tokens strictly increase per key, across release and expiry, from client to client; below 2^55",
+		Rule:  "rule 7: tokens strictly increase per key, across release and expiry and across clients; below 2^55",
 		Needs: []Need{needsTokens},
 		run:   tokensIncrease,
 	},

@@ -22,7 +22,7 @@ var ttlChecks = []Check{
 	},
 	{
 		Name: "TTLIsRoundedUp",
-		Rule: "rule 3: a TTL is a floor: a coarser store rounds up, to what Guarantees.Round tells",
+		Rule: "rule 3: a TTL is a minimum: a coarser store rounds up, to what Guarantees.Round returns",
 		run:  ttlIsRoundedUp,
 	},
 	{

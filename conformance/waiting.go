@@ -46,7 +46,7 @@ var waitingChecks = []Check{
 	},
 	{
 		Name: "WaitOutlivesOwnTTL",
-		Rule: "rule 9: a waiter waits for as long as its context lives, also longer than the TTL that it asks for",
+		Rule: "rule 9: a waiter waits for as long as its context lives, even longer than the TTL that it asks for",
 		run:  waitOutlivesOwnTTL,
 	},
 }
