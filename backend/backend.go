@@ -46,38 +46,38 @@ const (
 	MaxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// A Backend keeps locks in one store. All methods may be called by many goroutines at once.
+// A Backend keeps locks in one store. All methods are safe for concurrent use.
 //
-// A store performs the atomic steps, and waits where the store itself can wait. Retrying, queueing of goroutines,
-// renewal, re-entry and logging are the caller's, package lock's.
+// A store performs the atomic steps, and waits if the store itself can make clients wait. Package lock, its caller, does the
+// retrying, queueing of goroutines, renewal, re-entry and logging.
 type Backend interface {
 	// Acquire grants r.Key to r.Owner for at least r.TTL.
 	//
-	// With r.Wait false it makes one attempt; a busy key is an error that matches ErrHeld, a *HeldError where the store
-	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends, and outlives a passing outage
-	// of the store once it has been told that the key is busy.
+	// With r.Wait false it makes one attempt. A busy key is an error that matches ErrHeld, a *HeldError if the store
+	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends. Once the store has said that the key
+	// is busy, it survives a temporary outage of the store.
 	//
 	// Errors: ErrHeld, ErrInvalid (before any request), ErrUnsupported and ErrClosed mean that nothing was granted. Any
-	// other error, the context's too, means that the outcome was unknown for a moment; the store makes sure in the
-	// background that nothing stays behind. Acquire returns promptly when ctx ends. Two requests under way at once
+	// other error, including the context's, means that the outcome was unknown for a moment; the store makes sure in the
+	// background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests
 	// must not share an owner.
 	//
-	// A waiting Acquire whose ctx ends after the store has said that the key is busy matches ErrHeld besides the context's
-	// error ([ContextError] with the refusal as the last error); one that never heard from the store does not. A limit of the
-	// store's own that runs out is ErrUnavailable, never a context's error.
+	// If ctx ends after the store has said that the key is busy, the error of a waiting Acquire matches ErrHeld and the context's
+	// error ([ContextError] with the refusal as the last error). If the store never answered, it does not match ErrHeld. A time limit
+	// of the store itself that runs out is ErrUnavailable, never a context's error.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 
-	// Inspect tells who holds key, for people and tools: the answer may be old by the time it arrives. A free key is
-	// the zero Holder and no error.
+	// Inspect returns who holds key, for people and tools: the answer may be out of date by the time it arrives. For a free
+	// key it returns the zero Holder and no error.
 	Inspect(ctx context.Context, key string) (Holder, error)
 
-	// Guarantees says what this store promises. It makes no request and never changes.
+	// Guarantees returns what this store promises. It makes no request, and the result never changes.
 	Guarantees() Guarantees
 
 	// Close ends waiting Acquires with ErrClosed, lets releases and clean-ups finish for a bounded time, and frees what
-	// the backend itself opened. Leases still held are lost to their holders at once (Lost closes); their keys become
-	// free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release are ErrClosed; a second Close is
-	// nil.
+	// the backend itself opened. Leases that are still held are lost to their holders at once (Lost closes); their keys become
+	// free when their TTL runs out. Later calls of Acquire, Inspect, Renew and Release return ErrClosed; a second Close
+	// returns nil.
 	Close() error
 }
 
@@ -183,7 +183,7 @@ type Readiness interface {
 
 // Capacity is an optional interface of a Backend whose server has a limit for all clients together, as one on connections.
 type Capacity interface {
-	// Capacity asks the server for how many more leases and waiters it has room at present, whoever's they are; 0 means that
+	// Capacity asks the server how many more leases and waiters it has room for at present, of any client; 0 means that
 	// there is no such limit.
 	Capacity(ctx context.Context) (leases int, err error)
 }
@@ -197,9 +197,9 @@ type Lister interface {
 
 // Breaker is an optional interface of a Backend that can end the lease of any client.
 type Breaker interface {
-	// Break ends the lease of owner on key, as if its holder had released it: the next waiter is told. The holder learns of it soon
-	// where Guarantees.TellsLoss says so, and else when it renews. ErrLost means that owner does not hold the key; another error that the outcome is
-	// unknown.
+	// Break ends the lease of owner on key as if its holder had released it: the next waiter is notified. The holder learns of it
+	// soon if Guarantees.TellsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
+	// any other error the outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
 }
 

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Examiner is an optional interface of a Backend that can tell what is wrong with its servers, for people and tools.
+// Examiner is an optional interface of a Backend that can report what is wrong with its servers, for people and tools.
 type Examiner interface {
-	// Examine looks at the servers' settings and state, and returns what whoever keeps locks there should know. It changes nothing. What it
-	// may not look at is a finding, too ([Unseen]). An error means that the store could not be asked.
+	// Examine looks at the servers' settings and state, and returns what a user of locks there should know. It changes nothing. What
+	// it may not look at is a finding, too ([Unseen]). An error means that the store could not be asked.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
@@ -28,7 +28,7 @@ func (s Severity) String() string { return name(int(s), "info", "warning", "crit
 // MarshalText implements encoding.TextMarshaler.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// A Finding is something that is to be known about a store, or, where Found is empty, a thing to look for.
+// A Finding is something that a user should know about a store or, if Found is empty, something to look for.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Code     string   `json:"code"`            // of this kind of finding, which stays the same: "eviction-policy"
@@ -38,18 +38,18 @@ type Finding struct {
 	Set      string   `json:"set"`             // what to do about it
 }
 
-// A Rule is a thing to look for in T, what was read of a server.
+// A Rule is something to look for in T, which is what was read from a server.
 type Rule[T any] struct {
 	Severity       Severity
 	Code, Why, Set string
-	Found          func(T) string // what there is, empty where all is well
+	Found          func(T) string // what was found, empty if nothing is wrong
 }
 
 func (r Rule[T]) finding(where, found string) Finding {
 	return Finding{Severity: r.Severity, Code: r.Code, Where: where, Found: found, Why: r.Why, Set: r.Set}
 }
 
-// When is a text for Rule.Found, as of fmt.Sprintf: empty unless something is wrong.
+// When returns the text for Rule.Found, formatted by fmt.Sprintf, or an empty one unless something is wrong.
 func When(wrong bool, format string, args ...any) string {
 	if !wrong {
 		return ""
@@ -91,12 +91,12 @@ var (
 		Set: "a longer TTL, or a store that is closer or less busy"}
 )
 
-// CommonFindings are what may be found at any store.
+// CommonFindings returns what may be found on any store.
 func CommonFindings() []Finding {
 	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}), Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
 }
 
-// Unseen is the finding of what could not be looked at.
+// Unseen returns a finding that says what could not be looked at.
 func Unseen(where, what string, err error) Finding {
 	return unseen.finding(where, fmt.Sprintf("cannot look at %s: %v", what, err))
 }
@@ -109,8 +109,8 @@ func Unreachable(where string, err error) Finding {
 // mostSkew is more than NTP leaves between two machines.
 const mostSkew = time.Second
 
-// CompareClocks is the finding of a server's clock that is not ours, if it is not. The server told its time, rounded down to a unit, between
-// the instants sent and received of our clock.
+// CompareClocks returns a finding if a server's clock differs from ours. The server reported its time, rounded down to a unit, between
+// the times sent and received of our clock.
 func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []Finding {
 	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // the wall clocks
 	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))

@@ -61,9 +61,9 @@ func printable(s string) string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// ContextError is the error of an ended context, joined with its cause where that says more, and with last, the last
+// ContextError returns the error of an ended context, joined with its cause if that says more, and with last, the last
 // error seen before the context ended, if there was one. It matches ctx.Err(). It is nil while ctx lives. A cause that
-// matches an error of this package tells of another lock, as with errgroup: the result shows it but does not match it.
+// matches an error of this package is about another lock, as with errgroup: the result shows it but does not match it.
 func ContextError(ctx context.Context, last error) error {
 	if !Ended(ctx) {
 		return nil
@@ -90,8 +90,8 @@ func endError(ctx context.Context, last error) error {
 	return err
 }
 
-// Ended reports whether ctx has ended. One whose deadline has passed has, also when its timer has not run yet: a connection
-// with the same deadline often notices first, and its "i/o timeout" would be taken for the network's.
+// Ended reports whether ctx has ended. A context whose deadline has passed has ended, even if its timer has not fired yet: a
+// connection with the same deadline often notices first, and its "i/o timeout" would be mistaken for a network error.
 func Ended(ctx context.Context) bool {
 	d, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(d) <= 0
@@ -102,7 +102,8 @@ func IsContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// NotOurs is err as it may be told to who gave ctx: the end of another context, a limit of the store's own, is ErrUnavailable.
+// NotOurs returns err as the caller that passed ctx may see it: the end of another context, which is a time limit of the store
+// itself, becomes ErrUnavailable.
 func NotOurs(ctx context.Context, err error) error {
 	if err == nil || !IsContextError(err) || Ended(ctx) {
 		return err

@@ -32,10 +32,10 @@ func NewLeases(r Requests, timeout time.Duration) *Leases {
 	return s
 }
 
-// A Grant is what a store tells of a request that succeeded.
+// A Grant is what a store reports about a request that succeeded.
 type Grant struct {
 	Token uint64        // the store's fencing number
-	Sent  time.Time     // taken before the request was sent that granted (or last prolonged) the lease
+	Sent  time.Time     // taken before sending the request that granted (or last extended) the lease
 	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
 	TTL   time.Duration // as granted, at least what was asked
 	Data  any           // kept in Life.Data

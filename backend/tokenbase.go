@@ -10,8 +10,8 @@ const TokenLimit = 1 << 55
 
 const paramTokenBase = ParamPrefix + "token_base"
 
-// TakeTokenBase takes the parameter lock_token_base from a URL: what is added to every number of the store, so that a store that
-// follows another goes on where that has ended. 0 if it is not there.
+// TakeTokenBase removes the parameter lock_token_base from a URL and returns it: what is added to every number of the store, so
+// that a store that replaces another continues where the other ended. It is 0 if the parameter is missing.
 func TakeTokenBase(raw string) (rest string, base uint64, err error) {
 	rest, text, ok, err := TakeParam(raw, paramTokenBase)
 	if err != nil || !ok {
@@ -24,7 +24,7 @@ func TakeTokenBase(raw string) (rest string, base uint64, err error) {
 	return rest, base, nil
 }
 
-// AddTokenBase is a store's number with base, or 0 if the store has told none. ErrUnsupported means that the sum is not below
+// AddTokenBase returns a store's number plus base, or 0 if the store has no number. ErrUnsupported means that the sum is not below
 // TokenLimit.
 func AddTokenBase(number, base uint64) (uint64, error) {
 	switch {

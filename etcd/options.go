@@ -17,7 +17,7 @@ const (
 	leastTimeout     = 100 * time.Millisecond
 )
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
 // same Namespace.
 type Options struct {
 	// Namespace begins every key, "anylock" if empty: one or more parts with a slash between them. A part is not empty

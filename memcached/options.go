@@ -15,10 +15,10 @@ const (
 	maxConns       = 1000
 )
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
 // same Namespace.
 type Options struct {
-	// Namespace begins the name of every item; "anylock" if empty. It has at most 64 letters, digits and characters of
+	// Namespace is the prefix of every item's name; "anylock" if empty. It has at most 64 letters, digits and characters of
 	// "-_./@".
 	Namespace string
 

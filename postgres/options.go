@@ -33,29 +33,29 @@ const (
 	maxShare = 30 * time.Second
 )
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the same
-// Namespace, database and Mode may differ.
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
+// same database and Namespace; their Mode may differ.
 type Options struct {
-	// Namespace goes into the hash of every key; "anylock" if empty.
+	// Namespace is part of the hash of every key; "anylock" if empty.
 	Namespace string
 
 	// Mode is ModeSession unless set.
 	Mode Mode
 
-	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, default 32, and a quarter of the
-	// server's shared lock table at most, because a full one stops everybody's statements. Each has a connection of its own, unless
-	// Share allows more; there is one connection besides to look around with. Half of MaxLeases may wait at the server, others ask
-	// again and again. One more is ErrExhausted, or waits for its turn, in the order of arrival, if it may wait. A
-	// connection that has carried nothing for a minute is closed, but for one.
+	// MaxLeases is how many leases a Backend may have, held or waited for at the server: at least 4, by default 32, and at most a quarter
+	// of the server's shared lock table, because everybody's statements fail when that is full. Each has its own connection, unless
+	// Share lets them share; there is one more connection to look around with. Half of MaxLeases may wait at the server, others
+	// poll. One more lease is ErrExhausted, or waits for its turn in order of arrival if it may wait. Connections
+	// that were idle for a minute are closed, except one.
 	MaxLeases int
 
-	// Share lets leases of the same TTL, up to Share, use one connection, as many as their owners fit into
-	// track_activity_query_size: about 15 by default. The server has one timer for a connection, so that the leases of a
-	// process that is frozen or cut off end together with the last one: up to Share late, which Guarantees.MaxLate
-	// tells. (A process that lives ends each on time; one that dies ends all at once.) The exception is a lease that
-	// is renewed to a longer TTL than it was granted for: the others may be late by that TTL. A connection that breaks
-	// takes all its leases with it. A request that waits costs one more if the key is busy, and its lease has a connection
-	// of its own then. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
+	// Share lets leases with the same TTL, up to Share, use one connection, as many as their owners fit into
+	// track_activity_query_size: about 15 by default. The server has one timer per connection, so the leases of a
+	// process that is frozen or cut off end together with the last one, up to Share late, which Guarantees.MaxLate
+	// includes. (A process that lives ends each on time; when it dies, all end at once.) If a lease is renewed to a longer
+	// TTL than it was granted for, the others may be late by that TTL. If a connection breaks, all its leases are
+	// lost. If the key is busy, a request that waits costs one more request, and its lease then has its own
+	// connection. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
 	Share time.Duration
 
 	// Durable makes every grant wait until the server's log is on its own disk, so that tokens also increase across a crash of the

@@ -18,14 +18,14 @@ const (
 	maxNamespaceLen  = 128
 )
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
-// same Chroot and Namespace, and the same User.
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
+// same Chroot and Namespace, and they need the same User.
 type Options struct {
 	// Chroot is the path below which everything is kept, as in "/apps/shop"; it is created if it is missing. Empty means
 	// the root of the tree.
 	Chroot string
 
-	// Namespace is the node below Chroot that has all locks; "anylock" if empty.
+	// Namespace is the node below Chroot that contains all locks; "anylock" if empty.
 	Namespace string
 
 	// User and Password authenticate by the scheme "digest". Nodes that are created then belong to this user alone; without
