@@ -135,19 +135,19 @@ type Lease interface {
 	// renewed. It is never later than the store's own expiry.
 	Deadline() time.Time
 
-	// Renew prolongs the lease to ttl from now, rounded up as Acquire's is, which may be shorter than what is left: a TTL
-	// below Guarantees.MinTTL acts as MinTTL, and never ends the lease by itself. It makes one request, bounded
-	// by ctx and by the current deadline. ErrLost means that the lease is over, also when the key is free now; any
-	// error but ErrLost, ErrInvalid and ErrClosed means unknown: the old deadline stands (or the new one, if that is
-	// earlier) and another attempt is safe.
+	// Renew makes the lease end ttl from now, rounded up as in Acquire. That may be sooner than before. A TTL
+	// below Guarantees.MinTTL acts as MinTTL, and never ends the lease by itself. Renew makes one request, limited
+	// by ctx and by the current deadline. ErrLost means that the lease is over, even if the key is free now. Any
+	// error except ErrLost, ErrInvalid and ErrClosed means unknown: the earlier of the old and the new deadline
+	// applies, and another attempt is safe.
 	Renew(ctx context.Context, ttl time.Duration) error
 
-	// Release gives the lease up. It is sent even when ctx has ended, and bounded by a timeout of its own. nil means
-	// released, also on a second call; ErrLost that the lease had ended before; any other error that the outcome is
-	// unknown: the store keeps trying in the background for a bounded time, and the TTL ends the lease in any case.
+	// Release gives the lease up. The request is sent even if ctx has ended, and has its own timeout. nil means
+	// released; a second call also returns nil. ErrLost means that the lease had ended before. After any other error the
+	// outcome is unknown: the store keeps trying in the background for a bounded time, and the TTL ends the lease in any case.
 	Release(ctx context.Context) error
 
-	// Lost is closed when the lease ends without being released: at the deadline, or sooner where the store tells.
+	// Lost is closed when the lease ends without being released: at the deadline, or sooner if the store reports the loss.
 	Lost() <-chan struct{}
 }
 
@@ -174,10 +174,10 @@ type BatchRenewer interface {
 	RenewBatch(ctx context.Context, renewals []Renewal) []error
 }
 
-// Readiness is an optional interface of a Backend that may be open and answer, but not be able to grant for a while.
+// Readiness is an optional interface of a Backend that may be open and answer but be unable to grant for a while.
 type Readiness interface {
-	// NotReady says which part of the store is barred, until when and why; nil when it can grant. It is told from what is known: it
-	// makes no request, and does not block.
+	// NotReady says which part of the store cannot grant, until when, and why. It is nil if the store can grant. It uses what is
+	// already known: it makes no request, and does not block.
 	NotReady() error
 }
 
@@ -188,10 +188,10 @@ type Capacity interface {
 	Capacity(ctx context.Context) (leases int, err error)
 }
 
-// Lister is an optional interface of a Backend that can tell which keys are held, for people and tools.
+// Lister is an optional interface of a Backend that can list the held keys, for people and tools.
 type Lister interface {
-	// List returns the keys that begin with prefix and seem to be held, in any order: some may be free by now, and one that was granted
-	// meanwhile may be missing. It may read all that the store keeps.
+	// List returns the keys that begin with prefix and seem to be held, in any order. Some may be free by now, and keys that were
+	// granted in the meantime may be missing. It may read everything that the store keeps.
 	List(ctx context.Context, prefix string) (keys []string, err error)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases keeps the life of every lease that one client of a store has granted, with one timer and no goroutine at rest.
-// It may be used by many goroutines at once.
+// Leases tracks every lease that one client of a store has been granted, with one timer and, while idle, no goroutine.
+// It is safe for concurrent use.
 type Leases struct {
 	requests Requests
 	timeout  time.Duration

@@ -7,21 +7,21 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Requests are what a store asks of its servers about one lease. Leases calls them; a store writes only these and its
-// own Acquire. Both may be called by many goroutines at once, must honour ctx, and must be bounded by a timeout of
-// their own where the client library does not honour ctx.
+// Requests are the requests that a store makes to its servers for one lease. Leases calls them; a store implements only these
+// and its own Acquire. Both must be safe for concurrent use and honour ctx. If the client library does not honour ctx, they
+// need a timeout of their own.
 type Requests interface {
-	// Guarantees are the store's, as in Backend: what a lease is renewed for is rounded up by them. It makes no request.
+	// Guarantees returns the store's, as in Backend. The TTLs of renewals are rounded up by them. It makes no request.
 	Guarantees() Guarantees
 
-	// RenewLease prolongs the lease of l.Key and l.Owner to ttl from the moment the store sees the request, once, and
-	// returns the TTL granted, which is at least ttl. ttl is rounded already, as Guarantees.Round tells. ErrLost means that the
-	// store answered and the owner does not hold the key; it never creates a lease anew. Any other error means unknown.
+	// RenewLease makes the lease of l.Key and l.Owner end ttl after the store sees the request, and
+	// returns the TTL granted, which is at least ttl. It makes one attempt. ttl is already rounded by Guarantees.Round. ErrLost means that
+	// the store answered and the owner does not hold the key; RenewLease never creates a new lease. Any other error means unknown.
 	RenewLease(ctx context.Context, l *Life, ttl time.Duration) (granted time.Duration, err error)
 
 	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means
-	// removed; ErrLost that the store answered and there was nothing of this owner. Any other error means unknown. It
-	// is repeated after an unknown outcome, and also called for an owner whose Acquire went unanswered: then l.Data is
+	// removed. ErrLost means that the store answered and had nothing of this owner. Any other error means unknown. It
+	// is repeated after an unknown outcome. It is also called for an owner whose Acquire got no answer: then l.Data is
 	// nil.
 	ReleaseLease(ctx context.Context, l *Life) error
 }

@@ -20,11 +20,11 @@ var (
 	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer", false}
 	Max        = Measure{"max", "s", "no acquisition waited longer", false}
 	Jain       = Measure{"fairness", "", "Jain's index of the workers' shares: 1 is equal shares, 1/n is all for one", true}
-	Requests   = Measure{"server-commands", "", "what the server has carried out per cycle, commands inside of scripts too; not round trips", false}
+	Requests   = Measure{"server-commands", "", "commands that the server executed per cycle, including those in scripts; not round trips", false}
 	Allocs     = Measure{"allocs", "", "heap allocations of the client per cycle", false}
 	Work       = Measure{"work", "s", "processor time of the client's process per cycle", false}
 	CPU        = Measure{"cpu", "%", "of one core, used by the client's process", false}
-	Load       = Measure{"load", "/s", "what the server has carried out per second, as server-commands", false}
+	Load       = Measure{"load", "/s", "commands that the server executed per second, counted like server-commands", false}
 	Goroutines = Measure{"goroutines", "", "goroutines more than before", false}
 )
 

@@ -38,8 +38,8 @@ var claims = []struct {
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork }, []string{"SteppedClockEndsNoLease", "SteppedClockKeepsNoDeadHolder"}},
 }
 
-// Unproven are the claims of g that no check can test with h, for want of a hook, or because Harness.Skip leaves the check out. They are not
-// false, and not proven either.
+// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out. They
+// are neither proven nor disproven.
 func Unproven(g backend.Guarantees, h Harness) (open []Claim) {
 	checks := Checks()
 	for _, c := range claims {

@@ -36,9 +36,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A Harness lets the suite reach one store. Only Open is required. The hooks make faults; a check that needs a hook which
-// is nil is skipped. Hooks are called one at a time, while no other check runs on this store; only Evict, which touches one
-// key, is called at any time.
+// A Harness gives the suite access to one store. Only Open is required. The hooks cause faults; a check that needs a nil hook
+// is skipped. Hooks are called one at a time, while no other check runs on this store, except Evict, which touches one
+// key and may be called at any time.
 type Harness struct {
 	// Open returns a new client of the same store, independent of the ones before: its own connections, its own state.
 	// The suite closes it.
@@ -62,8 +62,8 @@ type Harness struct {
 	// lost or it keeps none. It returns when the store answers again.
 	RestartEmpty func()
 
-	// Fill leaves the store no room for anything new, as a memory limit or a full disk does, and returns what makes room again.
-	// What the store keeps already, stays.
+	// Fill leaves the store no room for anything new, like a memory limit or a full disk, and returns a function that makes room
+	// again. What the store already has stays.
 	Fill func() (empty func())
 
 	// StepClock steps the wall clock of the store's servers by d, which is in whole seconds, at once; their monotonic clocks go on as before. The

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Options tune Execute. The zero Options are good.
+// Options configure Execute. The zero Options are good defaults.
 type Options struct {
 	Run      *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
 	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases

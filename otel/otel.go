@@ -60,7 +60,7 @@ var (
 	_ lock.LeaseTracer   = (*Tracer)(nil)
 )
 
-// An Option sets up a Tracer.
+// An Option configures a Tracer.
 type Option func(*settings)
 
 type settings struct {
@@ -69,14 +69,14 @@ type settings struct {
 	key     func(string) string
 }
 
-// WithMeterProvider takes the place of the global provider of meters.
+// WithMeterProvider replaces the global meter provider.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
 
-// WithTracerProvider takes the place of the global provider of tracers.
+// WithTracerProvider replaces the global tracer provider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// WithKey adds the attribute lock.key, which is what name makes of a key; none where that is empty. Let it make few names of many keys:
-// "invoice" of "invoice/42".
+// WithKey adds the attribute lock.key with the result of name for each key, unless that is empty. Let name map your many keys to a few
+// names: "invoice/42" to "invoice".
 func WithKey(name func(key string) string) Option {
 	return func(s *settings) {
 		if name != nil {

@@ -41,8 +41,9 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 	return slices.Compact(keys), nil
 }
 
-// Break implements backend.Breaker: it ends both halves, or the one of somebody who uses one store, the second's first. Who holds the first
-// and finds the second held by another waits, and has no lease to end. ErrUnsupported means that one of the stores cannot.
+// Break implements backend.Breaker: it ends both halves, the second store's first, or the only half of a process that uses one store. A
+// process that holds the first store and finds the second busy is waiting, and has no lease to end. ErrUnsupported means that one of the
+// stores cannot break leases.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	if err := b.validateKey(key); err != nil {
 		return err
