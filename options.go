@@ -80,7 +80,7 @@ func WithMaxHold(d time.Duration) AcquireOption {
 
 // WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
 // shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key for the
-// rest of d, and waits up to a second for the answer. Without an answer, the key stays taken for what is left of the lease.
+// rest of d, and tries for up to a second. If the store does not answer, the key stays taken for what is left of the lease.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.minHold = d
