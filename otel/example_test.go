@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/otel"
 )
 
-// One Tracer tells the global providers of what all Lockers do. Keys are told by their first part.
+// One Tracer reports what all Lockers do to the global providers. The attribute lock.key is the first part of a key.
 func Example() {
 	tracer, err := otel.New(otel.WithKey(func(key string) string {
 		kind, _, _ := strings.Cut(key, "/")
