@@ -16,7 +16,7 @@ import (
 func TestConfigHidesPassword(t *testing.T) {
 	n := 3
 	c := lock.Config{URL: "redis://u:secret@h:1/0?password=secret", TTL: lock.Duration(time.Minute), Handoff: &n,
-		Require: []lock.Requirement{lock.FIFO(), lock.MaxLeases(7)}}
+		Require: []lock.Requirement{lock.NeedFIFO(), lock.NeedMaxLeases(7)}}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("text", "config", c, "pointer", &c)
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("json", "config", c, "pointer", &c)

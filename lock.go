@@ -40,7 +40,7 @@ import (
 // URLEnv is the environment variable that Open reads if its URL is empty.
 const URLEnv = "ANYLOCK_URL"
 
-// A Locker hands out leases on the keys of one store.
+// A Locker hands out leases on the keys of one store. Open and New make one; the methods of another return ErrInvalid.
 type Locker struct {
 	backend    backend.Backend
 	name       string // of the store, for errors and logs
@@ -157,10 +157,24 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
+// errUnopened is what a Locker says that neither Open nor New has made.
+var errUnopened = fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
+
+// unopened is errUnopened for such a Locker.
+func (l *Locker) unopened() error {
+	if l.backend == nil {
+		return errUnopened
+	}
+	return nil
+}
+
 // Close ends waiting Acquires with ErrClosed, stops renewal, and closes the store. Release leases first. A lease that is
 // still held ends for its holder at once (its Context ends with ErrClosed as the cause), but its key becomes free only
 // when its TTL runs out, because the holder may not have stopped yet. A second Close returns nil.
 func (l *Locker) Close() error {
+	if err := l.unopened(); err != nil {
+		return l.error("close", "", err)
+	}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -190,6 +204,9 @@ func (l *Locker) told(h Holder) Holder {
 }
 
 func (l *Locker) fullKey(key string) (string, error) {
+	if err := l.unopened(); err != nil {
+		return "", err
+	}
 	if key == "" {
 		return "", backend.ValidateKey(key) // a prefix does not make it a key
 	}

@@ -73,7 +73,7 @@ func TestOpenErrorsHideThePassword(t *testing.T) {
 }
 
 func TestRequire(t *testing.T) {
-	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.Reach(lock.ReachNetwork), lock.Fencing(lock.FencingRestart), lock.FIFO()))
+	_, err := lock.Open(t.Context(), "memory:", lock.Require(lock.NeedReach(lock.ReachNetwork), lock.NeedFencing(lock.FencingRestart), lock.NeedFIFO()))
 	wantErr(t, err, lock.ErrUnsupported)
 	wantErr(t, err, errors.ErrUnsupported)
 	for _, part := range []string{"reach=network is required", "fencing=restart is required"} {
@@ -84,9 +84,9 @@ func TestRequire(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "fifo") {
 		t.Errorf("%v complains of what is there", err)
 	}
-	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(),
-		lock.Fencing(lock.FencingProcess), lock.Reach(lock.ReachProcess), lock.MaxLate(time.Second), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour),
-		lock.MaxSilence(time.Hour)))
+	l, err := lock.Open(t.Context(), "memory:", lock.Require(lock.NeedFIFO(), lock.NeedPush(), lock.NeedLinearizable(), lock.NeedNoEarlyLoss(),
+		lock.NeedFencing(lock.FencingProcess), lock.NeedReach(lock.ReachProcess), lock.NeedMaxLate(time.Second), lock.NeedMinTTL(time.Second), lock.NeedMaxTTL(time.Hour),
+		lock.NeedMaxSilence(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +95,10 @@ func TestRequire(t *testing.T) {
 
 func TestParseRequirement(t *testing.T) {
 	for _, r := range []lock.Requirement{
-		lock.FIFO(), lock.Push(), lock.Linearizable(), lock.NoEarlyLoss(), lock.Fencing(lock.FencingNone),
-		lock.Fencing(lock.FencingProcess), lock.Fencing(lock.FencingRestart), lock.Fencing(lock.FencingLoss),
-		lock.Reach(lock.ReachProcess), lock.Reach(lock.ReachHost), lock.Reach(lock.ReachNetwork),
-		lock.MaxLate(500 * time.Millisecond), lock.MinTTL(time.Second), lock.MaxTTL(time.Hour), lock.MaxSilence(time.Minute), lock.MaxLeases(100),
+		lock.NeedFIFO(), lock.NeedPush(), lock.NeedLinearizable(), lock.NeedNoEarlyLoss(), lock.NeedFencing(lock.FencingNone),
+		lock.NeedFencing(lock.FencingProcess), lock.NeedFencing(lock.FencingRestart), lock.NeedFencing(lock.FencingLoss),
+		lock.NeedReach(lock.ReachProcess), lock.NeedReach(lock.ReachHost), lock.NeedReach(lock.ReachNetwork),
+		lock.NeedMaxLate(500 * time.Millisecond), lock.NeedMinTTL(time.Second), lock.NeedMaxTTL(time.Hour), lock.NeedMaxSilence(time.Minute), lock.NeedMaxLeases(100),
 	} {
 		if got, err := lock.ParseRequirement(r.String()); err != nil || got.String() != r.String() {
 			t.Errorf("%s: %v, %v", r, got, err)
@@ -159,7 +159,7 @@ require: [fifo, fencing=process]
 	if string(a) != string(b) || !strings.Contains(string(a), `"ttl":"1m30s"`) || !strings.Contains(string(a), `"fencing=process"`) {
 		t.Errorf("%s\n%s", a, b)
 	}
-	c := lock.Config{URL: "memory:", Require: []lock.Requirement{lock.Reach(lock.ReachNetwork)}}
+	c := lock.Config{URL: "memory:", Require: []lock.Requirement{lock.NeedReach(lock.ReachNetwork)}}
 	_, err := c.Open(t.Context())
 	wantErr(t, err, lock.ErrUnsupported)
 	for _, bad := range []string{`{"ttl": "soon"}`, `{"require": ["nosuch"]}`} {
@@ -176,7 +176,7 @@ func TestErrorText(t *testing.T) {
 
 // A value that does not exist is no requirement that some store meets, and no text that cannot be read back.
 func TestRequireOfAnUnknownValue(t *testing.T) {
-	for _, r := range []lock.Requirement{lock.Fencing(-1), lock.Fencing(99), lock.Reach(-1), lock.Reach(99), {}} {
+	for _, r := range []lock.Requirement{lock.NeedFencing(-1), lock.NeedFencing(99), lock.NeedReach(-1), lock.NeedReach(99), {}} {
 		if _, err := lock.New(memory.New(), lock.Require(r)); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", r, err)
 		}
@@ -196,19 +196,19 @@ func (b bounded) Guarantees() backend.Guarantees {
 func TestRequireWhatIsBounded(t *testing.T) {
 	b := bounded{memory.New()}
 	defer b.Close()
-	_, err := lock.New(b, lock.Require(lock.MaxTTL(time.Hour)))
+	_, err := lock.New(b, lock.Require(lock.NeedMaxTTL(time.Hour)))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-ttl=1h0m0s is required, but") {
 		t.Errorf("an hour: %v", err)
 	}
-	_, err = lock.New(b, lock.Require(lock.MaxSilence(time.Minute)))
+	_, err = lock.New(b, lock.Require(lock.NeedMaxSilence(time.Minute)))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-silence=1m0s is required, but max-silence is 1s") {
 		t.Errorf("a minute of silence: %v", err)
 	}
-	_, err = lock.New(b, lock.Require(lock.MaxLeases(11)))
+	_, err = lock.New(b, lock.Require(lock.NeedMaxLeases(11)))
 	if !errors.Is(err, lock.ErrUnsupported) || !strings.Contains(err.Error(), "max-leases=11 is required, but at most 10") {
 		t.Errorf("eleven leases: %v", err)
 	}
-	if _, err := lock.New(b, lock.Require(lock.MaxTTL(time.Minute), lock.MaxSilence(time.Second), lock.MaxLeases(10))); err != nil {
+	if _, err := lock.New(b, lock.Require(lock.NeedMaxTTL(time.Minute), lock.NeedMaxSilence(time.Second), lock.NeedMaxLeases(10))); err != nil {
 		t.Errorf("what there is: %v", err)
 	}
 }

@@ -29,6 +29,9 @@ func (l *Locker) List(ctx context.Context, prefix string) ([]HeldKey, error) {
 }
 
 func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
+	if err := l.unopened(); err != nil {
+		return nil, err
+	}
 	lister, ok := l.backend.(backend.Lister)
 	if !ok {
 		return nil, fmt.Errorf("%w: the store cannot list its keys", ErrUnsupported)
@@ -87,6 +90,9 @@ func (l *Locker) Break(ctx context.Context, key, owner string) error {
 // Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
 // people and tools, for example before a deploy. It changes nothing.
 func (l *Locker) Examine(ctx context.Context) ([]backend.Finding, error) {
+	if err := l.unopened(); err != nil {
+		return nil, l.error("examine", "", err)
+	}
 	list, err := backend.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
 	if err != nil {
 		return nil, l.error("examine", "", err)

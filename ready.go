@@ -10,6 +10,9 @@ import (
 // NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if the store can,
 // or does not know. It makes no request.
 func (l *Locker) NotReady() error {
+	if err := l.unopened(); err != nil {
+		return l.error("acquire", "", err)
+	}
 	if r, ok := l.backend.(backend.Readiness); ok {
 		return l.error("acquire", "", r.NotReady())
 	}

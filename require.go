@@ -12,7 +12,13 @@ import (
 // Guarantees says what a store promises.
 type Guarantees = backend.Guarantees
 
-// What Guarantees is made of, so that applications need not import package backend.
+// Fencing says what the order of tokens survives. A higher one includes the lower.
+type Fencing = backend.Fencing
+
+// Reach says how far apart owners may be that exclude each other. A higher one includes the lower.
+type Reach = backend.Reach
+
+// What NeedFencing and NeedReach take.
 const (
 	FencingNone    = backend.FencingNone    // no tokens
 	FencingProcess = backend.FencingProcess // tokens increase while this process lives
@@ -24,7 +30,8 @@ const (
 	ReachNetwork = backend.ReachNetwork // hosts that share the store do
 )
 
-// A Requirement is something that a store must promise; see Require. In a Config it is a text, as ParseRequirement takes.
+// A Requirement is something that a store must promise. The functions NeedX make one for Require. Each has a text, which Config and
+// ParseRequirement take: NeedMaxLate(time.Second) is "max-late=1s".
 type Requirement struct {
 	text  string
 	unmet func(Guarantees) string // what the store offers instead, empty if that is enough; nil: there is no such one
@@ -32,24 +39,24 @@ type Requirement struct {
 
 func (r Requirement) String() string { return r.text }
 
-// FIFO requires grants in the order of arrival: "fifo".
-func FIFO() Requirement {
+// NeedFIFO requires grants in the order of arrival: "fifo".
+func NeedFIFO() Requirement {
 	return flag("fifo", "waiters are not served in order", func(g Guarantees) bool { return g.FIFO })
 }
 
-// Push requires that waiters are woken, not left to poll: "push".
-func Push() Requirement {
+// NeedPush requires that waiters are woken, not left to poll: "push".
+func NeedPush() Requirement {
 	return flag("push", "waiters poll", func(g Guarantees) bool { return g.Wake == backend.WakePush })
 }
 
-// Linearizable requires exclusion whatever fails in the store: "linearizable".
-func Linearizable() Requirement {
+// NeedLinearizable requires exclusion whatever fails in the store: "linearizable".
+func NeedLinearizable() Requirement {
 	return flag("linearizable", "exclusion is best effort when the store fails",
 		func(g Guarantees) bool { return g.Consistency == backend.Linearizable })
 }
 
-// NoEarlyLoss requires that the store never drops a live lease: "no-early-loss".
-func NoEarlyLoss() Requirement {
+// NeedNoEarlyLoss requires that the store never drops a live lease: "no-early-loss".
+func NeedNoEarlyLoss() Requirement {
 	return Requirement{"no-early-loss", func(g Guarantees) string {
 		if g.EarlyLoss == "" {
 			return ""
@@ -58,14 +65,14 @@ func NoEarlyLoss() Requirement {
 	}}
 }
 
-// TellsLoss requires that a holder is told soon when somebody else has removed its lease, and not by its next renewal: "tells-loss".
-func TellsLoss() Requirement {
+// NeedTellsLoss requires that a holder is told soon when somebody else has removed its lease, and not by its next renewal: "tells-loss".
+func NeedTellsLoss() Requirement {
 	return flag("tells-loss", "a holder whose lease somebody removes learns of it at its next renewal", func(g Guarantees) bool { return g.TellsLoss })
 }
 
-// Fencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
+// NeedFencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
 // "fencing=loss".
-func Fencing(at backend.Fencing) Requirement {
+func NeedFencing(at Fencing) Requirement {
 	if _, ok := fencingNames[at]; !ok {
 		return Requirement{text: "fencing=" + at.String()}
 	}
@@ -77,8 +84,8 @@ func Fencing(at backend.Fencing) Requirement {
 	}}
 }
 
-// Reach requires that owners this far apart exclude each other: "reach=process", "reach=host" or "reach=network".
-func Reach(at backend.Reach) Requirement {
+// NeedReach requires that owners this far apart exclude each other: "reach=process", "reach=host" or "reach=network".
+func NeedReach(at Reach) Requirement {
 	if at < ReachProcess || at > ReachNetwork {
 		return Requirement{text: "reach=" + at.String()}
 	}
@@ -90,29 +97,29 @@ func Reach(at backend.Reach) Requirement {
 	}}
 }
 
-// MaxLate requires that the key of a dead holder is free by its TTL plus d: "max-late=500ms".
-func MaxLate(d time.Duration) Requirement {
+// NeedMaxLate requires that the key of a dead holder is free by its TTL plus d: "max-late=500ms".
+func NeedMaxLate(d time.Duration) Requirement {
 	return atMost("max-late", d, func(g Guarantees) time.Duration { return g.MaxLate })
 }
 
-// MinTTL requires that leases as short as d are granted as asked: "min-ttl=1s".
-func MinTTL(d time.Duration) Requirement {
+// NeedMinTTL requires that leases as short as d are granted as asked: "min-ttl=1s".
+func NeedMinTTL(d time.Duration) Requirement {
 	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
 }
 
-// MaxTTL requires that leases as long as d can be had: "max-ttl=1h".
-func MaxTTL(d time.Duration) Requirement {
+// NeedMaxTTL requires that leases as long as d can be had: "max-ttl=1h".
+func NeedMaxTTL(d time.Duration) Requirement {
 	return atLeast("max-ttl", d, func(g Guarantees) time.Duration { return g.MaxTTL })
 }
 
-// MaxSilence requires that a lease is kept for d, if its TTL is that long, although the store hears nothing of its holder:
+// NeedMaxSilence requires that a lease is kept for d, if its TTL is that long, although the store hears nothing of its holder:
 // "max-silence=1m".
-func MaxSilence(d time.Duration) Requirement {
+func NeedMaxSilence(d time.Duration) Requirement {
 	return atLeast("max-silence", d, func(g Guarantees) time.Duration { return g.MaxSilence })
 }
 
-// MaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
-func MaxLeases(n int) Requirement {
+// NeedMaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
+func NeedMaxLeases(n int) Requirement {
 	return Requirement{"max-leases=" + strconv.Itoa(n), func(g Guarantees) string {
 		if g.MaxLeases != 0 && g.MaxLeases < n {
 			return fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases)
@@ -148,7 +155,7 @@ func atLeast(name string, d time.Duration, of func(Guarantees) time.Duration) Re
 	}}
 }
 
-var fencingNames = map[backend.Fencing]string{
+var fencingNames = map[Fencing]string{
 	FencingNone: "none", FencingProcess: "process", FencingRestart: "restart", FencingLoss: "loss",
 }
 
@@ -159,7 +166,7 @@ func ParseRequirement(text string) (Requirement, error) {
 		return Requirement{}, fmt.Errorf("%w: unknown requirement %q", ErrInvalid, text)
 	}
 	if !hasValue {
-		for _, r := range []Requirement{FIFO(), Push(), Linearizable(), NoEarlyLoss(), TellsLoss()} {
+		for _, r := range []Requirement{NeedFIFO(), NeedPush(), NeedLinearizable(), NeedNoEarlyLoss(), NeedTellsLoss()} {
 			if r.text == name {
 				return r, nil
 			}
@@ -170,13 +177,13 @@ func ParseRequirement(text string) (Requirement, error) {
 	case "fencing":
 		for f, n := range fencingNames {
 			if n == value {
-				return Fencing(f), nil
+				return NeedFencing(f), nil
 			}
 		}
 	case "reach":
-		for _, at := range []backend.Reach{ReachProcess, ReachHost, ReachNetwork} {
+		for _, at := range []Reach{ReachProcess, ReachHost, ReachNetwork} {
 			if at.String() == value {
-				return Reach(at), nil
+				return NeedReach(at), nil
 			}
 		}
 	case "max-late", "min-ttl", "max-ttl", "max-silence":
@@ -184,15 +191,15 @@ func ParseRequirement(text string) (Requirement, error) {
 		if err != nil || d < 0 {
 			return bad()
 		}
-		of := map[string]func(time.Duration) Requirement{"max-late": MaxLate, "min-ttl": MinTTL, "max-ttl": MaxTTL,
-			"max-silence": MaxSilence}
+		of := map[string]func(time.Duration) Requirement{"max-late": NeedMaxLate, "min-ttl": NeedMinTTL, "max-ttl": NeedMaxTTL,
+			"max-silence": NeedMaxSilence}
 		return of[name](d), nil
 	case "max-leases":
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return bad()
 		}
-		return MaxLeases(n), nil
+		return NeedMaxLeases(n), nil
 	}
 	return bad()
 }

@@ -15,6 +15,9 @@ import (
 // nil means that every lease was released or lost before. The context's error means that some were still held; they have
 // ended for their holders as described at Close. A second call waits like the first.
 func (l *Locker) Shutdown(ctx context.Context) error {
+	if err := l.unopened(); err != nil {
+		return l.error("shutdown", "", err)
+	}
 	l.mu.Lock()
 	closed := l.closed
 	l.stopLocked()

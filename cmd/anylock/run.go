@@ -149,7 +149,7 @@ func (r *runner) checkTerms() error {
 // options are those of the Locker.
 func (r *runner) options() ([]lock.Option, error) {
 	opts := []lock.Option{
-		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.Reach(lock.ReachHost)),
+		lock.WithTTL(r.ttl.d), lock.WithLogger(slog.New(r.reasons)), lock.Require(lock.NeedReach(lock.ReachHost)),
 	}
 	if r.minHold.d > 0 {
 		opts = append(opts, lock.WithMinHold(r.minHold.d))

@@ -17,17 +17,17 @@ var needs = []struct {
 	words   string
 	require lock.Requirement
 }{
-	{"processes of one host exclude each other", lock.Reach(lock.ReachHost)},
-	{"hosts exclude each other", lock.Reach(lock.ReachNetwork)},
-	{"no fault of the store lets two in", lock.Linearizable()},
-	{"the store never drops a live lease", lock.NoEarlyLoss()},
-	{"tokens stay in order across a restart of the store", lock.Fencing(lock.FencingRestart)},
-	{"tokens stay in order even if the store loses its data", lock.Fencing(lock.FencingLoss)},
-	{"waiters are served in order of arrival", lock.FIFO()},
-	{"waiters are notified and do not poll", lock.Push()},
-	{"TTLs of 100 ms", lock.MinTTL(100 * time.Millisecond)},
-	{"TTLs of one second", lock.MinTTL(time.Second)},
-	{"a dead holder's key is free half a second after its TTL", lock.MaxLate(500 * time.Millisecond)},
+	{"processes of one host exclude each other", lock.NeedReach(lock.ReachHost)},
+	{"hosts exclude each other", lock.NeedReach(lock.ReachNetwork)},
+	{"no fault of the store lets two in", lock.NeedLinearizable()},
+	{"the store never drops a live lease", lock.NeedNoEarlyLoss()},
+	{"tokens stay in order across a restart of the store", lock.NeedFencing(lock.FencingRestart)},
+	{"tokens stay in order even if the store loses its data", lock.NeedFencing(lock.FencingLoss)},
+	{"waiters are served in order of arrival", lock.NeedFIFO()},
+	{"waiters are notified and do not poll", lock.NeedPush()},
+	{"TTLs of 100 ms", lock.NeedMinTTL(100 * time.Millisecond)},
+	{"TTLs of one second", lock.NeedMinTTL(time.Second)},
+	{"a dead holder's key is free half a second after its TTL", lock.NeedMaxLate(500 * time.Millisecond)},
 }
 
 // writeNeeds writes a table of which stores meet which requirement, as package lock judges it.

@@ -1,0 +1,44 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock"
+)
+
+// A Locker that nobody has opened says so, whatever it is asked.
+func TestZeroLocker(t *testing.T) {
+	t.Parallel()
+	var l lock.Locker
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"Acquire":    func() error { _, err := l.Acquire(ctx, "k"); return err },
+		"TryAcquire": func() error { _, err := l.TryAcquire(ctx, "k", lock.Reentrant()); return err },
+		"Do": func() error {
+			return l.Do(ctx, "k", func(context.Context, *lock.Lease) error { t.Error("it runs"); return nil })
+		},
+		"Inspect":  func() error { _, err := l.Inspect(ctx, "k"); return err },
+		"List":     func() error { _, err := l.List(ctx, ""); return err },
+		"Break":    func() error { return l.Break(ctx, "k", "owner") },
+		"Examine":  func() error { _, err := l.Examine(ctx); return err },
+		"NotReady": l.NotReady,
+		"Ping":     func() error { return l.Ping(ctx) },
+		"Shutdown": func() error { return l.Shutdown(ctx) },
+		"Close":    l.Close,
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Error(p)
+				}
+			}()
+			if err := call(); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "without Open or New") {
+				t.Error(err)
+			}
+		})
+	}
+	_ = l.Guarantees()
+}
