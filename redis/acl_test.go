@@ -205,3 +205,25 @@ func TestDocumentedRightsOfList(t *testing.T) {
 		}
 	}
 }
+
+// The user that docs/stores/redis.md makes can do everything.
+func TestPermissionsOfThePage(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	c := raw(t, s.Addr)
+	for _, line := range storetest.Permissions(t, "redis") {
+		var args []any
+		for _, word := range strings.Fields(line) {
+			args = append(args, word)
+		}
+		if err := c.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	storetest.UseAll(t, storetest.Opened[*Backend](t, "redis://anylock:PASSWORD@"+s.Addr), "k")
+	user := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "anylock", Password: "PASSWORD"})
+	defer user.Close()
+	if err := user.Set(t.Context(), "other", "", 0).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("another key: %v", err)
+	}
+}
