@@ -3,6 +3,7 @@ package lock_test
 import (
 	"errors"
 	"fmt"
+	"go/version"
 	"os/exec"
 	"slices"
 	"strings"
@@ -138,4 +139,26 @@ func goListFor(t *testing.T, system string, args ...string) []string {
 		}
 	}
 	return lines
+}
+
+// The go line of go.mod is as low as the modules that we import allow.
+func TestGoLine(t *testing.T) {
+	list := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("go", append([]string{"list", "-m"}, args...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	const format = "-f={{if not (or .Main .Indirect)}}go{{.GoVersion}}{{end}}"
+	lowest := "go1"
+	for _, v := range strings.Fields(list(format, "all")) {
+		if version.Compare(v, lowest) > 0 {
+			lowest = v
+		}
+	}
+	if ours := "go" + list("-f={{.GoVersion}}"); ours != lowest {
+		t.Errorf("go.mod says %s, and could say %s", ours, lowest)
+	}
 }

@@ -87,9 +87,12 @@ func (l *Locker) Break(ctx context.Context, key, owner string) error {
 	return nil
 }
 
+// A Finding is a problem with a store that affects its locks, or something that is good to know about it.
+type Finding = backend.Finding
+
 // Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
-// people and tools, for example before a deploy. It changes nothing.
-func (l *Locker) Examine(ctx context.Context) ([]backend.Finding, error) {
+// people and tools, for example before a deploy. It changes nothing beyond what opening the store has changed.
+func (l *Locker) Examine(ctx context.Context) ([]Finding, error) {
 	if err := l.unopened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
