@@ -65,6 +65,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 		keys:     []string{a.names.lock, a.names.queue, a.names.fence},
 		args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
 		replicas: b.options.MinReplicas,
+		kept:     isKept,
 		grace:    answerGrace,
 		late:     a.late,
 	})

@@ -98,9 +98,6 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
-const closeGrace = time.Second
-
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {
 	if !b.calls.Close(b.closing) {

@@ -9,9 +9,6 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// scriptLeases is the most leases in one run of the script, which blocks the server for some 0.1 ms.
-const scriptLeases = 64
-
 // RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, and scripts
 // travel together. In a cluster a script covers the leases of one slot.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {

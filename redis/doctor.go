@@ -2,9 +2,6 @@ package redis
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -13,97 +10,66 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A reading is what a server says of itself: INFO, and CONFIG where that is permitted.
-type reading struct {
-	info, config map[string]string // config is empty where CONFIG is not permitted
-	replicas     int               // Options.MinReplicas
-	forbidden    error             // why messages to waiters are refused, nil if they are not
+// A masterReading is what a master says of itself, and what this Backend asks of it.
+type masterReading struct {
+	reading
+	replicas  int   // Options.MinReplicas
+	forbidden error // why messages to waiters are refused, nil if they are not
 }
 
-// number is a number in INFO, 0 if there is none.
-func (r reading) number(name string) int64 {
-	n, _ := strconv.ParseInt(r.info[name], 10, 64)
-	return n
-}
-
-// serverRules are those of any server, rules those of one that is no node of Redlock's.
-var (
-	serverRules = []backend.Rule[reading]{
-		{
-			Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
-				return backend.When(olderThan(r.info["redis_version"], 6, 2), "redis %s", r.info["redis_version"])
-			},
-			Why: "faults of versions before 6.2 are not mended any more", Set: "a version that is maintained",
+var rules = append([]backend.Rule[masterReading]{
+	{
+		Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
+			policy := r.info["maxmemory_policy"]
+			return backend.When(r.number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.info["maxmemory"])
 		},
-		{
-			Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
-				used, most := r.number("used_memory"), r.number("maxmemory")
-				return backend.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
-			},
-			Why: "a full server refuses grants and renewals, or evicts what others need", Set: "a greater maxmemory, or a server of the locks' own",
+		Why: "a server that is full drops locks that are held, and lets a second owner in", Set: "maxmemory-policy noeviction",
+	},
+	{
+		Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
+			return backend.When(len(r.info) > 0 && r.number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.number("connected_slaves"), paramMinReplicas, r.replicas)
 		},
-	}
-	rules = append([]backend.Rule[reading]{
-		{
-			Severity: backend.Critical, Code: "eviction-policy", Found: func(r reading) string {
-				policy := r.info["maxmemory_policy"]
-				return backend.When(r.number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.info["maxmemory"])
-			},
-			Why: "a server that is full drops locks that are held, and lets a second owner in", Set: "maxmemory-policy noeviction",
+		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas,
+	},
+	{
+		Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
+			return backend.When(r.number("evicted_keys") > 0, "%s keys were evicted since the server started", r.info["evicted_keys"])
 		},
-		{
-			Severity: backend.Critical, Code: "too-few-replicas", Found: func(r reading) string {
-				return backend.When(len(r.info) > 0 && r.number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.number("connected_slaves"), paramMinReplicas, r.replicas)
-			},
-			Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas,
+		Why: "locks may have been among them, and may be again", Set: "maxmemory-policy noeviction, and more memory",
+	},
+	{
+		Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
+			save, known := r.config["save"]
+			return backend.When(r.info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 		},
-		{
-			Severity: backend.Warning, Code: "evicted-keys", Found: func(r reading) string {
-				return backend.When(r.number("evicted_keys") > 0, "%s keys were evicted since the server started", r.info["evicted_keys"])
-			},
-			Why: "locks may have been among them, and may be again", Set: "maxmemory-policy noeviction, and more memory",
+		Why: "a restart forgets all locks, and lets second owners in", Set: "appendonly yes",
+	},
+	{
+		Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
+			fsync := r.config["appendfsync"]
+			return backend.When(len(r.config) > 0 && !keepsWrites(r.config) && (r.info["aof_enabled"] == "1" || r.config["save"] != ""),
+				"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.config["appendonly"], fsync, r.config["no-appendfsync-on-rewrite"])
 		},
-		{
-			Severity: backend.Warning, Code: "no-persistence", Found: func(r reading) string {
-				save, known := r.config["save"]
-				return backend.When(r.info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
-			},
-			Why: "a restart forgets all locks, and lets second owners in", Set: "appendonly yes",
+		Why: "a crash forgets the latest locks: of a second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
+	},
+	{
+		Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
+			_, set := r.info["min_slaves_good_slaves"]
+			return backend.When(!set && r.number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.info["connected_slaves"])
 		},
-		{
-			Severity: backend.Info, Code: "lossy-persistence", Found: func(r reading) string {
-				fsync := r.config["appendfsync"]
-				return backend.When(len(r.config) > 0 && !keepsWrites(r.config) && (r.info["aof_enabled"] == "1" || r.config["save"] != ""),
-					"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.config["appendonly"], fsync, r.config["no-appendfsync-on-rewrite"])
-			},
-			Why: "a crash forgets the latest locks: of a second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
+		Why: "a master that is cut off goes on granting what its successor grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
+	},
+	{
+		Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r masterReading) string {
+			return backend.When(r.number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.info["connected_slaves"], paramMinReplicas)
 		},
-		{
-			Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r reading) string {
-				_, set := r.info["min_slaves_good_slaves"]
-				return backend.When(!set && r.number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.info["connected_slaves"])
-			},
-			Why: "a master that is cut off goes on granting what its successor grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
-		},
-		{
-			Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r reading) string {
-				return backend.When(r.number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.info["connected_slaves"], paramMinReplicas)
-			},
-			Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL, at the price of a round trip between servers",
-		},
-		{
-			Severity: backend.Warning, Code: "no-channels", Found: func(r reading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
-			Why: "this user can lock, but an Acquire that has to wait is refused", Set: "the rights that the package comment of redis lists, with the channels",
-		},
-	}, serverRules...)
-)
-
-// olderThan reports whether a version is one before major.minor. One that cannot be parsed is not.
-func olderThan(version string, major, minor int) bool {
-	var v [2]int
-	n, _ := fmt.Sscanf(version, "%d.%d", &v[0], &v[1])
-	return n == len(v) && (v[0] < major || v[0] == major && v[1] < minor)
-}
+		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL, at the price of a round trip between servers",
+	},
+	{
+		Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
+		Why: "this user can lock, but an Acquire that has to wait is refused", Set: "the rights that the package comment of redis lists, with the channels",
+	},
+}, serverRules(func(r masterReading) reading { return r.reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
@@ -130,8 +96,8 @@ func (b *Backend) examine(ctx context.Context) (all []backend.Finding, err error
 	}
 	one := func(ctx context.Context, where string, c redis.Cmdable) ([]backend.Finding, error) {
 		r, list, err := read(ctx, where, c)
-		r.replicas, r.forbidden = b.options.MinReplicas, forbidden
-		return append(list, backend.Apply(rules, where, r)...), err
+		master := masterReading{r, b.options.MinReplicas, forbidden}
+		return append(list, backend.Apply(rules, where, master)...), err
 	}
 	c, ok := b.client.(*redis.ClusterClient)
 	if !ok {
@@ -146,33 +112,4 @@ func (b *Backend) examine(ctx context.Context) (all []backend.Finding, err error
 		return err
 	})
 	return all, err
-}
-
-// read asks a server what it says of itself, and tells what it does not say, and whether its clock is wrong.
-func read(ctx context.Context, where string, c redis.Cmdable) (r reading, list []backend.Finding, err error) {
-	r = reading{info: make(map[string]string), config: make(map[string]string)}
-	refused := func(what string, err error) error {
-		if isReply(err) {
-			list, err = append(list, backend.Unseen(where, what, err)), nil
-		}
-		return err
-	}
-	text, err := c.Info(ctx).Result()
-	if err = refused("INFO", err); err != nil {
-		return r, nil, err
-	}
-	r.info = parseInfo(text)
-	for _, pattern := range []string{"save", "*append*"} {
-		some, err := c.ConfigGet(ctx, pattern).Result()
-		if err = refused("CONFIG GET "+pattern, err); err != nil {
-			return r, nil, err
-		}
-		maps.Copy(r.config, some)
-	}
-	sent := time.Now()
-	now, err := c.Time(ctx).Result()
-	if err = refused("TIME", err); err == nil && !now.IsZero() {
-		list = append(list, backend.CompareClocks(where, now, time.Microsecond, sent, time.Now())...)
-	}
-	return r, list, err
 }

@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
 )
 
-const (
-	paramMinReplicas = backend.ParamPrefix + "min_replicas"
-	paramNamespace   = backend.ParamPrefix + "namespace"
-)
+const paramMinReplicas = backend.ParamPrefix + "min_replicas"
 
 func init() {
 	backend.Register(backend.Driver{
@@ -39,9 +35,6 @@ func init() {
 		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
 	})
 }
-
-// openTimeout bounds the look at the server on opening.
-const openTimeout = 5 * time.Second
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
 	rest, params, err := backend.TakeParams(rawURL, paramMinReplicas, paramNamespace)
@@ -83,15 +76,4 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return b, nil
-}
-
-// newClient makes t's client. Options that go-redis cannot satisfy, such as an absurd pool_size, make it panic.
-func newClient(t target) (client redis.UniversalClient, timeout time.Duration, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
-		}
-	}()
-	client, timeout = t.open()
-	return client, timeout, nil
 }

@@ -2,12 +2,11 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/anylock/lock/backend"
 )
 
 // A request is one script on the keys of one slot, or, with no script, the command that args spell.
@@ -16,6 +15,8 @@ type request struct {
 	keys     []string
 	args     []any
 	replicas int // that must have what it granted or renewed; 0 for none
+	// kept reports whether an answer tells of something that the replicas must have. It is needed where there are replicas.
+	kept func(v any) bool
 	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
 	// time, and an outcome that is known is cleaned up at once and for good.
 	grace time.Duration
@@ -60,7 +61,7 @@ func exchange(ctx context.Context, c sender, list []request) []result {
 			switch {
 			case v == nil && err == nil: // a hook of the client's kept it from the server
 				err = failed
-			case err == nil && short != nil && isKept(v):
+			case err == nil && short != nil && list[i].kept(v):
 				err = short
 			case !text && isNoScript(err):
 				unknown = append(unknown, i)
@@ -104,27 +105,6 @@ func send(ctx context.Context, c sender, cmds []command, replicas int) (failed, 
 	return failed, short
 }
 
-// errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
-var errReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
-
-// isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.
-func isKept(v any) bool {
-	if _, granted := v.(string); granted {
-		return true
-	}
-	list, _ := v.([]any)
-	for _, answer := range list {
-		switch answer {
-		case renewDone:
-			return true
-		case renewLost, renewOvertake:
-		default:
-			return false // a refusal
-		}
-	}
-	return false
-}
-
 // A command is one that go-redis does not make again by itself, whatever the client's options are: we do that, and know then
 // what may have been carried out twice.
 type command struct{ *redis.Cmd }
@@ -152,3 +132,14 @@ func (q *request) command(ctx context.Context, text bool) command {
 	cmd.SetFirstKeyPos(firstKey)
 	return command{cmd}
 }
+
+// A script is Lua that runs in the server in one step. The digests are constants, so that no build changes what is asked
+// for (in a FIPS build SHA-1 may be missing); a test compares them with the text.
+type script struct{ text, digest string }
+
+func isNoScript(err error) bool {
+	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
+}
+
+// scriptLeases is the most leases in one run of the script, which blocks the server for some 0.1 ms.
+const scriptLeases = 64

@@ -301,3 +301,18 @@ func (l *lanes) send(batch []*call) {
 		batch[i].settle(r)
 	}
 }
+
+// A deadlineContext has a deadline, which go-redis sets on the connection, and no timer of its own.
+type deadlineContext struct {
+	context.Context
+	end time.Time
+}
+
+func (c deadlineContext) Deadline() (time.Time, bool) { return c.end, true }
+
+func (c deadlineContext) Err() error {
+	if time.Now().Before(c.end) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}

@@ -16,9 +16,6 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// oldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.
-const oldestMajor = 5
-
 // look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
 // losing keys.
 func (b *Backend) look(ctx context.Context) error {
@@ -102,16 +99,13 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 
 // probe tries what the scripts need, on keys of nobody else.
 func (b *Backend) probe(ctx context.Context) error {
-	return probe(ctx, b.client, b.naming.names("probe:"+b.inbox.id), b.inbox.channel, scriptCommands)
+	n := b.naming.names("probe:" + b.inbox.id)
+	return probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
 }
 
-// parseInfo reads the reply to INFO: lines of name:value.
-func parseInfo(text string) map[string]string {
-	info := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info
+// scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;
+// DEL comes last, because it removes what SET has made.
+var scriptCommands = []string{
+	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZRANGE queue 0 0", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
 }

@@ -57,9 +57,6 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 	return keys, err
 }
 
-// globEscaper makes a pattern of SCAN that matches a text.
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
-
 // Break implements [backend.Breaker].
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	h, err := b.Inspect(ctx, key)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,12 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const (
-	defaultNamespace = "anylock"
-	defaultTimeout   = 2 * time.Second
-	maxNamespaceLen  = 128
-	maxReplicas      = 1000
-)
+const maxReplicas = 1000
 
 // Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
 // same Namespace.
@@ -37,23 +31,10 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Namespace == "" {
-		v.Namespace = defaultNamespace
-	}
-	if v.Timeout == 0 {
-		v.Timeout = defaultTimeout
-	}
-	switch {
-	case strings.ContainsAny(v.Namespace, "{}"):
-		return v, fmt.Errorf("%w: namespace %q has a brace", backend.ErrInvalid, v.Namespace)
-	case len(v.Namespace) > maxNamespaceLen:
-		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d", backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
-	case v.MinReplicas < 0 || v.MinReplicas > maxReplicas:
+	if v.MinReplicas < 0 || v.MinReplicas > maxReplicas {
 		return v, fmt.Errorf("%w: min replicas %d is not from 0 to %d", backend.ErrInvalid, v.MinReplicas, maxReplicas)
-	case v.Timeout < 0:
-		return v, fmt.Errorf("%w: timeout %v is negative", backend.ErrInvalid, v.Timeout)
 	}
-	return v, nil
+	return v, settle(&v.Namespace, &v.Timeout)
 }
 
 // New returns a Backend on a client that the application owns: Close does not close it. It makes no request. Nil opts are

@@ -17,29 +17,16 @@ var probeLua string
 
 var probeScript = script{probeLua, "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
 
-// scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;
-// DEL comes last, because it removes what SET has made.
-var scriptCommands = []string{
-	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
-	"ZADD queue XX 1 member", "ZCARD queue", "ZRANGE queue 0 0", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
-}
-
-// redlockCommands are those of Redlock's scripts.
-var redlockCommands = []string{
-	"SET lock 1 PX 1000", "GET lock", "PTTL lock", "PEXPIRE lock 1000", "TIME", "INFO server", "DEL lock",
-}
-
 // momentary is how errors of a server begin that could not serve just then, also within the text that scripts see.
 var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
 
-// probe has the server try every command that the scripts need, and fails with ErrUnsupported and the names of those that it
+// probe has the server try commands, every one that scripts need, and fails with ErrUnsupported and the names of those that it
 // lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
-func probe(ctx context.Context, c redis.UniversalClient, n names, channel string, commands []string) error {
+func probe(ctx context.Context, c redis.UniversalClient, keys []string, channel string, commands []string) error {
 	args := []any{channel}
 	for _, command := range commands {
 		args = append(args, command)
 	}
-	keys := []string{n.lock, n.queue}
 	pipe := c.Pipeline()
 	eval := pipe.Eval(ctx, probeScript.text, keys, args...)
 	evalsha := pipe.EvalSha(ctx, probeScript.digest, keys)

@@ -74,16 +74,7 @@ var nodeRules = append([]backend.Rule[nodeReading]{
 		},
 		Why: "after each restart it has no vote for as long as the longest TTL (" + paramMaxTTL + ")", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no",
 	},
-}, ofNodes(serverRules)...)
-
-// ofNodes makes rules of servers rules of nodes.
-func ofNodes(list []backend.Rule[reading]) (rules []backend.Rule[nodeReading]) {
-	for _, r := range list {
-		rules = append(rules, backend.Rule[nodeReading]{Severity: r.Severity, Code: r.Code, Why: r.Why, Set: r.Set,
-			Found: func(n nodeReading) string { return r.Found(n.reading) }})
-	}
-	return rules
-}
+}, serverRules(func(n nodeReading) reading { return n.reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than
 // three, are refused at opening, and so are nodes that evict keys or are replicas.

@@ -12,6 +12,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
+var errBehind = errors.New("overtaken by a later renewal")
+
 // A noQuorumError tells that too few nodes have done what was asked, and why.
 type noQuorumError struct {
 	quorum, nodes int
@@ -61,7 +63,7 @@ func (e *noQuorumError) slow() bool {
 	for _, err := range e.errs {
 		var held *backend.HeldError
 		switch {
-		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
+		case err == nil, errors.As(err, &held), errors.Is(err, errBehind):
 		case isTimeout(err), errors.Is(err, errStuck), isBroken(err):
 			missed++
 		default:

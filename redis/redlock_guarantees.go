@@ -9,6 +9,7 @@ import (
 const (
 	// redlockMinTTL gives a node 50 ms to answer, a twentieth of it.
 	redlockMinTTL = time.Second
+	redlockGrain  = time.Millisecond
 	// keepPad is how much longer than granted a node keeps a key: a step of its clock that is too small to be noticed
 	// (jumpSlack) does not end a lease before its holder's deadline.
 	keepPad = jumpSlack
@@ -29,7 +30,7 @@ func keepFor(ttl time.Duration) int64 { return (ttl + keepPad).Milliseconds() }
 func redlockGuarantees(longest time.Duration) backend.Guarantees {
 	return backend.Guarantees{
 		MinTTL:      redlockMinTTL,
-		Granularity: granularity,
+		Granularity: redlockGrain,
 		MaxTTL:      longest,
 		MaxLate:     redlockMaxLate,
 		EarlyLoss: "a majority of the nodes loses its data before the next renewal: restarts without appendfsync always, " +

@@ -68,7 +68,7 @@ func (r *Redlock) interview(ctx context.Context, n *node) (acquaintance, error) 
 		return acquaintance{run: run, outcast: err}, nil
 	}
 	lock := r.naming.lock("probe:" + newID())
-	if err := probe(ctx, n.client, names{lock: lock, queue: lock}, "", redlockCommands); errors.Is(err, backend.ErrUnsupported) {
+	if err := probe(ctx, n.client, []string{lock, lock}, "", redlockCommands); errors.Is(err, backend.ErrUnsupported) {
 		return acquaintance{run: run, outcast: err}, nil
 	} else if err != nil {
 		return acquaintance{}, err
@@ -136,12 +136,6 @@ func unfit(info map[string]string) error {
 		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %s", policy)
 	}
 	return nil
-}
-
-// keepsWrites reports whether a server with this configuration still has, when it starts again, every write that it has
-// answered.
-func keepsWrites(config map[string]string) bool {
-	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no"
 }
 
 // idLen is the length of newID's.

@@ -36,18 +36,16 @@ func (o *RedlockOptions) validate() (RedlockOptions, error) {
 	if o != nil {
 		v = *o
 	}
-	common, err := (&Options{Namespace: v.Namespace, Timeout: v.Timeout}).validate()
-	if err != nil {
+	if err := settle(&v.Namespace, &v.Timeout); err != nil {
 		return v, err
 	}
-	v.Namespace, v.Timeout = common.Namespace, common.Timeout
 	if v.MaxTTL == 0 {
 		v.MaxTTL = defaultMaxTTL
 	}
 	if v.MaxTTL < leastMaxTTL || v.MaxTTL > backend.MaxTTL {
 		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL, backend.MaxTTL)
 	}
-	v.MaxTTL = v.MaxTTL.Truncate(granularity)
+	v.MaxTTL = v.MaxTTL.Truncate(redlockGrain)
 	return v, nil
 }
 

@@ -39,3 +39,8 @@ var (
 	redlockBreak   = script{redlockPrelude + redlockBreakLua, "a55461daae1f36bcb5954653e9627d484d782046"}
 	redlockInspect = script{redlockPrelude + redlockInspectLua, "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )
+
+// redlockCommands are those of Redlock's scripts.
+var redlockCommands = []string{
+	"SET lock 1 PX 1000", "GET lock", "PTTL lock", "PEXPIRE lock 1000", "TIME", "INFO server", "DEL lock",
+}

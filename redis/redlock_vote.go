@@ -132,7 +132,7 @@ func (r *Redlock) judge(n *node, v vote) error {
 	case v.what == voteHeld:
 		return &backend.HeldError{Holder: v.holder}
 	case v.what == voteLate:
-		return errOvertaken
+		return errBehind
 	case v.left > 0:
 		return &noVoteError{left: v.left, why: whyYoung}
 	}
@@ -189,7 +189,7 @@ func (e *election) held() error {
 			named = append(named, h.Holder)
 		case errors.As(err, new(*noVoteError)):
 			barred++
-		case e.count[i], errors.Is(err, errOvertaken):
+		case e.count[i], errors.Is(err, errBehind):
 			others++
 		}
 	}

@@ -47,7 +47,7 @@ func lockValue(token, renewal uint64, owner string) string {
 
 // renewalRequest is the request of renewals within limit.
 func (b *Backend) renewalRequest(list []*renewal, limit time.Duration) request {
-	q := request{script: renewScript, keys: make([]string, len(list)), args: make([]any, 0, len(list)+1), replicas: b.options.MinReplicas, limit: limit}
+	q := request{script: renewScript, keys: make([]string, len(list)), args: make([]any, 0, len(list)+1), replicas: b.options.MinReplicas, kept: isKept, limit: limit}
 	same := true
 	for i, r := range list {
 		q.keys[i] = r.lock

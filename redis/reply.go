@@ -2,8 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -15,8 +13,6 @@ type answer struct {
 	holder  backend.Holder // of a refusal
 	added   bool           // the owner has just been given its place in the queue
 }
-
-func errReply(v any) error { return fmt.Errorf("unexpected reply from redis: %v", v) }
 
 func parseAcquire(v any) (answer, error) {
 	list, refused := v.([]any)
@@ -61,27 +57,23 @@ func parseInspect(v any) (backend.Holder, error) {
 	return h, err
 }
 
-func parseToken(v any) (uint64, error) {
-	s, ok := v.(string)
-	if !ok {
-		return 0, errReply(v)
-	}
-	token, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0, errReply(v)
-	}
-	return token, nil
-}
+// errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
+var errReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
 
-func parseHolder(token uint64, owner, left any) (backend.Holder, error) {
-	o, ok1 := owner.(string)
-	ms, ok2 := left.(int64)
-	if !ok1 || !ok2 {
-		return backend.Holder{}, errReply([]any{owner, left})
+// isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.
+func isKept(v any) bool {
+	if _, granted := v.(string); granted {
+		return true
 	}
-	h := backend.Holder{Owner: o, Token: token, Waiters: -1}
-	if ms >= 0 { // a negative number means no expiry: a value that is not ours
-		h.TTL = max(time.Duration(ms)*time.Millisecond, time.Millisecond)
+	list, _ := v.([]any)
+	for _, answer := range list {
+		switch answer {
+		case renewDone:
+			return true
+		case renewLost, renewOvertake:
+		default:
+			return false // a refusal
+		}
 	}
-	return h, nil
+	return false
 }

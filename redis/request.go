@@ -2,10 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,23 +10,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 )
-
-// errNoAnswer is an unknown outcome: the request was sent and no answer came in time.
-var errNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
-
-// unavailable makes an error that tells nothing of the key ErrUnavailable: a connection that failed, a server that cannot serve now.
-// What a limit of our own has ended is no error of a context, which would be taken for the caller's.
-func unavailable(err error) error {
-	switch {
-	case err == nil || errors.Is(err, backend.ErrUnavailable) && !isContextError(err):
-		return err
-	case isContextError(err):
-		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
-	case passing(err) || errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-	}
-	return err
-}
 
 // eval makes a request, again if it fails in a way that passes soon, all within its limit and ctx: scripts answer the
 // same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
@@ -62,20 +41,6 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 			return nil, unanswered, err
 		}
 	}
-}
-
-// noAnswer is the error of a request that was not answered for so long, and may have failed with err.
-func noAnswer(within time.Duration, err error) error {
-	none := fmt.Errorf("%w (%v)", errNoAnswer, within.Round(time.Millisecond))
-	// A context's error would be mistaken for the caller's.
-	if err != nil && !isContextError(err) {
-		return fmt.Errorf("%w: %w", none, err)
-	}
-	return none
-}
-
-func isContextError(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // await runs f and returns what it returned; or errNoAnswer at end, or ctx's error grace after ctx has ended: then late,
@@ -127,21 +92,6 @@ func (b *Backend) await(
 	return nil, noAnswer(time.Since(begun), nil)
 }
 
-// A deadlineContext has a deadline, which go-redis sets on the connection, and no timer of its own.
-type deadlineContext struct {
-	context.Context
-	end time.Time
-}
-
-func (c deadlineContext) Deadline() (time.Time, bool) { return c.end, true }
-
-func (c deadlineContext) Err() error {
-	if time.Now().Before(c.end) {
-		return nil
-	}
-	return context.DeadlineExceeded
-}
-
 // deliver makes a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, error) {
 	if b.lanes == nil {
@@ -167,46 +117,4 @@ func (b *Backend) deliverAll(ctx context.Context, list []request) []result {
 	}
 	defer b.calls.End()
 	return b.lanes.doAll(ctx, time.Time{}, list)
-}
-
-// isReply reports whether err is what a server answered, so that the outcome is known.
-func isReply(err error) bool {
-	var e redis.Error
-	return errors.As(err, &e)
-}
-
-// definite reports whether err tells that the request was not carried out. single tells that the client makes one attempt of each.
-func definite(err error, single bool) bool {
-	var op *net.OpError
-	var none notSentError
-	switch {
-	case isReply(err), backend.Definite(err), errors.As(err, &none):
-		return true
-	case single: // nothing was sent in this attempt, nor by the client in one before it
-		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
-	}
-	return false
-}
-
-// passing reports whether an attempt may succeed soon that failed with err: the connection broke, or the server is being
-// started, failed over or reconfigured, or is short of something.
-func passing(err error) bool {
-	if isReply(err) {
-		for _, prefix := range []string{
-			"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "MISCONF", "OOM",
-			"NOREPLICAS", "max number of clients",
-		} {
-			if redis.HasErrorPrefix(err, prefix) {
-				return true
-			}
-		}
-		return false
-	}
-	if errors.Is(err, redis.ErrClosed) || backend.Definite(err) {
-		return false
-	}
-	var netErr net.Error
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errNoAnswer) ||
-		errors.As(err, &netErr) || errors.Is(err, redis.ErrPoolTimeout) ||
-		errors.Is(err, redis.ErrPoolExhausted)
 }

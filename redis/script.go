@@ -2,14 +2,7 @@ package redis
 
 import (
 	_ "embed"
-	"errors"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// A script is Lua that runs in the server in one step. The digests are constants, so that no build changes what is asked
-// for (in a FIPS build SHA-1 may be missing); a test compares them with the text.
-type script struct{ text, digest string }
 
 //go:embed prelude.lua
 var prelude string
@@ -32,7 +25,3 @@ var (
 	releaseScript = script{prelude + releaseLua, "2bfeaf34b5e8649c5841512e5c17de6e52deecb8"}
 	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )
-
-func isNoScript(err error) bool {
-	return err != nil && (errors.Is(err, redis.ErrNoScript) || redis.HasErrorPrefix(err, "NOSCRIPT"))
-}

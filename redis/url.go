@@ -243,3 +243,17 @@ func timeouts(dial, read, write *time.Duration) time.Duration {
 	}
 	return *read
 }
+
+// newClient makes t's client. Options that go-redis cannot satisfy, such as an absurd pool_size, make it panic.
+func newClient(t target) (client redis.UniversalClient, timeout time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
+		}
+	}()
+	client, timeout = t.open()
+	return client, timeout, nil
+}
+
+// openTimeout bounds the look at the server on opening.
+const openTimeout = 5 * time.Second

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"time"
 
 	"github.com/anylock/lock/internal/calls"
 )
@@ -25,3 +26,6 @@ func (u *usage) isClosing() bool {
 		return false
 	}
 }
+
+// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+const closeGrace = time.Second

@@ -14,8 +14,6 @@ const (
 	waitCap = 5 * time.Second
 	// timerJitter spreads the timers of waiters that expect the key to expire at the same instant.
 	timerJitter = 100 * time.Millisecond
-	// leastPatience is the shortest time for which a queued waiter outlives an outage.
-	leastPatience = 10 * time.Second
 )
 
 // wait queues for a key that has just been refused, and returns when it is granted. The server tells the waiter when it
