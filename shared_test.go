@@ -10,6 +10,7 @@ import (
 	_ "github.com/anylock/lock/memcached"
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/redis/redlock"
 	_ "github.com/anylock/lock/zookeeper"
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // documentedRights are what the package comment says that a user needs.
@@ -37,19 +38,6 @@ func documentedRights(t *testing.T) []string {
 		t.Fatalf("the package comment gives the rights %q", rights)
 	}
 	return rights
-}
-
-// user makes a user with these rights and no others, and returns the server's URL for it.
-func user(t *testing.T, c *redis.Client, name string, rights []string) string {
-	t.Helper()
-	args := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
-	for _, r := range rights {
-		args = append(args, r)
-	}
-	if err := c.Do(context.Background(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	return "redis://" + name + ":secret@" + c.Options().Addr
 }
 
 // doAll does on a store all that a store is for, and tells what fails.
@@ -132,23 +120,23 @@ func doAll(t *testing.T, url, key string) (err error) {
 // A user with the documented rights can do everything, and with one fewer it cannot.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
-	c := raw(t, servers.Redis(t).Addr)
+	c := redistest.Raw(t, servers.Redis(t).Addr)
 	rights := documentedRights(t)
-	if err := doAll(t, user(t, c, "all", rights), "all"); err != nil {
+	if err := doAll(t, redistest.User(t, c, "all", rights), "all"); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range rights {
-		url := user(t, c, fmt.Sprint("less", i), slices.Delete(slices.Clone(rights), i, i+1))
+		url := redistest.User(t, c, fmt.Sprint("less", i), slices.Delete(slices.Clone(rights), i, i+1))
 		err := doAll(t, url, fmt.Sprint("less", i))
 		if err == nil {
 			t.Errorf("%s is not needed", r)
 		}
 		t.Logf("without %s: %v", r, err)
 	}
-	if err := doAll(t, user(t, c, "all", rights)+"/1", "all"); err == nil {
+	if err := doAll(t, redistest.User(t, c, "all", rights)+"/1", "all"); err == nil {
 		t.Error("another database without +select")
 	}
-	if err := doAll(t, user(t, c, "select", append(rights, "+select"))+"/1", "all"); err != nil {
+	if err := doAll(t, redistest.User(t, c, "select", append(rights, "+select"))+"/1", "all"); err != nil {
 		t.Errorf("another database: %v", err)
 	}
 }
@@ -159,8 +147,8 @@ func TestDocumentedRightsCluster(t *testing.T) {
 	nodes := cluster(t)
 	rights := append(documentedRights(t), "+cluster|slots")
 	for _, n := range nodes {
-		user(t, raw(t, n.Addr), "all", rights)
-		user(t, raw(t, n.Addr), "less", rights[:len(rights)-1])
+		redistest.User(t, redistest.Raw(t, n.Addr), "all", rights)
+		redistest.User(t, redistest.Raw(t, n.Addr), "less", rights[:len(rights)-1])
 	}
 	if err := doAll(t, "redis+cluster://all:secret@"+nodes[0].Addr, "all"); err != nil {
 		t.Error(err)
@@ -174,7 +162,7 @@ func TestConformanceDocumentedRights(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
-	url := user(t, raw(t, s.Addr), "app", documentedRights(t))
+	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", documentedRights(t))
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
@@ -187,13 +175,13 @@ func TestConformanceDocumentedRights(t *testing.T) {
 // List takes one right more.
 func TestDocumentedRightsOfList(t *testing.T) {
 	t.Parallel()
-	c := raw(t, servers.Redis(t).Addr)
+	c := redistest.Raw(t, servers.Redis(t).Addr)
 	rights := documentedRights(t)
 	for i, want := range []bool{false, true} {
 		if want {
 			rights = append(rights, "+scan")
 		}
-		b, err := openURL(t.Context(), user(t, c, fmt.Sprint("list", i), rights))
+		b, err := openURL(t.Context(), redistest.User(t, c, fmt.Sprint("list", i), rights))
 		if err != nil {
 			t.Fatal(err)
 		}

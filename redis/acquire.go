@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // answerGrace is how much later than its context an Acquire may return that has a request under way.
@@ -60,14 +61,14 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	}
 	b.watches.end(a.r.Key) // what is answered tells whether the waiter has come
 	a.sent = time.Now()
-	v, unanswered, err := b.eval(ctx, request{
-		script:   acquireScript,
-		keys:     []string{a.names.lock, a.names.queue, a.names.fence},
-		args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
-		replicas: b.options.MinReplicas,
-		kept:     isKept,
-		grace:    answerGrace,
-		late:     a.late,
+	v, unanswered, err := b.eval(ctx, exchange.Request{
+		Script:   acquireScript,
+		Keys:     []string{a.names.lock, a.names.queue, a.names.fence},
+		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
+		Replicas: b.options.MinReplicas,
+		Kept:     isKept,
+		Grace:    answerGrace,
+		Late:     a.late,
 	})
 	a.unanswered = a.unanswered || unanswered
 	if err != nil {
@@ -98,10 +99,10 @@ func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) 
 func (a *attempt) end() {
 	a.over.Store(true)
 	switch {
-	case a.unanswered && !a.b.isClosing():
+	case a.unanswered && !a.b.usage.IsClosing():
 		a.abandon()
 	case a.unanswered, a.queued: // once closed, Leases takes no more clean-ups
-		a.b.calls.Background(a.leave)
+		a.b.usage.Calls.Background(a.leave)
 	}
 }
 

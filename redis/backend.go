@@ -12,11 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A Backend keeps locks in Redis. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
-	usage
+	usage      exchange.Usage
 	client     redis.UniversalClient
 	options    Options
 	single     bool // the client makes no attempts of its own
@@ -27,9 +28,9 @@ type Backend struct {
 	leases     *backend.Leases
 	inbox      *inbox
 	watches    watches
-	lanes      *lanes      // nil for a client of several servers, or of a foreign type
-	crossSlot  atomic.Bool // the server refused a script on keys of several slots: it belongs to a cluster
-	owned      io.Closer   // the client, if this Backend opened it
+	lanes      *exchange.Lanes // nil for a client of several servers, or of a foreign type
+	crossSlot  atomic.Bool     // the server refused a script on keys of several slots: it belongs to a cluster
+	owned      io.Closer       // the client, if this Backend opened it
 }
 
 var (
@@ -42,13 +43,13 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		client: client, options: o,
 		naming:     naming{o.Namespace},
 		guarantees: guarantees(),
-		usage:      usage{closing: make(chan struct{})},
+		usage:      exchange.Usage{Closing: make(chan struct{})},
 		// A cluster's server does not know who hears, so all of them are told.
 		deputies: 2,
 	}
 	if c, ok := client.(*redis.Client); ok {
 		b.deputies = 16
-		b.lanes = newLanes(c, &b.calls)
+		b.lanes = exchange.NewLanes(c, &b.usage.Calls)
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
@@ -68,10 +69,10 @@ type held struct {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.begin(ctx, r.Validate()); err != nil {
+	if err := b.usage.Begin(ctx, r.Validate()); err != nil {
 		return nil, err
 	}
-	defer b.calls.End()
+	defer b.usage.Calls.End()
 	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
 	l, err := a.run(ctx)
 	if err != nil {
@@ -83,12 +84,12 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // Inspect implements [backend.Backend]. A key that is reserved for a waiter is reported as held by it, with token 0.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := b.begin(ctx, backend.ValidateKey(key)); err != nil {
+	if err := b.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
 	}
-	defer b.calls.End()
+	defer b.usage.Calls.End()
 	n := b.naming.names(key)
-	v, _, err := b.eval(ctx, request{script: inspectScript, keys: []string{n.lock, n.queue}})
+	v, _, err := b.eval(ctx, exchange.Request{Script: inspectScript, Keys: []string{n.lock, n.queue}})
 	if err != nil {
 		return backend.Holder{}, err
 	}
@@ -100,23 +101,23 @@ func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
 // Close implements [backend.Backend]. A client given to New stays open.
 func (b *Backend) Close() error {
-	if !b.calls.Close(b.closing) {
+	if !b.usage.Calls.Close(b.usage.Closing) {
 		return nil
 	}
 	b.leaveWatches()
 	closeClients := sync.OnceValue(b.closeClients)
 	// Releases are not called off as clean-ups are: those that hang end with their connections.
-	cutOff := time.AfterFunc(closeGrace+closeGrace/4, func() { _ = closeClients() })
+	cutOff := time.AfterFunc(exchange.CloseGrace+exchange.CloseGrace/4, func() { _ = closeClients() })
 	b.leases.Close()
 	cutOff.Stop()
-	b.calls.Drain(closeGrace)
-	b.calls.Seal()
+	b.usage.Calls.Drain(exchange.CloseGrace)
+	b.usage.Calls.Seal()
 	b.inbox.close()
 	if b.owned == nil {
 		return nil
 	}
 	err := closeClients()
-	b.calls.Drain(closeGrace) // requests that the closing of their connections has ended
+	b.usage.Calls.Drain(exchange.CloseGrace) // requests that the closing of their connections has ended
 	return err
 }
 
@@ -126,8 +127,8 @@ func (b *Backend) closeClients() error {
 		return nil
 	}
 	err := b.owned.Close()
-	if b.lanes != nil && b.lanes.solo != nil {
-		err = errors.Join(err, b.lanes.solo.client.Close())
+	if b.lanes != nil && b.lanes.Solo != nil {
+		err = errors.Join(err, b.lanes.Solo.Client.Close())
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // RenewBatch implements [backend.BatchRenewer]: leases are renewed by the dozen in one script, and scripts
@@ -33,7 +35,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 		b.sendShares(ctx, b.shares(lives, ttls, todo, errs), errs)
 		var failed []int
 		for _, i := range todo {
-			if errs[i] != nil && ctx.Err() == nil && (passing(errs[i]) || isCrossSlot(errs[i])) {
+			if errs[i] != nil && ctx.Err() == nil && (exchange.Passing(errs[i]) || isCrossSlot(errs[i])) {
 				failed = append(failed, i)
 			}
 		}
@@ -54,13 +56,13 @@ func (b *Backend) shares(lives []*backend.Life, ttls []time.Duration, todo []int
 	for _, i := range todo {
 		r, s := renewalOf(lives[i], ttls[i]), 0
 		if bySlot {
-			s = slot(lives[i].Key())
+			s = endpoint.Slot(lives[i].Key())
 		}
 		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
 			s = -1 - i // no slot
 		}
 		sh := open[s]
-		if sh == nil || len(sh.index) == scriptLeases {
+		if sh == nil || len(sh.index) == exchange.ScriptLeases {
 			sh = &share{ttl: backend.MaxTTL}
 			open[s] = sh
 			list = append(list, sh)
@@ -74,25 +76,25 @@ func (b *Backend) shares(lives []*backend.Life, ttls []time.Duration, todo []int
 
 // sendShares sends each share's script, and enters the error of each lease.
 func (b *Backend) sendShares(ctx context.Context, shares []*share, errs []error) {
-	list := make([]request, len(shares))
+	list := make([]exchange.Request, len(shares))
 	for i, sh := range shares {
 		// On a connection that hangs it fails while there is time for another attempt.
 		list[i] = b.renewalRequest(sh.renewals, min(b.options.Timeout, max(sh.ttl/2, leastLimit)))
 	}
 	for i, r := range b.deliverAll(ctx, list) {
 		sh := shares[i]
-		if isCrossSlot(r.err) {
+		if isCrossSlot(r.Err) {
 			b.crossSlot.Store(true)
 		}
-		if r.v == nil && r.err != nil {
+		if r.V == nil && r.Err != nil {
 			for _, lease := range sh.index {
-				errs[lease] = unavailable(r.err)
+				errs[lease] = exchange.Unavailable(r.Err)
 			}
 			continue
 		}
-		renewAnswers(r.v, len(sh.index), func(k int, err error) {
+		renewAnswers(r.V, len(sh.index), func(k int, err error) {
 			if err == nil {
-				err = r.err // too few replicas have it
+				err = r.Err // too few replicas have it
 			}
 			errs[sh.index[k]] = err
 		})

@@ -9,6 +9,9 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // Ten thousand leases: a constant number of goroutines, few requests a renewal, and none lost over two TTLs.
@@ -21,12 +24,12 @@ func TestManyLeases(t *testing.T) {
 
 func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 	ctx := context.Background()
-	goroutines := settledGoroutines()
+	goroutines := redistest.SettledGoroutines()
 	list := storetest.HoldMany(t, b, 0, leases, time.Minute)
 	for i := range list {
 		list[i].TTL = ttl
 	}
-	if n := settledGoroutines(); n > goroutines+20 {
+	if n := redistest.SettledGoroutines(); n > goroutines+20 {
 		t.Errorf("%d goroutines more for %d leases", n-goroutines, leases)
 	}
 	renewals := 0
@@ -76,7 +79,9 @@ func TestBatchWithAHungServer(t *testing.T) {
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("hung-", i), time.Minute)), TTL: time.Minute}
 	}
-	of := func(i int) int { return slot(list[i].Lease.(*backend.Life).Key()) * len(nodes) / slots }
+	of := func(i int) int {
+		return endpoint.Slot(list[i].Lease.(*backend.Life).Key()) * len(nodes) / endpoint.Slots
+	}
 	for i, err := range b.RenewBatch(context.Background(), list) {
 		if err != nil {
 			t.Fatalf("lease %d: %v", i, err)
@@ -105,7 +110,7 @@ func TestLossInABatchWithoutReplicas(t *testing.T) {
 	b.client.Del(context.Background(), b.naming.lock("k1"))
 	b.options.MinReplicas = 1
 	for i, err := range b.RenewBatch(context.Background(), list) {
-		want := errReplicas
+		want := exchange.ErrReplicas
 		if i == 1 {
 			want = backend.ErrLost
 		}

@@ -7,22 +7,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/redis/go-redis/v9"
 )
 
 // carry makes requests for keys of one server by a client that is not one server's.
-func (b *Backend) carry(ctx context.Context, list []request) []result {
-	var client sender = b.client // a cluster's follows slots that move, but would send WAIT to any server
-	if list[0].replicas > 0 {
-		node, err := b.node(ctx, list[0].keys[0])
+func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange.Result {
+	var client exchange.Sender = b.client // a cluster's follows slots that move, but would send WAIT to any server
+	if list[0].Replicas > 0 {
+		node, err := b.node(ctx, list[0].Keys[0])
 		if err != nil {
-			return slices.Repeat([]result{{err: err}}, len(list))
+			return slices.Repeat([]exchange.Result{{Err: err}}, len(list))
 		}
 		client = node
 	}
-	results := exchange(ctx, client, list)
+	results := exchange.Send(ctx, client, list)
 	for _, r := range results {
-		if c, ok := b.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(r.err, "MOVED") {
+		if c, ok := b.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(r.Err, "MOVED") {
 			c.ReloadState(ctx)
 			break
 		}
@@ -31,26 +32,26 @@ func (b *Backend) carry(ctx context.Context, list []request) []result {
 }
 
 // carryAll makes requests for keys of several servers, side by side by server.
-func (b *Backend) carryAll(ctx context.Context, list []request) []result {
+func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	byNode := make(map[*redis.Client][]int) // what no server is known for goes together
 	for i, q := range list {
-		node, _ := b.node(ctx, q.keys[0])
+		node, _ := b.node(ctx, q.Keys[0])
 		byNode[node] = append(byNode[node], i)
 	}
-	results := make([]result, len(list))
+	results := make([]exchange.Result, len(list))
 	var senders sync.WaitGroup
 	for _, index := range byNode {
 		senders.Go(func() {
-			some := make([]request, len(index))
+			some := make([]exchange.Request, len(index))
 			limit := b.options.Timeout
 			for k, i := range index {
 				some[k] = list[i]
-				limit = min(limit, list[i].limit)
+				limit = min(limit, list[i].Limit)
 			}
 			v, err := b.await(ctx, time.Now().Add(limit), 0, nil, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
 			for k, i := range index {
-				if results[i].err = err; err == nil {
-					results[i] = v.([]result)[k]
+				if results[i].Err = err; err == nil {
+					results[i] = v.([]exchange.Result)[k]
 				}
 			}
 		})

@@ -13,37 +13,21 @@ import (
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, servers.Redis(t, durable...))
+	conform(t, servers.Redis(t, redistest.Durable...))
 }
 
 // Releases older and newer than this machine's.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
 	for _, name := range servers.RedisVersions {
-		t.Run(name, func(t *testing.T) { conform(t, version(t, name, durable...)) }) // one after the other: each suite is busy
+		t.Run(name, func(t *testing.T) { conform(t, redistest.Version(t, name, redistest.Durable...)) }) // one after the other: each suite is busy
 	}
-}
-
-// version starts a server of a release, and makes sure that it is of that release.
-func version(t testing.TB, name string, args ...string) *servers.Server {
-	t.Helper()
-	s := servers.RedisVersion(t, name, args...)
-	text, err := raw(t, s.Addr).Info(context.Background(), "server").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	info := parseInfo(text)
-	product, want, _ := strings.Cut(name, "-")
-	got := info[product+"_version"]
-	if !strings.HasPrefix(got, want+".") || (product == "redis") != (info["server_name"] != "valkey") {
-		t.Fatalf("INFO of %s says: %v", name, info)
-	}
-	t.Logf("%s %s", product, got)
-	return s
 }
 
 // conform puts one server that keeps its data through the suite.
@@ -56,11 +40,11 @@ func conform(t *testing.T, s *servers.Server) {
 			Evict:        func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Freeze:       s.Freeze,
 			Thaw:         s.Thaw,
-			Fill:         func() func() { return fill(t, s.Addr) },
+			Fill:         func() func() { return redistest.Fill(t, s.Addr) },
 			Restart:      func() { s.Kill(); s.Start() },
 			RestartEmpty: s.RestartEmpty(),
 			StepClock:    s.StepClock(),
-			Cut:          func(backend.Backend) { cut(t, s.Addr) },
+			Cut:          func(backend.Backend) { redistest.Cut(t, s.Addr) },
 			Linked:       link.URL("redis://" + s.Addr),
 			Process:      process.Self("redis://" + s.Addr),
 		}
@@ -81,7 +65,7 @@ func TestConformanceCluster(t *testing.T) {
 			Evict: func(ctx context.Context, key string) error {
 				c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 				defer c.Close()
-				return c.Del(ctx, naming{defaultNamespace}.lock(key)).Err()
+				return c.Del(ctx, naming{endpoint.DefaultNamespace}.lock(key)).Err()
 			},
 		}
 	})
@@ -117,7 +101,7 @@ func TestConformanceCallersClient(t *testing.T) {
 			Evict:  func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Freeze: s.Freeze,
 			Thaw:   s.Thaw,
-			Cut:    func(backend.Backend) { cut(t, s.Addr) },
+			Cut:    func(backend.Backend) { redistest.Cut(t, s.Addr) },
 			Linked: linked,
 			Skip:   map[string]string{"CloseLeavesNoConnection": "the client is the caller's, and so is closing it"},
 		}
@@ -144,17 +128,5 @@ func openURL(ctx context.Context, url string) (*Backend, error) {
 func evict(ctx context.Context, addr, key string) error {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
-	return c.Del(ctx, naming{defaultNamespace}.lock(key)).Err()
-}
-
-// cut breaks every connection of all clients, the subscriptions too.
-func cut(t *testing.T, addr string) {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	for _, kind := range []string{"normal", "pubsub"} {
-		if err := c.ClientKillByFilter(context.Background(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
-			t.Error(err)
-		}
-	}
+	return c.Del(ctx, naming{endpoint.DefaultNamespace}.lock(key)).Err()
 }

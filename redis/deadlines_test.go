@@ -14,6 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // inTime fails the test unless f fails, and soon after its timeout.
@@ -42,14 +43,13 @@ func TestDialHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		s := newSolo(&redis.Options{ // go-redis' dial by TLS ignores contexts
+		s := exchange.NewSolo(&redis.Options{ // go-redis' dial by TLS ignores contexts
 			Addr: l.Addr().String(), TLSConfig: &tls.Config{ServerName: "x"},
 			ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
 		})
-		defer s.client.Close()
+		defer s.Client.Close()
 		inTime(t, timeout, func() error {
-			_, err := s.do(context.Background(), time.Now().Add(timeout), inspection)
-			return err
+			return s.Do(time.Now().Add(timeout), inspection)
 		})
 	})
 	t.Run("on a caller's client", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDialHangs(t *testing.T) {
 	})
 }
 
-var inspection = request{script: inspectScript, keys: []string{"{x}lock", "{x}queue"}}
+var inspection = exchange.Request{Script: inspectScript, Keys: []string{"{x}lock", "{x}queue"}}
 
 // go-redis' own probes of a server that was away have their own time: no request is under way then.
 func TestLoneConnectionComesBack(t *testing.T) {
@@ -92,13 +92,12 @@ func TestLoneConnectionComesBack(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	_ = l.Close()
-	solo := newSolo(&redis.Options{
+	solo := exchange.NewSolo(&redis.Options{
 		DB: s.Number, Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
 	})
-	defer solo.client.Close()
+	defer solo.Client.Close()
 	ask := func(timeout time.Duration) error {
-		_, err := solo.do(context.Background(), time.Now().Add(timeout), inspection)
-		return err
+		return solo.Do(time.Now().Add(timeout), inspection)
 	}
 	if err := ask(200 * time.Millisecond); err == nil {
 		t.Fatal("nobody answers, and it succeeds")
@@ -125,7 +124,7 @@ func TestClientWithoutDeadlines(t *testing.T) {
 	}
 	defer b.Close()
 	release(t, acquire(t, b, req("k", time.Minute)))
-	until(t, soon, "the next request goes alone", b.calls.Idle)
+	until(t, soon, "the next request goes alone", b.usage.Calls.Idle)
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	defer p.Cut()
 	inTime(t, timeout, func() error {
@@ -159,7 +158,7 @@ func TestCloseBesideReleasesThatHang(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
-			if took := time.Since(begun); took > 3*closeGrace+soon {
+			if took := time.Since(begun); took > 3*exchange.CloseGrace+soon {
 				t.Errorf("Close took %v", took)
 			}
 			for range leases {

@@ -8,11 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A masterReading is what a master says of itself, and what this Backend asks of it.
 type masterReading struct {
-	reading
+	endpoint.Reading
 	replicas  int   // Options.MinReplicas
 	forbidden error // why messages to waiters are refused, nil if they are not
 }
@@ -20,48 +22,48 @@ type masterReading struct {
 var rules = append([]backend.Rule[masterReading]{
 	{
 		Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
-			policy := r.info["maxmemory_policy"]
-			return backend.When(r.number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.info["maxmemory"])
+			policy := r.Info["maxmemory_policy"]
+			return backend.When(r.Number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
 		},
 		Why: "a server that is full drops locks that are held, and lets a second owner in", Set: "maxmemory-policy noeviction",
 	},
 	{
 		Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
-			return backend.When(len(r.info) > 0 && r.number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.number("connected_slaves"), paramMinReplicas, r.replicas)
+			return backend.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
 		},
 		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas,
 	},
 	{
 		Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
-			return backend.When(r.number("evicted_keys") > 0, "%s keys were evicted since the server started", r.info["evicted_keys"])
+			return backend.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
 		},
 		Why: "locks may have been among them, and may be again", Set: "maxmemory-policy noeviction, and more memory",
 	},
 	{
 		Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
-			save, known := r.config["save"]
-			return backend.When(r.info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
+			save, known := r.Config["save"]
+			return backend.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 		},
 		Why: "a restart forgets all locks, and lets second owners in", Set: "appendonly yes",
 	},
 	{
 		Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
-			fsync := r.config["appendfsync"]
-			return backend.When(len(r.config) > 0 && !keepsWrites(r.config) && (r.info["aof_enabled"] == "1" || r.config["save"] != ""),
-				"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.config["appendonly"], fsync, r.config["no-appendfsync-on-rewrite"])
+			fsync := r.Config["appendfsync"]
+			return backend.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
+				"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
 		},
 		Why: "a crash forgets the latest locks: of a second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
 	},
 	{
 		Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
-			_, set := r.info["min_slaves_good_slaves"]
-			return backend.When(!set && r.number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.info["connected_slaves"])
+			_, set := r.Info["min_slaves_good_slaves"]
+			return backend.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
 		},
 		Why: "a master that is cut off goes on granting what its successor grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
 	},
 	{
 		Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r masterReading) string {
-			return backend.When(r.number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.info["connected_slaves"], paramMinReplicas)
+			return backend.When(r.Number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.Info["connected_slaves"], paramMinReplicas)
 		},
 		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL, at the price of a round trip between servers",
 	},
@@ -69,33 +71,33 @@ var rules = append([]backend.Rule[masterReading]{
 		Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
 		Why: "this user can lock, but an Acquire that has to wait is refused", Set: "the rights that the package comment of redis lists, with the channels",
 	},
-}, serverRules(func(r masterReading) reading { return r.reading })...)
+}, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every master.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if err := b.begin(ctx, nil); err != nil {
+	if err := b.usage.Begin(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer b.calls.End()
-	v, err := b.await(ctx, time.Now().Add(openTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.examine(ctx) })
+	defer b.usage.Calls.End()
+	v, err := b.await(ctx, time.Now().Add(endpoint.OpenTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.examine(ctx) })
 	switch {
 	case backend.Ended(ctx):
 		return nil, backend.ContextError(ctx, err)
-	case err != nil && b.isClosing():
+	case err != nil && b.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case err != nil:
-		return nil, unavailable(err)
+		return nil, exchange.Unavailable(err)
 	}
 	return v.([]backend.Finding), nil
 }
 
 func (b *Backend) examine(ctx context.Context) (all []backend.Finding, err error) {
 	forbidden := b.client.Publish(ctx, b.inbox.channel, "probe").Err()
-	if forbidden != nil && !isReply(forbidden) {
+	if forbidden != nil && !exchange.IsReply(forbidden) {
 		return nil, forbidden
 	}
 	one := func(ctx context.Context, where string, c redis.Cmdable) ([]backend.Finding, error) {
-		r, list, err := read(ctx, where, c)
+		r, list, err := endpoint.Read(ctx, where, c)
 		master := masterReading{r, b.options.MinReplicas, forbidden}
 		return append(list, backend.Apply(rules, where, master)...), err
 	}

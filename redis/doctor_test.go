@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +11,13 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 func TestDoctorWellConfigured(t *testing.T) {
 	t.Parallel()
-	s := servers.Redis(t, append(durable, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")...)
+	s := servers.Redis(t, append(redistest.Durable, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")...)
 	storetest.Healthy(t, opened(t, "redis://"+s.Addr))
 }
 
@@ -25,7 +25,7 @@ func TestDoctorEviction(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t, "--maxmemory", "3mb", "--maxmemory-policy", "allkeys-lru")
 	b := opened(t, "redis://"+s.Addr)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	for i := range 600 {
 		if err := c.Set(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 10_000), 0).Err(); err != nil {
 			t.Fatal(err)
@@ -45,10 +45,10 @@ func TestDoctorReplicas(t *testing.T) {
 	b, demanding := opened(t, "redis://"+s.Addr), opened(t, "redis://"+s.Addr+"?lock_min_replicas=2")
 	host, port, _ := strings.Cut(s.Addr, ":")
 	servers.Redis(t, "--replicaof", host+" "+port)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	until(t, 2*soon, "the replica is connected", func() bool {
 		text, err := c.Info(context.Background(), "replication").Result()
-		return err == nil && parseInfo(text)["connected_slaves"] == "1"
+		return err == nil && endpoint.ParseInfo(text)["connected_slaves"] == "1"
 	})
 	storetest.Finds(t, b, "min-replicas-unset", "asynchronous-replicas")
 	storetest.Finds(t, demanding, "too-few-replicas")
@@ -64,7 +64,7 @@ func TestDoctorOldVersion(t *testing.T) {
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	url := user(t, raw(t, s.Addr), "few", []string{"~*", "+@all", "-config", "-info", "resetchannels"})
+	url := redistest.User(t, redistest.Raw(t, s.Addr), "few", []string{"~*", "+@all", "-config", "-info", "resetchannels"})
 	b := opened(t, url+"?lock_min_replicas=1")
 	if f := storetest.Finds(t, b, "unseen", "no-channels"); f.Severity != backend.Info {
 		t.Errorf("%+v", f)
@@ -76,27 +76,9 @@ func TestDoctorRights(t *testing.T) {
 	}
 }
 
-// timeIn finds the seconds in the reply to TIME.
-var timeIn = regexp.MustCompile(`^\*2\r\n\$10\r\n(\d{10})\r\n`)
-
-// shifted is a server whose clock is an hour ahead.
-func shifted(t *testing.T, addr string) *storetest.Proxy {
-	p := storetest.NewProxy(t, addr)
-	p.Set(func(p *storetest.Proxy) {
-		p.Replies = func(piece []byte) bool {
-			if at := timeIn.FindSubmatchIndex(piece); at != nil {
-				seconds, _ := strconv.Atoi(string(piece[at[2]:at[3]]))
-				copy(piece[at[2]:at[3]], strconv.Itoa(seconds+3600))
-			}
-			return true
-		}
-	})
-	return p
-}
-
 func TestDoctorClock(t *testing.T) {
 	t.Parallel()
-	p := shifted(t, ownDatabase(t).Addr)
+	p := redistest.Shifted(t, ownDatabase(t).Addr)
 	f := storetest.Finds(t, opened(t, "redis://"+p.Addr), "clock-skew")
 	if !strings.Contains(f.Found, "ahead") {
 		t.Errorf("%+v", f)

@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 const paramMinReplicas = backend.ParamPrefix + "min_replicas"
@@ -26,8 +28,8 @@ func init() {
 			"redis+cluster://user:password@h1:6379,h2:6379,h3:6379",
 		},
 		Params: map[string]string{
-			paramMinReplicas: "replicas that must have received a grant or renewal before it counts (WAIT); default 0",
-			paramNamespace:   "begins the name of every key and channel; default anylock",
+			paramMinReplicas:        "replicas that must have received a grant or renewal before it counts (WAIT); default 0",
+			endpoint.ParamNamespace: "begins the name of every key and channel; default anylock",
 		},
 		Guarantees: guarantees(),
 		Findings:   backend.Findings(rules),
@@ -37,15 +39,15 @@ func init() {
 }
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
-	rest, params, err := backend.TakeParams(rawURL, paramMinReplicas, paramNamespace)
+	rest, params, err := backend.TakeParams(rawURL, paramMinReplicas, endpoint.ParamNamespace)
 	if err != nil {
 		return nil, err
 	}
-	t, err := parseURL(rest)
+	t, err := endpoint.ParseURL(rest)
 	if err != nil {
 		return nil, err
 	}
-	o := &Options{Namespace: params[paramNamespace]}
+	o := &Options{Namespace: params[endpoint.ParamNamespace]}
 	if n, ok := params[paramMinReplicas]; ok {
 		if o.MinReplicas, err = strconv.Atoi(n); err != nil {
 			return nil, fmt.Errorf("%w: url: parameter %q is not a number", backend.ErrInvalid, paramMinReplicas)
@@ -54,7 +56,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if _, err := o.validate(); err != nil {
 		return nil, err
 	}
-	client, timeout, err := newClient(t)
+	client, timeout, err := endpoint.NewClient(t)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +69,8 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	b.owned = client
 	if c, ok := client.(*redis.Client); ok {
 		b.single = c.Options().MaxRetries == 0
-		if t.single != nil {
-			b.lanes.solo = newSolo(t.single)
+		if t.Single != nil {
+			b.lanes.Solo = exchange.NewSolo(t.Single)
 		}
 	}
 	if err := b.look(ctx); err != nil {

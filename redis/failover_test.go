@@ -13,6 +13,9 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // A server that comes back empty: the holder learns of its loss at the next renewal, tokens go on, waiters are served.
@@ -186,7 +189,7 @@ func TestClusterMovesSlot(t *testing.T) {
 	ids := make([]string, len(nodes))
 	from := -1
 	for i, s := range nodes {
-		clients[i] = raw(t, s.Addr)
+		clients[i] = redistest.Raw(t, s.Addr)
 		ids[i] = clients[i].Do(ctx, "CLUSTER", "MYID").Val().(string)
 		if clients[i].Exists(ctx, n.lock).Val() == 1 {
 			from = i
@@ -199,7 +202,7 @@ func TestClusterMovesSlot(t *testing.T) {
 			t.Fatalf("%v: %v", args, err)
 		}
 	}
-	sl := slot("k")
+	sl := endpoint.Slot("k")
 	must(clients[to], "CLUSTER", "SETSLOT", sl, "IMPORTING", ids[from])
 	must(clients[from], "CLUSTER", "SETSLOT", sl, "MIGRATING", ids[to])
 	host, port, _ := strings.Cut(nodes[to].Addr, ":")
@@ -229,7 +232,7 @@ func TestMinReplicas(t *testing.T) {
 func minReplicas(t *testing.T, url string) {
 	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=3s") // half of it for replicas
 	_, err := b.Acquire(context.Background(), req("k", time.Hour))
-	if !errors.Is(err, errReplicas) || !strings.Contains(err.Error(), "0 of 1") {
+	if !errors.Is(err, exchange.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") {
 		t.Errorf("%s: acquire without replicas: %v", url, err)
 	}
 	var l backend.Lease
@@ -254,10 +257,10 @@ func minReplicas(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	c.Set(context.Background(), b.naming.lock("k2"), "1:0:"+life.Owner(), time.Hour)
-	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, errReplicas) {
+	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, exchange.ErrReplicas) {
 		t.Errorf("%s: renew without replicas: %v", url, err)
 	}
-	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], errReplicas) {
+	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: l, TTL: time.Hour}}); !errors.Is(errs[0], exchange.ErrReplicas) {
 		t.Errorf("%s: batch without replicas: %v", url, errs[0])
 	}
 	release(t, l)

@@ -6,36 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
-
-// fill makes a server as full as it may be: from now on it refuses what needs memory, and evicts nothing. It returns what makes
-// room again.
-func fill(t testing.TB, addr string) (undo func()) {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	set := func(c *redis.Client, value string) {
-		t.Helper()
-		for _, setting := range [][2]string{{"maxmemory-policy", "noeviction"}, {"maxmemory", value}} {
-			if err := c.ConfigSet(context.Background(), setting[0], setting[1]).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	set(c, "1") // byte: whatever it has is too much
-	if err := c.Set(context.Background(), "anylock:one-more", "x", time.Second).Err(); !redis.HasErrorPrefix(err, "OOM") {
-		t.Fatalf("a full server: %v, want OOM", err)
-	}
-	return func() {
-		c := redis.NewClient(&redis.Options{Addr: addr})
-		defer c.Close()
-		set(c, "0")
-	}
-}
 
 // On a full server leases are renewed and released, hand-offs go on, and what is granted can be renewed.
 func TestFullServer(t *testing.T) {
@@ -56,7 +30,7 @@ func TestFullServer(t *testing.T) {
 	for i := range contended {
 		first = append(first, queueUp(t, b, waiting(fmt.Sprint("contended", i), time.Minute), 1))
 	}
-	undo := fill(t, s.Addr)
+	undo := redistest.Fill(t, s.Addr)
 	defer undo()
 	lost := 0
 	for _, r := range single {

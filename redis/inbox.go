@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // An inbox receives, on one subscription for the whole Backend, what scripts tell its waiters: "go:owner", the key is
@@ -98,7 +99,7 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 		switch {
 		case up:
 			return nil
-		case err != nil && isReply(err) && !passing(err):
+		case err != nil && exchange.IsReply(err) && !exchange.Passing(err):
 			return subscribeError(err)
 		}
 		select {
@@ -108,13 +109,13 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 		case <-closing:
 			return backend.ErrClosed
 		case <-limit.C:
-			return subscribeError(noAnswer(patience, err))
+			return subscribeError(exchange.NoAnswer(patience, err))
 		}
 	}
 }
 
 func subscribeError(err error) error {
-	return fmt.Errorf("subscribe to be woken: %w", unavailable(err))
+	return fmt.Errorf("subscribe to be woken: %w", exchange.Unavailable(err))
 }
 
 func (in *inbox) startLocked() {
@@ -262,7 +263,7 @@ func (in *inbox) close() {
 		return
 	}
 	stop()
-	t := time.NewTimer(closeGrace)
+	t := time.NewTimer(exchange.CloseGrace)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -3,6 +3,8 @@ package redis
 import (
 	"strconv"
 	"sync"
+
+	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
 // A naming turns keys into the names of Redis keys and channels.
@@ -16,7 +18,7 @@ type naming struct{ namespace string }
 type names struct{ lock, queue, fence string }
 
 func (n naming) names(key string) names {
-	tag := tags()[slot(key)]
+	tag := tags()[endpoint.Slot(key)]
 	all := n.namespace + ":{" + tag + "}lock:" + key +
 		n.namespace + ":{" + tag + "}queue:" + key +
 		n.namespace + ":{" + tag + "}fence" // one piece of memory for all
@@ -28,7 +30,7 @@ func (n naming) names(key string) names {
 }
 
 func (n naming) lock(key string) string {
-	return n.namespace + ":{" + tags()[slot(key)] + "}lock:" + key
+	return n.namespace + ":{" + tags()[endpoint.Slot(key)] + "}lock:" + key
 }
 
 // channels is the prefix of the channels of inboxes.
@@ -36,11 +38,11 @@ func (n naming) channels() string { return n.namespace + ":inbox:" }
 
 // tags holds for every slot a text that hashes to it.
 var tags = sync.OnceValue(func() []string {
-	found := make([]string, slots)
-	for i, left := 0, slots; left > 0; i++ {
+	found := make([]string, endpoint.Slots)
+	for i, left := 0, endpoint.Slots; left > 0; i++ {
 		const base = 36
 		tag := strconv.FormatInt(int64(i), base)
-		if s := slot(tag); found[s] == "" {
+		if s := endpoint.Slot(tag); found[s] == "" {
 			found[s] = tag
 			left--
 		}

@@ -6,17 +6,20 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // Every slot has a tag, and Redis agrees that all names of a key hash to the slot of its tag, whatever bytes it has.
 func TestNamesShareASlot(t *testing.T) {
 	t.Parallel()
 	for s, tag := range tags() {
-		if tag == "" || slot(tag) != s {
-			t.Fatalf("slot %d has tag %q, which hashes to %d", s, tag, slot(tag))
+		if tag == "" || endpoint.Slot(tag) != s {
+			t.Fatalf("slot %d has tag %q, which hashes to %d", s, tag, endpoint.Slot(tag))
 		}
 	}
-	c := raw(t, clusterNode(t).Addr)
+	c := redistest.Raw(t, clusterNode(t).Addr)
 	ctx := context.Background()
 	keys := []string{"k", "{", "}", "{}", "{a}", "a{b}c", "}{", "{}{a}", "\x00", "a\x00{b}", "é", strings.Repeat("}", 1024)}
 	for range 200 {
@@ -30,8 +33,8 @@ func TestNamesShareASlot(t *testing.T) {
 	for _, key := range keys {
 		n := naming{"ns"}.names(key)
 		for _, name := range []string{n.lock, n.queue, n.fence} {
-			if got := c.ClusterKeySlot(ctx, name).Val(); got != int64(slot(key)) {
-				t.Errorf("%q of key %q hashes to slot %d, want %d", name, key, got, slot(key))
+			if got := c.ClusterKeySlot(ctx, name).Val(); got != int64(endpoint.Slot(key)) {
+				t.Errorf("%q of key %q hashes to slot %d, want %d", name, key, got, endpoint.Slot(key))
 			}
 		}
 		for _, name := range []string{n.lock, n.queue} {
@@ -49,7 +52,7 @@ func TestKeysSpread(t *testing.T) {
 	used := make(map[int]int)
 	const keys = 16384
 	for i := range keys {
-		used[slot(fmt.Sprint("{tenant}/job/", i))]++
+		used[endpoint.Slot(fmt.Sprint("{tenant}/job/", i))]++
 	}
 	most := 0
 	for _, n := range used {

@@ -14,6 +14,8 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // acquireAll acquires keys k0, k1, … in one pipeline.
@@ -86,7 +88,7 @@ func TestHungConnection(t *testing.T) {
 	const hung, most = 3 * time.Second, 2500 * time.Millisecond // go-redis gives up a connection after 3 s
 	b.options.Timeout = hung + 2*time.Second
 	var stuck []<-chan outcome
-	for i := range usualLanes + 1 {
+	for i := range exchange.UsualLanes + 1 {
 		w.set(func() { w.hang = true })
 		stuck = append(stuck, startAcquire(context.Background(), b, req(fmt.Sprint("stuck", i), time.Minute)))
 		until(t, soon, "the request hangs", func() bool {
@@ -105,7 +107,7 @@ func TestHungConnection(t *testing.T) {
 	for _, done := range stuck {
 		if o := <-done; o.Err == nil { // in time for a second attempt
 			release(t, o.Lease)
-		} else if !errors.Is(o.Err, errNoAnswer) {
+		} else if !errors.Is(o.Err, exchange.ErrNoAnswer) {
 			t.Errorf("a request on a connection that hangs: %v", o.Err)
 		}
 	}
@@ -159,25 +161,23 @@ func TestCancelledInPipeline(t *testing.T) {
 func TestGivenUpBeforeSent(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	var w wire
 	b := wired(t, &w, s.Addr)
 	ctx, cancel := context.WithCancel(context.Background())
-	before := commands(t, admin)
+	before := redistest.Commands(t, admin)
 	inOne(t, b.lanes, 1, func() {
 		done := startAcquire(ctx, b, req("k", time.Minute))
 		until(t, soon, "it waits", func() bool {
-			b.lanes.mu.Lock()
-			defer b.lanes.mu.Unlock()
-			return len(b.lanes.queue) == 1
+			return b.lanes.Waiting() == 1
 		})
 		cancel()
 		if o := <-done; !errors.Is(o.Err, context.Canceled) {
 			t.Errorf("acquire: %v", o.Err)
 		}
 	})
-	until(t, soon, "no lane is open", b.calls.Idle)
-	if diff, sum := since(before, commands(t, admin)); sum != 0 {
+	until(t, soon, "no lane is open", b.usage.Calls.Idle)
+	if diff, sum := redistest.Since(before, redistest.Commands(t, admin)); sum != 0 {
 		t.Errorf("a request that was given up before it was sent led to %v", diff)
 	}
 }
@@ -196,7 +196,7 @@ func TestErrorInPipeline(t *testing.T) {
 	for i, o := range acquireAll(t, b, n) {
 		if i != bad {
 			owns(t, b, fmt.Sprint("k", i), o)
-		} else if o.Err == nil || !isReply(o.Err) {
+		} else if o.Err == nil || !exchange.IsReply(o.Err) {
 			t.Errorf("acquire of a key that is a hash: %v", o.Err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestErrorInPipeline(t *testing.T) {
 func TestUnknownScriptInPipeline(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	var w wire
 	b := wired(t, &w, s.Addr)
 	ctx := context.Background()
@@ -215,10 +215,10 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 	if err := admin.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.ScriptLoad(ctx, acquireScript.text).Err(); err != nil {
+	if err := admin.ScriptLoad(ctx, acquireScript.Text).Err(); err != nil {
 		t.Fatal(err)
 	}
-	before := commands(t, admin)
+	before := redistest.Commands(t, admin)
 	const pairs = 4
 	acquired := make([]<-chan outcome, pairs)
 	inspected := make(chan error, pairs)
@@ -241,7 +241,7 @@ func TestUnknownScriptInPipeline(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if diff, _ := since(before, commands(t, admin)); diff["evalsha"] != 2*pairs || diff["eval"] != pairs {
+	if diff, _ := redistest.Since(before, redistest.Commands(t, admin)); diff["evalsha"] != 2*pairs || diff["eval"] != pairs {
 		t.Errorf("%v, want %d evalsha and %d eval", diff, 2*pairs, pairs)
 	}
 	for i, o := range got {
@@ -320,7 +320,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: usualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
 	b, err := New(c, nil)
 	if err != nil {
@@ -346,9 +346,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 			}
 		}
 	}
-	b.lanes.mu.Lock()
-	defer b.lanes.mu.Unlock()
-	if kept := len(b.lanes.queue); kept > 2*n {
+	if kept := b.lanes.Waiting(); kept > 2*n {
 		t.Errorf("%d requests are kept, of %d", kept, rounds*n)
 	}
 }
@@ -381,7 +379,7 @@ func TestCloseInPipeline(t *testing.T) {
 			t.Fatal("an Acquire outlives Close")
 		}
 	}
-	if !b.calls.Idle() {
+	if !b.usage.Calls.Idle() {
 		t.Error("something goes on after Close")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // leastLimit is the least time in which a renewal must be answered; a short lease's deadline may come sooner.
@@ -63,17 +64,17 @@ const releaseReserved = 2
 // one for certain; otherwise 0.
 func (b *Backend) release(ctx context.Context, key, owner string, token uint64) (removed bool, err error) {
 	n := b.naming.names(key)
-	v, unanswered, err := b.eval(ctx, request{
-		script: releaseScript,
-		keys:   []string{n.lock, n.queue},
-		args:   []any{lockValue(token, 0, owner), b.told},
+	v, unanswered, err := b.eval(ctx, exchange.Request{
+		Script: releaseScript,
+		Keys:   []string{n.lock, n.queue},
+		Args:   []any{lockValue(token, 0, owner), b.told},
 	})
 	if err != nil {
 		return false, err
 	}
 	what, ok := v.(int64)
 	if !ok {
-		return false, errReply(v)
+		return false, exchange.ErrReply(v)
 	}
 	if what >= releaseReserved {
 		b.watches.begin(b, key, owner)

@@ -14,17 +14,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
 // losing keys.
 func (b *Backend) look(ctx context.Context) error {
-	v, err := b.await(ctx, time.Now().Add(openTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.ask(ctx) })
+	v, err := b.await(ctx, time.Now().Add(endpoint.OpenTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.ask(ctx) })
 	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
 	if err != nil {
-		return unavailable(err)
+		return exchange.Unavailable(err)
 	}
 	for _, loss := range v.([]string) {
 		b.guarantees.EarlyLoss += "; " + loss
@@ -75,12 +77,12 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 	if err != nil {
 		return "", err
 	}
-	info := parseInfo(text)
+	info := endpoint.ParseInfo(text)
 	version, _, _ := strings.Cut(info["redis_version"], ".")
 	major, verr := strconv.Atoi(version)
 	switch {
-	case verr == nil && major < oldestMajor:
-		return "", fmt.Errorf("redis %s is older than %d.0", info["redis_version"], oldestMajor)
+	case verr == nil && major < endpoint.OldestMajor:
+		return "", fmt.Errorf("redis %s is older than %d.0", info["redis_version"], endpoint.OldestMajor)
 	case info["role"] == "slave":
 		return "", errors.New("the server is a read-only replica: locks live on the master")
 	case info["cluster_enabled"] == "1" && !cluster:
@@ -100,7 +102,7 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 // probe tries what the scripts need, on keys of nobody else.
 func (b *Backend) probe(ctx context.Context) error {
 	n := b.naming.names("probe:" + b.inbox.id)
-	return probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
+	return endpoint.Probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
 }
 
 // scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;

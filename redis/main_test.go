@@ -1,53 +1,9 @@
 package redis
 
 import (
-	"context"
-	"flag"
-	"fmt"
-	"os"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
-	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/conformance/process"
-	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-func TestMain(m *testing.M) {
-	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
-	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
-		b, _, err := backend.DefaultMux.Open(ctx, url)
-		return b, err
-	})
-	goleak.VerifyTestMain(tests{m}, storetest.GoRedisDials())
-}
-
-// tests run with what they share, which is gone before leaks are looked for.
-type tests struct{ m *testing.M }
-
-func (t tests) Run() int {
-	flag.Parse()
-	waitTogether()
-	code := t.m.Run()
-	if err := sharedServer.life.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	return code
-}
-
-// waitTogether lets more tests run at once than there are processors, unless -parallel says how many: they mostly wait.
-func waitTogether() {
-	const together = "8"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", together)
-	}
-}
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
+func TestMain(m *testing.M) { redistest.Main(m, sharedServer.life.stop) }

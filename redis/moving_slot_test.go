@@ -13,6 +13,9 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // A movingSlot is a cluster's slot on its way from one server to another.
@@ -27,9 +30,9 @@ type movingSlot struct {
 // beginMove makes the slot of key's names begin to move. No key of it has moved yet.
 func beginMove(t testing.TB, nodes []*servers.Server, key string) *movingSlot {
 	t.Helper()
-	m := &movingSlot{t: t, slot: slot(key), from: slot(key) * len(nodes) / slots}
+	m := &movingSlot{t: t, slot: endpoint.Slot(key), from: endpoint.Slot(key) * len(nodes) / endpoint.Slots}
 	for _, s := range nodes {
-		c := raw(t, s.Addr)
+		c := redistest.Raw(t, s.Addr)
 		id, err := c.Do(context.Background(), "CLUSTER", "MYID").Text()
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +92,7 @@ func (m *movingSlot) refusals() (n int) {
 		if err != nil {
 			m.t.Error(err)
 		}
-		count, _ := strconv.Atoi(strings.TrimPrefix(parseInfo(text)["errorstat_TRYAGAIN"], "count="))
+		count, _ := strconv.Atoi(strings.TrimPrefix(endpoint.ParseInfo(text)["errorstat_TRYAGAIN"], "count="))
 		n += count
 	}
 	return n
@@ -99,7 +102,7 @@ func (m *movingSlot) refusals() (n int) {
 func oneSlot(name string, n int) []string {
 	keys := []string{name}
 	for i := 0; len(keys) < n; i++ {
-		if k := fmt.Sprint(name, i); slot(k) == slot(name) {
+		if k := fmt.Sprint(name, i); endpoint.Slot(k) == endpoint.Slot(name) {
 			keys = append(keys, k)
 		}
 	}
@@ -170,7 +173,7 @@ func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives 
 		e := <-done
 		t.Logf("%s: %v after %v", e.what, e.err, e.took)
 		switch {
-		case e.err != nil && (!errors.Is(e.err, backend.ErrUnavailable) || isContextError(e.err)):
+		case e.err != nil && (!errors.Is(e.err, backend.ErrUnavailable) || exchange.IsContextError(e.err)):
 			t.Errorf("%s: %v, want ErrUnavailable", e.what, e.err)
 		case e.err != nil && (arrives || strings.HasPrefix(e.what, "renew")):
 			t.Errorf("%s: %v, though the slot has arrived, or each lease can be renewed by itself", e.what, e.err)

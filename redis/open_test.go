@@ -13,6 +13,8 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // A server that cannot keep locks is refused at opening, with a reason, and without the password.
@@ -62,7 +64,7 @@ func refuses(t *testing.T, url, hint string) {
 	if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("%s: %q, want it to speak of %q", backend.Redact(url), err, hint)
 	}
-	if took := time.Since(begun); took > openTimeout+2*time.Second {
+	if took := time.Since(begun); took > endpoint.OpenTimeout+2*time.Second {
 		t.Errorf("%s: refused after %v", url, took)
 	}
 }
@@ -83,7 +85,7 @@ func port(addr string) string {
 func TestOpenTellsOfEviction(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	ctx := context.Background()
 	early := func(url string) string { return opened(t, url).Guarantees().EarlyLoss }
 	if got := early("redis://" + s.Addr); strings.Contains(got, "evict") {
@@ -148,7 +150,7 @@ func TestUnixAndTLS(t *testing.T) {
 	s := servers.Redis(t, "--unixsocket", dir+"/s")
 	b := opened(t, "redis+unix://"+dir+"/s?db=1")
 	l := acquire(t, b, req("k", time.Minute))
-	if raw(t, s.Addr).DBSize(context.Background()).Val() != 0 {
+	if redistest.Raw(t, s.Addr).DBSize(context.Background()).Val() != 0 {
 		t.Error("?db=1 is ignored")
 	}
 	release(t, l)
@@ -174,9 +176,9 @@ func TestOpenTellsOfMasterThatGoesOn(t *testing.T) {
 	t.Parallel()
 	master := servers.Redis(t)
 	_ = servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
-	c := raw(t, master.Addr)
+	c := redistest.Raw(t, master.Addr)
 	until(t, 2*soon, "the replica is there", func() bool {
-		return parseInfo(c.Info(context.Background(), "replication").Val())["connected_slaves"] == "1"
+		return endpoint.ParseInfo(c.Info(context.Background(), "replication").Val())["connected_slaves"] == "1"
 	})
 	const what = "min-replicas-to-write is not set"
 	if got := opened(t, "redis://"+master.Addr).Guarantees().EarlyLoss; !strings.Contains(got, what) {

@@ -8,22 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // List implements [backend.Lister]. It scans every key of every master, a thousand at a time.
 func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := b.begin(ctx, nil); err != nil {
+	if err := b.usage.Begin(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer b.calls.End()
+	defer b.usage.Calls.End()
 	keys, err := b.scan(ctx, prefix)
 	switch {
 	case backend.Ended(ctx):
 		return nil, backend.ContextError(ctx, err)
-	case err != nil && b.isClosing():
+	case err != nil && b.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case err != nil:
-		return nil, unavailable(err)
+		return nil, exchange.Unavailable(err)
 	}
 	return keys, nil
 }
@@ -34,7 +36,7 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 	seen := make(map[string]bool)
 	all := b.naming.namespace + ":{"
 	one := func(ctx context.Context, c *redis.Client) error {
-		scan := c.Scan(ctx, 0, globEscaper.Replace(all)+"*}lock:"+globEscaper.Replace(prefix)+"*", page).Iterator()
+		scan := c.Scan(ctx, 0, endpoint.GlobEscaper.Replace(all)+"*}lock:"+endpoint.GlobEscaper.Replace(prefix)+"*", page).Iterator()
 		for scan.Next(ctx) {
 			_, key, ok := strings.Cut(strings.TrimPrefix(scan.Val(), all), "}lock:")
 			mu.Lock()
@@ -66,10 +68,10 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	if h.Owner != owner || h.Token == 0 { // 0: the key is kept for it, and it does not know yet
 		return backend.ErrLost
 	}
-	if err := b.begin(ctx, nil); err != nil {
+	if err := b.usage.Begin(ctx, nil); err != nil {
 		return err
 	}
-	defer b.calls.End()
+	defer b.usage.Calls.End()
 	removed, err := b.release(ctx, key, owner, h.Token)
 	if err == nil && !removed {
 		err = backend.ErrLost

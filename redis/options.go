@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
 const maxReplicas = 1000
@@ -34,7 +35,7 @@ func (o *Options) validate() (Options, error) {
 	if v.MinReplicas < 0 || v.MinReplicas > maxReplicas {
 		return v, fmt.Errorf("%w: min replicas %d is not from 0 to %d", backend.ErrInvalid, v.MinReplicas, maxReplicas)
 	}
-	return v, settle(&v.Namespace, &v.Timeout)
+	return v, endpoint.Settle(&v.Namespace, &v.Timeout)
 }
 
 // New returns a Backend on a client that the application owns: Close does not close it. It makes no request. Nil opts are

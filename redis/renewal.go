@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A renewal is what a lease's requests for one TTL say, from the first to the last of them. It does not change: one that was
@@ -46,19 +47,19 @@ func lockValue(token, renewal uint64, owner string) string {
 }
 
 // renewalRequest is the request of renewals within limit.
-func (b *Backend) renewalRequest(list []*renewal, limit time.Duration) request {
-	q := request{script: renewScript, keys: make([]string, len(list)), args: make([]any, 0, len(list)+1), replicas: b.options.MinReplicas, kept: isKept, limit: limit}
+func (b *Backend) renewalRequest(list []*renewal, limit time.Duration) exchange.Request {
+	q := exchange.Request{Script: renewScript, Keys: make([]string, len(list)), Args: make([]any, 0, len(list)+1), Replicas: b.options.MinReplicas, Kept: isKept, Limit: limit}
 	same := true
 	for i, r := range list {
-		q.keys[i] = r.lock
-		q.args = append(q.args, r.value)
+		q.Keys[i] = r.lock
+		q.Args = append(q.Args, r.value)
 		same = same && r.ttl == list[0].ttl
 	}
 	if same {
 		list = list[:1]
 	}
 	for _, r := range list {
-		q.args = append(q.args, r.ttl.Milliseconds())
+		q.Args = append(q.Args, r.ttl.Milliseconds())
 	}
 	return q
 }
@@ -81,7 +82,7 @@ func renewAnswers(v any, n int, each func(i int, err error)) {
 		case all:
 			each(i, nil)
 		case len(list) != n:
-			each(i, errReply(v))
+			each(i, exchange.ErrReply(v))
 		default:
 			each(i, renewError(list[i]))
 		}
@@ -97,5 +98,5 @@ func renewError(v any) error {
 	case renewOvertake:
 		return errOvertaken
 	}
-	return errReply(v)
+	return exchange.ErrReply(v)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // In a batch each lease gets its own TTL and its own outcome, at the first renewal as at later ones, whatever has become of
@@ -20,7 +21,7 @@ func TestBatchOfAllSorts(t *testing.T) {
 
 func batchOfAllSorts(t *testing.T, b *Backend) {
 	ctx := context.Background()
-	const leases = 3*scriptLeases + 7
+	const leases = 3*exchange.ScriptLeases + 7
 	list := make([]backend.Renewal, leases)
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("sort-", i), time.Minute)), TTL: time.Hour}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A lost reply to an acquire gives the lease with the token of the first try, never "held" by oneself. A lost reply to a
@@ -172,8 +173,8 @@ func TestSilentServer(t *testing.T) {
 	}
 	bg := context.Background()
 	err = within("acquire", 300*time.Millisecond, func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
-	if !errors.Is(err, errNoAnswer) || isContextError(err) {
-		t.Errorf("acquire: %v, want %v, and no context's error", err, errNoAnswer)
+	if !errors.Is(err, exchange.ErrNoAnswer) || exchange.IsContextError(err) {
+		t.Errorf("acquire: %v, want %v, and no context's error", err, exchange.ErrNoAnswer)
 	}
 	within("inspect", 300*time.Millisecond, func() error { _, err := b.Inspect(bg, "k"); return err })
 	within("renew", 300*time.Millisecond, func() error { return l.Renew(bg, time.Second) })
@@ -192,7 +193,7 @@ func TestSilentServer(t *testing.T) {
 		t.Error("the lease is not lost at its deadline")
 	}
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
-	until(t, readTimeout+soon, "no request is under way", b.calls.Idle)
+	until(t, readTimeout+soon, "no request is under way", b.usage.Calls.Idle)
 }
 
 // A request that was given up and arrives late cannot undo a later one.
@@ -205,12 +206,12 @@ func TestLateRequests(t *testing.T) {
 	r := req("k", 10*time.Second)
 	l := acquire(t, b, r)
 	n := b.naming.names("k")
-	eval := func(sc script, keys []string, args ...any) any {
-		r := exchange(ctx, admin, []request{{script: sc, keys: keys, args: args}})[0]
-		if r.err != nil {
-			t.Fatal(r.err)
+	eval := func(sc exchange.Script, keys []string, args ...any) any {
+		r := exchange.Send(ctx, admin, []exchange.Request{{Script: sc, Keys: keys, Args: args}})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
-		return r.v
+		return r.V
 	}
 	left := func() time.Duration { return admin.PTTL(ctx, n.lock).Val() }
 	value := func(number int) string { return fmt.Sprintf("%d:%d:%s", l.Token(), number, r.Owner) }
@@ -255,7 +256,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	w.set(func() { w.hang = true }) // the waiter's request when it is told that its turn has come
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
-	until(t, 2*soon, "the client has repeated it", b.calls.Idle)
+	until(t, 2*soon, "the client has repeated it", b.usage.Calls.Idle)
 	until(t, soon, "the key is free", func() bool { return admin.Exists(context.Background(), b.naming.lock("k")).Val() == 0 })
 }
 

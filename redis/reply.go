@@ -1,9 +1,8 @@
 package redis
 
 import (
-	"fmt"
-
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // An answer is what acquireScript returns.
@@ -19,19 +18,19 @@ func parseAcquire(v any) (answer, error) {
 	if refused {
 		const fields = 4
 		if len(list) != fields {
-			return answer{}, errReply(v)
+			return answer{}, exchange.ErrReply(v)
 		}
 		v = list[0]
 	}
-	token, err := parseToken(v)
+	token, err := exchange.ParseToken(v)
 	switch {
 	case err != nil:
 		return answer{}, err
 	case refused:
-		holder, err := parseHolder(token, list[1], list[2])
+		holder, err := exchange.ParseHolder(token, list[1], list[2])
 		return answer{holder: holder, added: list[3] == int64(1)}, err
 	case token == 0:
-		return answer{}, errReply(v)
+		return answer{}, exchange.ErrReply(v)
 	}
 	return answer{granted: true, token: token}, nil
 }
@@ -42,23 +41,20 @@ func parseInspect(v any) (backend.Holder, error) {
 		return backend.Holder{}, nil
 	}
 	if !ok || len(list) != 4 {
-		return backend.Holder{}, errReply(v)
+		return backend.Holder{}, exchange.ErrReply(v)
 	}
-	token, err := parseToken(list[0])
+	token, err := exchange.ParseToken(list[0])
 	if err != nil {
 		return backend.Holder{}, err
 	}
 	waiters, ok := list[3].(int64)
 	if !ok {
-		return backend.Holder{}, errReply(v)
+		return backend.Holder{}, exchange.ErrReply(v)
 	}
-	h, err := parseHolder(token, list[1], list[2])
+	h, err := exchange.ParseHolder(token, list[1], list[2])
 	h.Waiters = int(waiters)
 	return h, err
 }
-
-// errReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
-var errReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)
 
 // isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.
 func isKept(v any) bool {

@@ -9,15 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // eval makes a request, again if it fails in a way that passes soon, all within its limit and ctx: scripts answer the
 // same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
 // an attempt may have been carried out without an answer.
-func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, err error) {
+func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswered bool, err error) {
 	timeout := b.options.Timeout
-	if q.limit > 0 {
-		timeout = min(timeout, q.limit)
+	if q.Limit > 0 {
+		timeout = min(timeout, q.Limit)
 	}
 	end := time.Now().Add(timeout)
 	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
@@ -27,15 +28,15 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 		if err == nil {
 			return v, unanswered, nil
 		}
-		unanswered = unanswered || !definite(err, b.single)
+		unanswered = unanswered || !exchange.Definite(err, b.single)
 		if backend.Ended(ctx) {
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)
 		// A slot that is on its way to another server refuses scripts until it has arrived.
 		last := i >= attempts && !redis.HasErrorPrefix(err, "TRYAGAIN")
-		if last || !passing(err) || time.Until(end) < d {
-			return nil, unanswered, unavailable(err)
+		if last || !exchange.Passing(err) || time.Until(end) < d {
+			return nil, unanswered, exchange.Unavailable(err)
 		}
 		if err := backend.Sleep(ctx, d); err != nil {
 			return nil, unanswered, err
@@ -52,18 +53,18 @@ func (b *Backend) eval(ctx context.Context, q request) (v any, unanswered bool, 
 func (b *Backend) await(
 	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
 ) (any, error) {
-	if !b.calls.Begin() {
+	if !b.usage.Calls.Begin() {
 		return nil, backend.ErrClosed
 	}
 	begun := time.Now()
-	fctx := deadlineContext{context.WithoutCancel(ctx), end}
+	fctx := exchange.DeadlineContext{Context: context.WithoutCancel(ctx), End: end}
 	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
-	answer := make(chan result, 1)
+	answer := make(chan exchange.Result, 1)
 	go func() {
-		defer b.calls.End()
+		defer b.usage.Calls.End()
 		v, err := f(fctx)
 		taken := settled.CompareAndSwap(false, true)
-		answer <- result{v, err}
+		answer <- exchange.Result{V: v, Err: err}
 		if !taken && late != nil {
 			late()
 		}
@@ -72,49 +73,49 @@ func (b *Backend) await(
 	defer t.Stop()
 	select {
 	case r := <-answer:
-		return r.v, r.err
+		return r.V, r.Err
 	case <-t.C:
 	case <-ctx.Done():
 		t.Reset(min(grace, time.Until(end)))
 		select {
 		case r := <-answer:
-			return r.v, r.err
+			return r.V, r.Err
 		case <-t.C:
 		}
 	}
 	if !settled.CompareAndSwap(false, true) {
 		r := <-answer
-		return r.v, r.err
+		return r.V, r.Err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, noAnswer(time.Since(begun), nil)
+	return nil, exchange.NoAnswer(time.Since(begun), nil)
 }
 
 // deliver makes a request once.
-func (b *Backend) deliver(ctx context.Context, end time.Time, q request) (any, error) {
+func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	if b.lanes == nil {
-		return b.await(ctx, end, q.grace, q.late, func(ctx context.Context) (any, error) {
-			r := b.carry(ctx, []request{q})[0]
-			return r.v, r.err
+		return b.await(ctx, end, q.Grace, q.Late, func(ctx context.Context) (any, error) {
+			r := b.carry(ctx, []exchange.Request{q})[0]
+			return r.V, r.Err
 		})
 	}
-	if !b.calls.Begin() {
+	if !b.usage.Calls.Begin() {
 		return nil, backend.ErrClosed
 	}
-	defer b.calls.End()
-	return b.lanes.do(ctx, end, q)
+	defer b.usage.Calls.End()
+	return b.lanes.Do(ctx, end, q)
 }
 
 // deliverAll makes requests side by side, once, each within its limit: a server that hangs holds up its own only.
-func (b *Backend) deliverAll(ctx context.Context, list []request) []result {
+func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	if b.lanes == nil {
 		return b.carryAll(ctx, list)
 	}
-	if !b.calls.Begin() {
-		return slices.Repeat([]result{{err: backend.ErrClosed}}, len(list))
+	if !b.usage.Calls.Begin() {
+		return slices.Repeat([]exchange.Result{{Err: backend.ErrClosed}}, len(list))
 	}
-	defer b.calls.End()
-	return b.lanes.doAll(ctx, time.Time{}, list)
+	defer b.usage.Calls.End()
+	return b.lanes.DoAll(ctx, time.Time{}, list)
 }

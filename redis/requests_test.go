@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // counter counts the requests of a client by go-redis' hooks: a pipeline counts once.
@@ -40,8 +41,8 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
-	client := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
+	client := redistest.Raw(t, s.Addr)
 	var hook counter
 	client.AddHook(&hook)
 	b, err := New(client, nil)
@@ -54,7 +55,7 @@ func TestOneRequestEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rounds = 20
-	before := commands(t, admin)
+	before := redistest.Commands(t, admin)
 	requests := hook.n.Load()
 	for i := range rounds {
 		r := waiting(fmt.Sprint("k", i), time.Minute) // also when it may wait
@@ -70,7 +71,7 @@ func TestOneRequestEach(t *testing.T) {
 	if got := hook.n.Load() - requests; got != 3*rounds {
 		t.Errorf("%d requests by the client for %d rounds, want 3 each", got, rounds)
 	}
-	diff, sum := since(before, commands(t, admin))
+	diff, sum := redistest.Since(before, redistest.Commands(t, admin))
 	if diff["evalsha"] != 3*rounds || diff["eval"] != 0 || diff["subscribe"] != 0 {
 		t.Errorf("commands for %d rounds: %v, want 3 evalsha each", rounds, diff)
 	}
@@ -98,7 +99,7 @@ func TestCommandsPerHandOff(t *testing.T) {
 
 func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	const processes = 64
 	rounds := 8
 	if hold > 10*time.Millisecond {
@@ -140,12 +141,12 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	}
 	release(t, gate)
 	arrived.Wait()
-	before := commands(t, admin)
+	before := redistest.Commands(t, admin)
 	begun := time.Now()
 	close(start)
 	wg.Wait()
 	took := time.Since(begun)
-	diff, sum := since(before, commands(t, admin))
+	diff, sum := redistest.Since(before, redistest.Commands(t, admin))
 	per := float64(sum) / float64(processes*rounds)
 	t.Logf("hold %v: %.2f commands per hand-off, %.0f hand-offs/s: %v",
 		hold, per, float64(processes*rounds)/took.Seconds(), diff)
@@ -156,13 +157,13 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 func TestIdleWaiterIsSilent(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	b := opened(t, "redis://"+s.Addr)
 	l := acquire(t, b, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
-	before := commands(t, admin)
+	before := redistest.Commands(t, admin)
 	time.Sleep(waitCap / 2) // the time that is measured
-	if diff, sum := since(before, commands(t, admin)); sum != 0 {
+	if diff, sum := redistest.Since(before, redistest.Commands(t, admin)); sum != 0 {
 		t.Errorf("an idle waiter sent %v within %v", diff, waitCap/2)
 	}
 	release(t, l)
@@ -173,7 +174,7 @@ func TestIdleWaiterIsSilent(t *testing.T) {
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	b := opened(t, "redis://"+s.Addr)
 	round := func() {
 		l := acquire(t, b, req("k", time.Minute))
@@ -187,10 +188,10 @@ func TestScriptFlush(t *testing.T) {
 		if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		before := commands(t, admin)
+		before := redistest.Commands(t, admin)
 		round()
 		round()
-		if diff, _ := since(before, commands(t, admin)); diff["eval"] != 3 || diff["evalsha"] != 6 {
+		if diff, _ := redistest.Since(before, redistest.Commands(t, admin)); diff["eval"] != 3 || diff["evalsha"] != 6 {
 			t.Errorf("after SCRIPT FLUSH: %v, want 3 eval and 6 evalsha", diff)
 		}
 	}
@@ -200,11 +201,11 @@ func TestScriptFlush(t *testing.T) {
 func TestEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	admin := raw(t, s.Addr)
+	admin := redistest.Raw(t, s.Addr)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for name, client := range map[string]redis.UniversalClient{
-		"plain": raw(t, s.Addr), "foreign": struct{ redis.UniversalClient }{raw(t, s.Addr)},
+		"plain": redistest.Raw(t, s.Addr), "foreign": struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := New(client, nil)
@@ -213,7 +214,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 			}
 			defer b.Close()
 			l := acquire(t, b, req(name, time.Minute))
-			before := commands(t, admin)
+			before := redistest.Commands(t, admin)
 			_, acquired := b.Acquire(ended, req("other", time.Minute))
 			_, inspected := b.Inspect(ended, name)
 			for op, err := range map[string]error{
@@ -226,7 +227,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 			if err := b.Close(); err != nil { // waits for requests that were left behind
 				t.Fatal(err)
 			}
-			if diff, n := since(before, commands(t, admin)); n != 0 {
+			if diff, n := redistest.Since(before, redistest.Commands(t, admin)); n != 0 {
 				t.Errorf("commands: %v, want none", diff)
 			}
 		})

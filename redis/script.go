@@ -2,6 +2,8 @@ package redis
 
 import (
 	_ "embed"
+
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 //go:embed prelude.lua
@@ -20,8 +22,8 @@ var releaseLua string
 var inspectLua string
 
 var (
-	acquireScript = script{prelude + acquireLua, "1aa8be49da9b9181d14799d5fe3775da3ec7dcf1"}
-	renewScript   = script{prelude + renewLua, "76e1315e07c54ad91e4fc61d69da89523fd229ab"}
-	releaseScript = script{prelude + releaseLua, "2bfeaf34b5e8649c5841512e5c17de6e52deecb8"}
-	inspectScript = script{prelude + inspectLua, "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
+	acquireScript = exchange.Script{Text: prelude + acquireLua, Digest: "1aa8be49da9b9181d14799d5fe3775da3ec7dcf1"}
+	renewScript   = exchange.Script{Text: prelude + renewLua, Digest: "76e1315e07c54ad91e4fc61d69da89523fd229ab"}
+	releaseScript = exchange.Script{Text: prelude + releaseLua, Digest: "2bfeaf34b5e8649c5841512e5c17de6e52deecb8"}
+	inspectScript = exchange.Script{Text: prelude + inspectLua, Digest: "7f6a14a42c937ccef9595b9c9f401e59b9b1f7c6"}
 )

@@ -2,29 +2,24 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
-// A digest that does not match its text would cost a failed request each time.
+var allScripts = map[string]exchange.Script{
+	"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
+}
+
 func TestDigests(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]script{
-		"acquire": acquireScript, "renew": renewScript, "release": releaseScript, "inspect": inspectScript,
-		"probe": probeScript, "redlock meet": redlockMeet, "redlock acquire": redlockAcquire, "redlock confirm": redlockConfirm,
-		"redlock renew": redlockRenew, "redlock repair": redlockRepair, "redlock release": redlockRelease,
-		"redlock inspect": redlockInspect, "redlock break": redlockBreak,
-	} {
-		sum := sha1.Sum([]byte(s.text))
-		if got := hex.EncodeToString(sum[:]); got != s.digest {
-			t.Errorf("%s: digest is %s, want %s", name, s.digest, got)
-		}
-	}
+	redistest.Digests(t, allScripts)
+	redistest.Digests(t, map[string]exchange.Script{"probe": endpoint.ProbeScript})
 }
 
 // A value that is not ours holds the key, and stays as it is.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
 // sharedDatabases is how many databases the shared server has: more than there are tests in one run.
@@ -57,7 +58,7 @@ func (d *database) client(t testing.TB, o redis.Options) *redis.Client {
 // evict makes the server forget a lease.
 func (d *database) evict(t testing.TB, key string) {
 	t.Helper()
-	if err := d.raw(t).Del(context.Background(), naming{defaultNamespace}.lock(key)).Err(); err != nil {
+	if err := d.raw(t).Del(context.Background(), naming{endpoint.DefaultNamespace}.lock(key)).Err(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,23 +49,20 @@ func TestLateInterrupt(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("warm", time.Minute)))
-	solo := b.lanes.solo
-	conn := solo.conn
-	n := soloRequests(b)
+	solo := b.lanes.Solo
+	n, conn := solo.Latest()
 	p.Set(func(p *storetest.Proxy) { p.Delay = 100 * time.Millisecond })
 	done := startAcquire(context.Background(), b, req("k", time.Minute))
 	until(t, soon, "the next request is under way", func() bool { return soloRequests(b) == n+1 })
 	time.Sleep(20 * time.Millisecond)
-	solo.interrupt(n, time.Now())
+	solo.Interrupt(n)
 	o := <-done
 	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
 	release(t, o.Lease)
-	solo.mu.Lock()
-	defer solo.mu.Unlock()
-	if solo.conn != conn {
+	if _, now := solo.Latest(); now != conn {
 		t.Error("the next request's connection was broken")
 	}
 }
@@ -83,7 +80,7 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	if l.Token() == 0 {
 		t.Error("no token")
 	}
-	if b.lanes.shun != (time.Time{}) {
+	if b.lanes.Shuns() {
 		t.Error("the request went out on the broken connection")
 	}
 	release(t, l)
@@ -91,7 +88,6 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 
 // soloRequests is how many requests have gone alone.
 func soloRequests(b *Backend) uint64 {
-	b.lanes.solo.mu.Lock()
-	defer b.lanes.solo.mu.Unlock()
-	return b.lanes.solo.n
+	n, _ := b.lanes.Solo.Latest()
+	return n
 }

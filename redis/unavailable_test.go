@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A waiting Acquire whose context ends tells whether the server has said that the key is busy.
@@ -56,7 +57,7 @@ func TestUnavailable(t *testing.T) {
 	_ = closed.Close()
 	check := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, backend.ErrUnavailable) || isContextError(err) || errors.Is(err, backend.ErrHeld) {
+		if !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: %v, want ErrUnavailable alone", what, err)
 		}
 	}

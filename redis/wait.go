@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 const (
@@ -20,9 +21,9 @@ const (
 // is its turn; a timer backs that. Once queued, a waiter outlives an outage of max(TTL, leastPatience).
 func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.Lease, error) {
 	in := a.b.inbox
-	patience := max(a.ttl, leastPatience)
+	patience := max(a.ttl, exchange.LeastPatience)
 	held := &backend.HeldError{Holder: refused.holder} // what the server last said
-	if err := in.confirm(ctx, a.b.closing, patience); err != nil {
+	if err := in.confirm(ctx, a.b.usage.Closing, patience); err != nil {
 		if backend.Ended(ctx) {
 			err = backend.ContextError(ctx, held)
 		}
@@ -62,7 +63,7 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 			delay, reserved = untilExpiry(ans.holder.TTL), ans.reserved()
 		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, held)
-		case !passing(err) || time.Since(answered) > patience:
+		case !exchange.Passing(err) || time.Since(answered) > patience:
 			return nil, err
 		default:
 			delay, reserved = pause.Next(0), false
@@ -93,7 +94,7 @@ func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration, res
 			t.Reset(untilExpiry(left))
 		case <-ctx.Done():
 			return backend.ContextError(ctx, nil)
-		case <-a.b.closing:
+		case <-a.b.usage.Closing:
 			return backend.ErrClosed
 		}
 	}
@@ -146,7 +147,7 @@ func untilLook(d time.Duration) time.Duration { return d + time.Millisecond + ra
 
 // left asks how long a lock is held for, by the cheapest command there is.
 func (b *Backend) left(ctx context.Context, lock string) (time.Duration, error) {
-	v, err := b.deliver(ctx, time.Now().Add(b.options.Timeout), request{args: []any{"pttl", lock}})
+	v, err := b.deliver(ctx, time.Now().Add(b.options.Timeout), exchange.Request{Args: []any{"pttl", lock}})
 	ms, _ := v.(int64)
 	return time.Duration(ms) * time.Millisecond, err
 }

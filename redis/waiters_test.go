@@ -14,6 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/redistest"
 )
 
 // dead puts a waiter in the queue whose process is gone.
@@ -147,7 +148,7 @@ func TestStandBy(t *testing.T) {
 func TestKilledSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	ctx := context.Background()
 	holder := opened(t, "redis://"+s.Addr)
 	l := acquire(t, holder, req("k", time.Hour))
@@ -345,7 +346,7 @@ func TestPlaceOutlivesTTL(t *testing.T) {
 func TestForbiddenSubscription(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	ctx := context.Background()
 	// The rights that the package comment names, less the channels.
 	rules := []any{

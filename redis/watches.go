@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // reservation is RESERVATION of prelude.lua: for how long a key is kept for a waiter that was told to come.
@@ -34,7 +36,7 @@ func (w *watches) begin(b *Backend, key, owner string) {
 	if w.timers == nil {
 		w.timers = make(map[string]*watch)
 	}
-	if b.isClosing() {
+	if b.usage.IsClosing() {
 		return
 	}
 	if t := w.timers[key]; t != nil {
@@ -42,8 +44,8 @@ func (w *watches) begin(b *Backend, key, owner string) {
 	}
 	t := new(watch)
 	t.Timer = time.AfterFunc(untilLook(reservation), func() {
-		if w.over(key, t) && !b.isClosing() && b.calls.Begin() {
-			defer b.calls.End()
+		if w.over(key, t) && !b.usage.IsClosing() && b.usage.Calls.Begin() {
+			defer b.usage.Calls.End()
 			b.passOn(key, owner)
 		}
 	})
@@ -101,18 +103,18 @@ func (b *Backend) passOn(key, owner string) {
 // leaveWatches tells those who wait for keys that are being watched to do so.
 func (b *Backend) leaveWatches() {
 	for _, key := range b.watches.close() {
-		b.calls.Background(func() { b.tellDeputies(b.naming.names(key).queue) })
+		b.usage.Calls.Background(func() { b.tellDeputies(b.naming.names(key).queue) })
 	}
 }
 
 func (b *Backend) tellDeputies(queue string) {
-	ctx, end := context.Background(), time.Now().Add(closeGrace)
-	v, _ := b.deliver(ctx, end, request{args: []any{"zrange", queue, 0, lastDeputies - 1}})
+	ctx, end := context.Background(), time.Now().Add(exchange.CloseGrace)
+	v, _ := b.deliver(ctx, end, exchange.Request{Args: []any{"zrange", queue, 0, lastDeputies - 1}})
 	members, _ := v.([]any)
 	for _, m := range members {
 		if m, _ := m.(string); len(m) > inboxLen {
 			what := fmt.Sprintf("%d:%s", reservation.Milliseconds(), m[inboxLen:])
-			_, _ = b.deliver(ctx, end, request{args: []any{"publish", b.naming.channels() + m[:inboxLen], what}})
+			_, _ = b.deliver(ctx, end, exchange.Request{Args: []any{"publish", b.naming.channels() + m[:inboxLen], what}})
 		}
 	}
 }

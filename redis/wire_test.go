@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -71,28 +72,16 @@ func (c *wireConn) Read(p []byte) (int, error) {
 
 // inOne makes n requests, which start begins, wait until all are there, so that they travel in one pipeline. What a clean-up
 // that still goes on asks meanwhile may travel with them.
-func inOne(t *testing.T, l *lanes, n int, start func()) {
+func inOne(t *testing.T, l *exchange.Lanes, n int, start func()) {
 	t.Helper()
-	until(t, soon, "no lane is open or will be", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.open > 0 || l.armed {
-			return false
-		}
-		l.open, l.armed = usualLanes, true
-		return true
+	var release func()
+	until(t, soon, "no lane is open or will be", func() (ok bool) {
+		release, ok = l.Gather()
+		return ok
 	})
 	start()
-	until(t, soon, "all requests wait", func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return len(l.queue) >= n
-	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open -= usualLanes
-	l.armed = false
-	l.openLocked()
+	until(t, soon, "all requests wait", func() bool { return l.Waiting() >= n })
+	release()
 }
 
 // wired is a Backend on a caller's client with the wire's connections, which has made its first request.

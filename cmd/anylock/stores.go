@@ -13,6 +13,7 @@ import (
 	_ "github.com/anylock/lock/pair"
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/redis/redlock"
 	_ "github.com/anylock/lock/zookeeper"
 )
 

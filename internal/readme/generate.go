@@ -17,6 +17,7 @@ import (
 	_ "github.com/anylock/lock/memory"
 	_ "github.com/anylock/lock/postgres"
 	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/redis/redlock"
 	_ "github.com/anylock/lock/zookeeper"
 )
 

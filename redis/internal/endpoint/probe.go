@@ -1,0 +1,60 @@
+package endpoint
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+//go:embed probe.lua
+var probeLua string
+
+var ProbeScript = exchange.Script{Text: probeLua, Digest: "8389474eeb96a0bdb96d64e076182cab8bae1a9c"}
+
+// momentary is how errors of a server begin that could not serve just then, also within the text that scripts see.
+var momentary = regexp.MustCompile(`(^|[ -])(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|BUSY|CLUSTERDOWN|TRYAGAIN) `)
+
+// Probe has the server try commands, every one that scripts need, and fails with ErrUnsupported and the names of those that it
+// lacks or forbids. It leaves nothing behind, and says nothing of a server that cannot serve just now.
+func Probe(ctx context.Context, c redis.UniversalClient, keys []string, channel string, commands []string) error {
+	args := []any{channel}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	pipe := c.Pipeline()
+	eval := pipe.Eval(ctx, ProbeScript.Text, keys, args...)
+	evalsha := pipe.EvalSha(ctx, ProbeScript.Digest, keys)
+	if _, err := pipe.Exec(ctx); err != nil && !exchange.IsReply(err) {
+		return err
+	}
+	var lacking []string
+	note := func(command, reason string) {
+		// A user without the channels can lock, and is refused when it has to wait.
+		if !momentary.MatchString(reason) && !(command == "PUBLISH" && strings.Contains(reason, "channel")) {
+			lacking = append(lacking, fmt.Sprintf("%s (%s)", command, reason))
+		}
+	}
+	for _, sent := range []struct {
+		name string
+		err  error
+	}{{"EVAL", eval.Err()}, {"EVALSHA", evalsha.Err()}} {
+		if sent.err != nil && !exchange.IsNoScript(sent.err) && !exchange.Passing(sent.err) {
+			note(sent.name, sent.err.Error())
+		}
+	}
+	failed, _ := eval.Val().([]any)
+	for i := 0; i+1 < len(failed); i += 2 {
+		note(fmt.Sprint(failed[i]), fmt.Sprint(failed[i+1]))
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("%w: the server lacks or forbids commands that locks need: %s", backend.ErrUnsupported, strings.Join(lacking, ", "))
+	}
+	return nil
+}

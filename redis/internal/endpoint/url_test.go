@@ -1,0 +1,127 @@
+package endpoint
+
+import (
+	"errors"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	"github.com/anylock/lock/backend"
+)
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		addrs              string
+		user, password     string
+		db                 int
+		tls                string // the name that is verified; - for the server's own
+		sentinelUser, spwd string
+		master             string
+	}
+	for raw, w := range map[string]want{
+		"redis://localhost":                       {addrs: "localhost:6379"},
+		"REDIS://localhost/2":                     {addrs: "localhost:6379", db: 2},
+		"redis://u:p%40ss@h:1234/3?pool_size=7":   {addrs: "h:1234", user: "u", password: "p@ss", db: 3},
+		"redis://:p@[::1]:1":                      {addrs: "[::1]:1", password: "p"},
+		"rediss://h":                              {addrs: "h:6379", tls: "h"},
+		"redis+unix:///run/redis.sock?db=4":       {addrs: "/run/redis.sock", db: 4},
+		"redis+unix://u:p@/run/redis.sock":        {addrs: "/run/redis.sock", user: "u", password: "p"},
+		"redis+sentinel://s1,s2:5,[::1]/mymaster": {addrs: "s1:26379 s2:5 [::1]:26379", master: "mymaster"},
+		"redis+sentinel://u:p%2Fw@s1/m%20m/2":     {addrs: "s1:26379", user: "u", password: "p/w", master: "m m", db: 2},
+		"rediss+sentinel://s1/m":                  {addrs: "s1:26379", master: "m", tls: "-"},
+		"redis+cluster://h1,h2:7,[::1]:8":         {addrs: "h1:6379 h2:7 [::1]:8"},
+		"redis+cluster://u:p@h1/":                 {addrs: "h1:6379", user: "u", password: "p"},
+		"rediss+cluster://h1,h2?read_timeout=1s":  {addrs: "h1:6379 h2:6379", tls: "-"},
+		"redis+sentinel://u:p@s1/m?sentinel_username=su&sentinel_password=s%26p": {
+			addrs: "s1:26379", user: "u", password: "p", sentinelUser: "su", spwd: "s&p", master: "m",
+		},
+	} {
+		target, err := ParseURL(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		var got want
+		client, timeout := target.open()
+		if timeout <= 0 || timeout > 2*exchange.DefaultTimeout {
+			t.Errorf("%s: request timeout %v", raw, timeout)
+		}
+		_ = client.Close()
+		switch {
+		case target.Single != nil:
+			o := target.Single
+			got = want{addrs: o.Addr, user: o.Username, password: o.Password, db: o.DB}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName
+			}
+			if !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
+				t.Errorf("%s: ContextTimeoutEnabled %v, MaxRetries %d", raw, o.ContextTimeoutEnabled, o.MaxRetries)
+			}
+		case target.sentinel != nil:
+			o := target.sentinel
+			got = want{
+				addrs: strings.Join(o.SentinelAddrs, " "), user: o.Username, password: o.Password, db: o.DB,
+				sentinelUser: o.SentinelUsername, spwd: o.SentinelPassword, master: o.MasterName,
+			}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName + "-"
+			}
+		default:
+			o := target.cluster
+			got = want{addrs: strings.Join(o.Addrs, " "), user: o.Username, password: o.Password}
+			if o.TLSConfig != nil {
+				got.tls = o.TLSConfig.ServerName + "-"
+			}
+		}
+		if !reflect.DeepEqual(got, w) {
+			t.Errorf("%s:\n got %+v\nwant %+v", raw, got, w)
+		}
+	}
+}
+
+// Whatever the URL, parsing does not panic, errors are ErrInvalid, and passwords stay hidden.
+func FuzzParseURL(f *testing.F) {
+	for _, s := range []string{
+		"redis://u:p@h:1/2?db=3", "rediss://h", "redis+unix:///x", "redis+sentinel://u:p@a,b:1/m/2?sentinel_username=x",
+		"redis+cluster://u:p@a,[::1]:2/?max_redirects=3", "redis+cluster://%zz@h", "redis://%2Ftmp",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		target, err := ParseURL(raw)
+		if err != nil {
+			if !errors.Is(err, backend.ErrInvalid) {
+				t.Errorf("%q: %v is not ErrInvalid", raw, err)
+			}
+			return
+		}
+		client, _, err := NewClient(target)
+		if err == nil {
+			_ = client.Close()
+		} else if !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%q: %v is not ErrInvalid", raw, err)
+		}
+	})
+}
+
+// A translated password arrives as it was written, whatever is in it.
+func FuzzSentinelPassword(f *testing.F) {
+	f.Add("p@ss:/?#[]%&=+ \x00é", "user")
+	f.Fuzz(func(t *testing.T, password, user string) {
+		raw := "redis+sentinel://" + url.PathEscape(user) + ":" + strings.ReplaceAll(url.PathEscape(password), ":", "%3A") + "@h/m"
+		if strings.Contains(url.PathEscape(user), ":") {
+			return
+		}
+		target, err := ParseURL(raw)
+		if err != nil {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		if o := target.sentinel; o.Username != user || o.Password != password {
+			t.Errorf("%q: got %q, %q", raw, o.Username, o.Password)
+		}
+	})
+}

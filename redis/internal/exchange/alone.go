@@ -1,0 +1,34 @@
+package exchange
+
+import "time"
+
+// enterAlone reports whether a request goes alone: nothing is under way.
+func (l *Lanes) enterAlone() bool {
+	if l.Solo == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open > 0 || !l.shun.IsZero() && time.Now().Before(l.shun) {
+		return false
+	}
+	l.open++
+	return true
+}
+
+// shunTime is for how long a connection that failed is left alone: another dial of it may hang.
+const shunTime = 2 * time.Second
+
+func (l *Lanes) leaveAlone(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open--
+	if err != nil && !IsReply(err) {
+		l.shun = time.Now().Add(shunTime)
+	} else if !l.shun.IsZero() {
+		l.shun = time.Time{}
+	}
+	if len(l.queue) > 0 && l.open < UsualLanes {
+		l.openLocked()
+	}
+}

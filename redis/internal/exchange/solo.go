@@ -1,0 +1,151 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/eager"
+)
+
+// A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
+// change spares a lone request much of its time. go-redis does not end a request when its context is cancelled; here the
+// connection's deadline does it, because it is known whose request it carries. An answer that comes soon is fetched without a thread's sleep.
+type solo struct {
+	Client *redis.Client
+
+	mu   sync.Mutex
+	n    uint64    // of the request
+	conn net.Conn  // the latest
+	end  time.Time // of the request under way, zero if there is none
+	cut  time.Time // when the request must end, zero if its own deadline stands
+}
+
+// NewSolo returns a client beside the one that has these options.
+func NewSolo(options *redis.Options) *solo {
+	s := &solo{}
+	o := *options
+	o.PoolSize, o.PipelinePoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, -1, 0, 0, 0
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		limited := o
+		limited.DialTimeout = s.dialTimeout(o.DialTimeout)
+		c, err := redis.NewDialer(&limited)(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return s.wrap(eager.New(c)), nil
+	}
+	s.Client = redis.NewClient(&o)
+	return s
+}
+
+// do makes a request. Only one may be under way.
+func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
+	sctx := soloContext{ctx, end}
+	n := s.begin(end)
+	defer s.finish()
+	if ctx.Done() != nil {
+		grace := q.Grace
+		stop := context.AfterFunc(ctx, func() { s.interrupt(n, time.Now().Add(grace)) })
+		defer stop()
+	}
+	r := Send(sctx, s.Client, []Request{q})[0]
+	err := r.Err
+	if err == nil || IsReply(err) || errors.Is(err, ErrReplicas) {
+		return r.V, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return nil, err
+}
+
+func (s *solo) begin(end time.Time) (n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	s.end = end
+	s.cut = time.Time{}
+	return s.n
+}
+
+func (s *solo) finish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = time.Time{}
+}
+
+// dialTimeout is the time for a dial. go-redis dials as long as it may, whatever the deadline of the request that waits for
+// it; only its own probes of a server that was away belong to no request.
+func (s *solo) dialTimeout(most time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end.IsZero() {
+		return most
+	}
+	return min(most, max(time.Until(s.end), 1)) // 0 would be without end
+}
+
+// interrupt makes the request n, if it is still under way, end at the given time.
+func (s *solo) interrupt(n uint64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n == n {
+		s.cut = at
+		if s.conn != nil {
+			_ = s.conn.SetDeadline(at)
+		}
+	}
+}
+
+// A soloContext also ends, for those who wait for a connection, at end.
+type soloContext struct {
+	context.Context
+	end time.Time
+}
+
+func (c soloContext) Deadline() (time.Time, bool) { return c.end, true }
+
+func (c soloContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	return DeadlineContext{End: c.end}.Err()
+}
+
+// A soloConn is a solo's connection, whose deadlines go no further than the request may.
+type soloConn struct {
+	net.Conn
+	solo *solo
+}
+
+func (s *solo) wrap(c net.Conn) net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = c
+	if socket, ok := c.(syscall.Conn); ok {
+		return struct {
+			soloConn
+			syscall.Conn // go-redis looks at its health before each request
+		}{soloConn{c, s}, socket}
+	}
+	return soloConn{c, s}
+}
+
+func (c soloConn) SetDeadline(t time.Time) error      { return c.set(c.Conn.SetDeadline, t) }
+func (c soloConn) SetReadDeadline(t time.Time) error  { return c.set(c.Conn.SetReadDeadline, t) }
+func (c soloConn) SetWriteDeadline(t time.Time) error { return c.set(c.Conn.SetWriteDeadline, t) }
+
+func (c soloConn) set(set func(time.Time) error, t time.Time) error {
+	c.solo.mu.Lock()
+	defer c.solo.mu.Unlock()
+	if cut := c.solo.cut; !cut.IsZero() && (t.IsZero() || cut.Before(t)) {
+		t = cut
+	}
+	return set(t)
+}

@@ -1,0 +1,80 @@
+// Package redistest is what the tests of the stores on Redis share.
+package redistest
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/redis/go-redis/v9"
+)
+
+// Raw is a plain client, to look behind the backend.
+func Raw(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Commands counts what the server has executed, calls within scripts too, by INFO commandstats.
+func Commands(t testing.TB, c *redis.Client) map[string]int {
+	t.Helper()
+	text, err := c.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]int)
+	for name, stat := range endpoint.ParseInfo(text) {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+		n, err := strconv.Atoi(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name = strings.TrimPrefix(name, "cmdstat_"); name != "info" {
+			counts[name] = n
+		}
+	}
+	return counts
+}
+
+// Since returns what was executed between two counts, and its sum.
+func Since(before, after map[string]int) (diff map[string]int, sum int) {
+	diff = make(map[string]int)
+	for name, n := range after {
+		if d := n - before[name]; d != 0 {
+			diff[name] = d
+			sum += d
+		}
+	}
+	return diff, sum
+}
+
+// SettledGoroutines is the number of goroutines when it has stopped falling.
+func SettledGoroutines() int {
+	least := runtime.NumGoroutine()
+	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		least = min(least, runtime.NumGoroutine())
+	}
+	return least
+}
+
+// User makes a user with these rights and no others, and returns the server's URL for it.
+func User(t *testing.T, c *redis.Client, name string, rights []string) string {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name, "reset", "on", ">secret"}
+	for _, r := range rights {
+		args = append(args, r)
+	}
+	if err := c.Do(context.Background(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return "redis://" + name + ":secret@" + c.Options().Addr
+}
+
+// Durable are the options of a server that forgets nothing.
+var Durable = []string{"--appendonly", "yes", "--appendfsync", "always"}

@@ -1,0 +1,71 @@
+package redistest
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// Digests compares the digests of scripts with their texts: one that does not match would cost a failed request each time.
+func Digests(t *testing.T, scripts map[string]exchange.Script) {
+	t.Helper()
+	for name, s := range scripts {
+		sum := sha1.Sum([]byte(s.Text))
+		if got := hex.EncodeToString(sum[:]); got != s.Digest {
+			t.Errorf("%s: digest is %s, want %s", name, s.Digest, got)
+		}
+	}
+}
+
+// ProbeIsComplete compares what a probe tries with what scripts run: no more and no less.
+func ProbeIsComplete(t *testing.T, probed []string, scripts map[string]exchange.Script) {
+	t.Helper()
+	called := regexp.MustCompile(`\b(?:call|pcall|write)\('([A-Z]+)'`)
+	var want, got []string
+	for _, s := range scripts {
+		for _, m := range called.FindAllStringSubmatch(s.Text, -1) {
+			want = append(want, m[1])
+		}
+	}
+	for _, p := range probed {
+		command, _, _ := strings.Cut(p, " ")
+		got = append(got, command)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if want = slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("probes %s, scripts run %s", got, want)
+	}
+}
+
+// RefusedFor opens a store, which must be refused by the names of the commands that its server lacks or forbids, in their order.
+func RefusedFor(t *testing.T, url string, commands ...string) {
+	t.Helper()
+	b, _, err := backend.DefaultMux.Open(context.Background(), url)
+	if err == nil {
+		_ = b.Close()
+		t.Errorf("%s: opened, want it refused for %s", backend.Redact(url), commands)
+		return
+	}
+	t.Log(err)
+	if !errors.Is(err, backend.ErrUnsupported) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v, want ErrUnsupported without the password", err)
+	}
+	got := regexp.MustCompile(`[A-Z]+ \(`).FindAllString(err.Error(), -1)
+	for i := range got {
+		got[i] = strings.TrimSuffix(got[i], " (")
+	}
+	slices.Sort(got)
+	slices.Sort(commands)
+	if !slices.Equal(got, commands) {
+		t.Errorf("%v names %s, want %s", err, got, commands)
+	}
+}

@@ -1,0 +1,28 @@
+-- Grants a key to an owner at this node with a number for the fencing token, in one request; or refuses.
+--
+-- KEYS: lock, fence, birth. ARGV: owner, time to keep it in ms, number of the request, proposed token; then what meet.lua has
+-- told: the birth record, born, when the node votes from in ms by its clock, incarnation.
+-- Returns {what, time in µs, …}:
+--   granted, token, ms until the node has a vote (0: this is one)
+--   held, token, owner, ms left
+--   late      overtaken by a later request of the same owner, which has the key
+--   stranger  the node must be met first
+
+local lock, fence, me, number = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
+local SLACK = 200000 -- µs by which a client's clock may differ from the node's before its proposal is corrected
+
+local now = clock()
+local token, last, owner = parse(redis.call('GET', lock))
+if owner and owner ~= me then return {'held', now, token, owner, redis.call('PTTL', lock)} end
+local ms = math.floor(now / 1000)
+if redis.call('GET', KEYS[3]) ~= ARGV[5] or ms < tonumber(ARGV[6]) or not runs_as(ARGV[8]) then return {'stranger', now} end
+if owner and last > number then return {'late', now} end
+local left = math.max(tonumber(ARGV[7]) - ms, 0)
+if owner and last == number then return {'granted', now, token, left} end -- a client has repeated it by itself
+
+local proposal, counter = tonumber(ARGV[4]), tonumber(redis.call('GET', fence) or 0) or 0
+local minted = math.max(counter + 1, math.min(math.max(proposal, now - SLACK), now + SLACK))
+token = minted == proposal and ARGV[4] or whole(minted)
+redis.call('SET', fence, token)
+redis.call('SET', lock, token .. ':' .. ARGV[3] .. ':' .. me, 'PX', ARGV[2])
+return {'granted', now, token, left}

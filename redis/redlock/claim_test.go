@@ -1,0 +1,352 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+const claimTTL = 30 * time.Second
+
+// An attempt that was given up sometimes gets to a node only after the next one has been granted: its goroutine did not run.
+// It changes nothing there, and the lease is still known to be there.
+func TestStraggler(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	for stragglers := 1; stragglers <= 3; stragglers++ {
+		q := req(fmt.Sprint("k", stragglers), claimTTL)
+		c := r.newClaim(q, claimTTL)
+		old := r.newElection(c)
+		r.withdraw(c, old.number)
+		l := elected(t, r, q, c)
+		for i := range stragglers {
+			asked(old, i)
+		}
+		release(t, l)
+		f.free(q.Key)
+	}
+}
+
+// An attempt that was given up before its request was sent leaves no key that nobody removes before the owner's next attempt.
+func TestGivenUpBeforeSending(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	old := r.newElection(c)
+	r.withdraw(c, old.number)
+	for i := range r.nodes {
+		if _, err := voted(old, i); !errors.Is(err, backend.ErrLost) {
+			t.Errorf("a request of an attempt that was given up: %v", err)
+		}
+	}
+	f.free("k")
+}
+
+// A refusal that does not look at the key, as by a node that belongs to another fleet, tells nothing of what an earlier
+// attempt has left there.
+func TestRefusedUnseen(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	first, second := r.newElection(c), r.newElection(c)
+	for i := range r.nodes {
+		if v, err := voted(first, i); err != nil || v.what != voteGranted {
+			t.Fatal(v, err)
+		}
+	}
+	met, _ := r.nodes[2].acquaintance()
+	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
+	if err := redistest.Raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.nodes {
+		if v, err := voted(second, i); err != nil || (v.what == voteStranger) != (i == 2) {
+			t.Fatal(i, v, err)
+		}
+	}
+	r.abandon(c)
+	f.free("k")
+}
+
+// A lease is put back on a node twice when two renewals miss it there. The second finds it, and the release removes it.
+func TestRepairedTwice(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		call := &rollCall{
+			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)}, sent: time.Now(),
+		}
+		done := make(chan error, 1)
+		call.repairAt(2, 0, func(err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.having("k")) != 3 {
+		t.Fatal("the lease is not back")
+	}
+	release(t, l)
+	f.free("k")
+}
+
+// A client that repeats a request whose reply was lost is told what it was told: no vote is lost by it, nor a key forgotten.
+func TestRepeatedVote(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	e := r.newElection(c)
+	for i, n := range r.nodes {
+		first, err := requested(e, n)
+		if err != nil || first.what != voteGranted {
+			t.Fatal(first, err)
+		}
+		again, err := voted(e, i)
+		if err != nil || again.what != voteGranted || again.token != first.token {
+			t.Errorf("node %d: a repeated request is told %q, token %d; the first %q, %d: %v", i, again.what, again.token, first.what, first.token, err)
+		}
+	}
+	r.abandon(c)
+	f.free("k")
+}
+
+// A debt is kept for as long as the last of the requests may keep the key that it stands for.
+func TestDebtLasts(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	c := r.newClaim(req("k", claimTTL), claimTTL)
+	n := r.nodes[0]
+	c.turn(0, func() {}) // so that nothing can be paid
+	r.owe(0, c, 1)
+	n.mu.Lock()
+	n.debts[c.id].until = time.Now().Add(time.Millisecond)
+	n.mu.Unlock()
+	r.owe(0, c, 2)
+	n.mu.Lock()
+	left := time.Until(n.debts[c.id].until)
+	n.mu.Unlock()
+	if left < claimTTL {
+		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)
+	}
+	c.next(0)
+}
+
+// A said is what a node says to a request of an election.
+type said struct {
+	vote vote
+	err  error
+}
+
+// voted asks node i for its vote, and waits for it.
+func voted(e *election, i int) (vote, error) {
+	done := make(chan said, 1)
+	e.vote(i, func(v vote, err error) { done <- said{v, err} })
+	s := <-done
+	return s.vote, s.err
+}
+
+// requested is voted without what is done about the answer.
+func requested(e *election, n *node) (vote, error) {
+	done := make(chan said, 1)
+	e.request(n, func(v vote, err error) { done <- said{v, err} })
+	s := <-done
+	return s.vote, s.err
+}
+
+// asked has node i enter its verdict, and waits for that.
+func asked(e *election, i int) {
+	done := make(chan struct{})
+	e.ask(i, func(verdict, func(), error) { close(done) })
+	<-done
+}
+
+// elected has the owner of a claim make an attempt that succeeds.
+func elected(t *testing.T, r *Backend, q backend.Request, c *claim) backend.Lease {
+	t.Helper()
+	l, _, err := r.elect(context.Background(), q, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// having are the nodes that have a key.
+func (f *fleet) having(key string) (nodes []int) {
+	f.t.Helper()
+	for i, n := range f.nodes {
+		if slices.Contains(f.keys(n), newNaming(endpoint.DefaultNamespace).lock(key)) {
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
+// free waits until no node has a key.
+func (f *fleet) free(key string) {
+	f.t.Helper()
+	until(f.t, soon, "no node has "+key, func() bool { return len(f.having(key)) == 0 })
+}
+
+// A renewal that comes too late for a quorum leaves nothing on the nodes that it did renew.
+func TestLostAtRenewalLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("k", claimTTL))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	for _, n := range f.nodes[1:] {
+		if err := redistest.Raw(t, n.Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Renew(context.Background(), claimTTL); !errors.Is(err, backend.ErrLost) {
+		t.Fatalf("renewal of a lease that a minority has: %v", err)
+	}
+	f.free("k")
+}
+
+// A release whose outcome hangs on a node that does not answer ends well where a quorum is free of the lease.
+func TestReleaseWithoutANode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("k", claimTTL))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	if err := redistest.Raw(t, f.nodes[1].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.nodes[2].Freeze()
+	err := l.Release(context.Background())
+	f.nodes[2].Thaw()
+	if err != nil {
+		t.Errorf("one node removed the lease, one had lost it, one hangs: %v", err)
+	}
+	f.free("k")
+
+	f.nodes[1].Kill()
+	l = acquire(t, r, req("two", claimTTL))
+	f.nodes[1].Start()
+	f.bless(f.nodes[1])
+	f.nodes[2].Freeze()
+	defer f.nodes[2].Thaw()
+	if err := l.Release(context.Background()); err != nil {
+		t.Errorf("one node removed the lease, one has never had it, one hangs: %v", err)
+	}
+	other := f.open() // and so it is free
+	release(t, acquire(t, other, waiting("two", claimTTL)))
+}
+
+// A release waits for what is under way for its lease, as long as for an answer.
+func TestReleaseWaitsItsTurn(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	r := f.open()
+	q := req("k", claimTTL)
+	c := r.newClaim(q, claimTTL)
+	l := elected(t, r, q, c)
+	for i := range f.nodes {
+		c.turn(i, func() {
+			done := time.AfterFunc(4*nodeTimeout(claimTTL), func() { c.next(i) })
+			t.Cleanup(func() { done.Stop() })
+		})
+	}
+	release(t, l)
+	f.free("k")
+}
+
+// Nodes that all take longer than a second, as to a client on a busy machine, are waited for.
+func TestSlowNodes(t *testing.T) {
+	t.Parallel()
+	const delay = 1200 * time.Millisecond
+	f := startFleet(t, 3)
+	f.bootstrap()
+	var proxies []*storetest.Proxy
+	var addrs []string
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(t, n.Addr)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	r := opened(t, through(addrs))
+	cycle := func() {
+		t.Helper()
+		l := acquire(t, r, req("k", claimTTL))
+		if err := l.Renew(context.Background(), claimTTL); err != nil {
+			t.Fatalf("renew: %v", err)
+		}
+		release(t, l)
+		f.free("k")
+	}
+	cycle() // all have connections, and know the scripts
+	for _, p := range proxies {
+		p.Set(func(p *storetest.Proxy) { p.Delay = delay })
+	}
+	cycle()
+}
+
+// An acquire that some nodes grant and others refuse waits longer for a node that decides, though it is slow.
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	p := storetest.NewProxy(t, f.nodes[2].Addr)
+	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
+	release(t, acquire(t, r, req("warm", claimTTL)))
+	if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), r.naming.lock("k"), "1:1:0123456789abcdefsomebody", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.Set(func(p *storetest.Proxy) { p.Delay = 3 * nodeTimeout(claimTTL) })
+	release(t, acquire(t, r, req("k", claimTTL)))
+}
+
+// A waiter that comes while a majority is slow waits for it.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", claimTTL)))
+	for _, n := range f.nodes[:2] {
+		n.Freeze()
+	}
+	done := startAcquire(context.Background(), r, waiting("k", claimTTL))
+	thaw := time.AfterFunc(exchange.DefaultTimeout*3/2, func() {
+		for _, n := range f.nodes[:2] {
+			n.Thaw()
+		}
+	})
+	defer thaw.Stop()
+	release(t, granted(t, done, soon).Lease)
+	f.free("k")
+}

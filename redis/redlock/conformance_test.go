@@ -1,0 +1,119 @@
+package redlock
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/conformance/process"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// outage is more than that for which a round waits for nodes that it needs.
+const outage = exchange.DefaultTimeout + time.Second
+
+// longTTL lets the suite ask for TTLs that outlast its longest check on a busy machine.
+const longTTL = paramMaxTTL + "=10m"
+
+func TestConformance3(t *testing.T) {
+	conform(t, 3, func(t *testing.T) *fleet { return startFleet(t, 3, redistest.Durable...) })
+}
+
+func TestConformance5(t *testing.T) {
+	storetest.Long(t, "five servers")
+	conform(t, 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
+}
+
+// A fleet of which each node is of another release.
+func TestConformanceVersions(t *testing.T) {
+	storetest.Long(t, "other releases of Redis")
+	conform(t, len(servers.RedisVersions), func(t *testing.T) *fleet {
+		f := &fleet{t: t}
+		for _, name := range servers.RedisVersions {
+			f.nodes = append(f.nodes, redistest.Version(t, name, redistest.Durable...))
+		}
+		return f
+	})
+}
+
+func conform(t *testing.T, size int, start func(t *testing.T) *fleet) {
+	t.Parallel()
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		f := start(t)
+		f.bootstrap()
+		each := func(do func(i int)) {
+			for i := range f.nodes {
+				do(i)
+			}
+		}
+		h := conformance.Harness{
+			Open:   func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, f.url(longTTL)) },
+			Evict:  f.evict,
+			Freeze: func() { each(func(i int) { f.nodes[i].Freeze() }) },
+			Thaw:   func() { each(func(i int) { f.nodes[i].Thaw() }) },
+			Fill: func() (empty func()) {
+				undo := make([]func(), size)
+				each(func(i int) { undo[i] = redistest.Fill(t, f.nodes[i].Addr) })
+				return func() { each(func(i int) { undo[i]() }) }
+			},
+			Restart: func() { each(func(i int) { f.nodes[i].Kill() }); each(func(i int) { f.nodes[i].Start() }) },
+			Cut:     func(backend.Backend) { each(func(i int) { redistest.Cut(t, f.nodes[i].Addr) }) },
+			Many:    64,
+			Outage:  outage,
+		}
+		if size == 3 { // five nodes have nothing more to tell, and take longer
+			h.Linked, h.Process = link.URL(f.url(longTTL)), process.Self(f.url(longTTL))
+		}
+		for _, n := range f.nodes {
+			h.Members = append(h.Members, conformance.Member{Freeze: n.Freeze, Thaw: n.Thaw, Stop: n.Kill, Start: n.Start})
+		}
+		return h
+	})
+}
+
+// Nodes that come back empty, one after the other. By the manual a node that has lost its data serves again when MaxTTL has
+// passed, so that MaxTTL is short here.
+func TestEmptiedMembers(t *testing.T) { // beside no other test: a node that is slow to answer may cost a lease of a few seconds
+	storetest.Long(t, "waits for MaxTTL again and again")
+	const maxTTL = 3 * outage // the suite lets leases outlive as many outages
+	for _, size := range []int{3, 5} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, size) // nothing is kept over a restart
+			f.bootstrap()
+			param := paramMaxTTL + "=" + maxTTL.String()
+			observer := f.open(param)
+			h := conformance.Harness{
+				Open:   func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, f.url(param)) },
+				Outage: outage,
+			}
+			for _, n := range f.nodes {
+				h.Members = append(h.Members, conformance.Member{
+					Freeze: n.Freeze, Thaw: n.Thaw, Stop: n.Kill, Start: n.Start,
+					StartEmpty: func() {
+						n.Start()
+						until(t, 3*maxTTL, "every node votes", func() bool { return observer.voters(t, f) == size })
+					},
+				})
+			}
+			results, err := conformance.Execute(context.Background(), h, conformance.Options{Run: regexp.MustCompile("EmptiedMember")})
+			if err != nil || len(results) != 1 {
+				t.Fatalf("%d results, %v", len(results), err)
+			}
+			for _, r := range results {
+				if r.Status != conformance.Pass {
+					t.Errorf("%s: %s\n%s", r.Name, r.Status, r.Output)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+)
+
+// A fleetReading is what is known of a fleet as a whole.
+type fleetReading struct {
+	r      *Backend
+	clocks []clockSample // by node; zero for one that has not answered
+}
+
+var fleetRules = []backend.Rule[fleetReading]{
+	{
+		Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
+			err := f.r.NotReady()
+			return backend.When(err != nil, "%v", err)
+		},
+		Why: "nothing is granted", Set: "start the nodes that are missing, and wait for those that have no vote yet; for a new fleet, Redlock.Bootstrap",
+	},
+	{
+		Severity: backend.Info, Code: "one-host", Found: func(f fleetReading) string {
+			hosts := make(map[string]int)
+			for _, n := range f.r.nodes {
+				host, _, _ := net.SplitHostPort(n.name)
+				hosts[host]++
+			}
+			for host, n := range hosts { // one at most has so many
+				if n > len(f.r.nodes)/2 {
+					return fmt.Sprintf("%d of %d nodes are on %s", n, len(f.r.nodes), host)
+				}
+			}
+			return ""
+		},
+		Why: "they fail together, and no quorum is left", Set: "hosts that share neither power nor disks",
+	},
+	{
+		Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
+			var apart []string
+			for i, a := range f.clocks {
+				for k, b := range f.clocks[:i] {
+					if a.server != 0 && b.server != 0 && !a.agrees(b) {
+						apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
+					}
+				}
+			}
+			return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
+		},
+		Why: "nodes whose clocks differ do not vote together, and a quorum may be missing", Set: "NTP on all nodes",
+	},
+}
+
+// A nodeReading is what is known of a node.
+type nodeReading struct {
+	endpoint.Reading
+	vote error // why it has none
+}
+
+var nodeRules = append([]backend.Rule[nodeReading]{
+	{
+		Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
+		Why: "the others must all be there until it has one", Set: "wait; appendfsync always spares it the wait after a restart",
+	},
+	{
+		Severity: backend.Info, Code: "bars-after-restart", Found: func(n nodeReading) string {
+			return backend.When(len(n.Config) > 0 && !endpoint.KeepsWrites(n.Config), "appendonly is %s, appendfsync %s", n.Config["appendonly"], n.Config["appendfsync"])
+		},
+		Why: "after each restart it has no vote for as long as the longest TTL (" + paramMaxTTL + ")", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no",
+	},
+}, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
+
+// Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than
+// three, are refused at opening, and so are nodes that evict keys or are replicas.
+func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
+	if err := r.usage.Begin(ctx, nil); err != nil {
+		return nil, err
+	}
+	defer r.usage.Calls.End()
+	lists, clocks := make([][]backend.Finding, len(r.nodes)), make([]clockSample, len(r.nodes))
+	var nodes sync.WaitGroup
+	for i, n := range r.nodes {
+		nodes.Go(func() { lists[i], clocks[i] = r.examineNode(ctx, n) })
+	}
+	nodes.Wait()
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return nil, err
+	}
+	all := backend.Apply(fleetRules, "", fleetReading{r, clocks})
+	for _, list := range lists {
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, clockSample) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	err := r.acquaint(n, r.options.Timeout, time.Now())
+	said, list, rerr := endpoint.Read(ctx, n.name, n.client)
+	if rerr != nil {
+		return []backend.Finding{backend.Unreachable(n.name, rerr)}, clockSample{}
+	}
+	if err == nil {
+		err = n.notReady()
+	}
+	sent := time.Now()
+	now, terr := n.client.Time(ctx).Result()
+	clock := clockSample{now.UnixMicro(), sent, time.Now()}
+	if terr != nil {
+		clock = clockSample{}
+	}
+	return append(list, backend.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
+}

@@ -1,0 +1,174 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// With one of three nodes hung, acquire, renew and release each end within twice the node's timeout, whichever node it is, and
+// again and again; when it goes on, nothing is left on it.
+func TestFrozenNode(t *testing.T) {
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	const ttl = 30 * time.Second
+	release(t, acquire(t, r, req("warm", ttl)))
+	most := 2 * nodeTimeout(ttl)
+	ctx := context.Background()
+	for i, n := range f.nodes {
+		n.Freeze()
+		for round := range 10 {
+			// A busy machine may be slow now and then; what waits for the node is slow every time.
+			const attempts = 3
+			within := func(what string, f func() error) {
+				t.Helper()
+				for attempt := 1; ; attempt++ {
+					begun := time.Now()
+					err := f()
+					took := time.Since(begun)
+					if err != nil {
+						t.Fatalf("%s with node %d frozen, round %d: %v", what, i, round, err)
+					}
+					if took < most {
+						return
+					}
+					if attempt == attempts {
+						t.Fatalf("%s with node %d frozen, round %d: took %v, want less than %v", what, i, round, took, most)
+					}
+				}
+			}
+			var l backend.Lease
+			within("acquire", func() (err error) {
+				if l != nil {
+					_ = l.Release(ctx)
+				}
+				l, err = r.Acquire(ctx, req(fmt.Sprint("k", i, round), ttl))
+				return err
+			})
+			within("renew", func() error { return l.Renew(ctx, ttl) })
+			within("release", func() error { return l.Release(ctx) })
+		}
+		n.Thaw()
+		until(t, soon, "what hung requests have left behind is removed", func() bool { return len(f.keys(n)) == 0 && !r.owes() })
+	}
+}
+
+// owes reports whether there is anything to be removed from a node yet.
+func (r *Backend) owes() bool {
+	for _, n := range r.nodes {
+		n.mu.Lock()
+		owes := len(n.debts) > 0
+		n.mu.Unlock()
+		if owes {
+			return true
+		}
+	}
+	return false
+}
+
+// A node that hangs gets no more than a few requests, and costs no goroutines.
+func TestHungNodeIsLeftAlone(t *testing.T) {
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	before := redistest.SettledGoroutines()
+	f.nodes[1].Freeze()
+	most := 0
+	for i := range 1000 {
+		release(t, acquire(t, r, req(fmt.Sprint("k", i), 30*time.Second)))
+		most = max(most, runtime.NumGoroutine())
+	}
+	if more := 2 * r.nodes[1].lanes.Most(); most > before+more { // lanes, and connections that are being made
+		t.Errorf("up to %d goroutines with a hung node, %d before", most, before)
+	}
+	f.nodes[1].Thaw()
+	until(t, soon, "the node is free of keys", func() bool { return len(f.keys(f.nodes[1])) == 0 && !r.owes() })
+}
+
+// With a majority hung nothing is granted; the error says why, and nothing stays behind.
+func TestFrozenMajority(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	for _, n := range f.nodes[:2] {
+		n.Freeze()
+	}
+	begun := time.Now()
+	_, err := r.Acquire(context.Background(), req("k", time.Minute))
+	if err == nil || errors.Is(err, backend.ErrHeld) || !errors.As(err, new(*noQuorumError)) {
+		t.Errorf("acquire with two of three nodes frozen: %v", err)
+	}
+	if took := time.Since(begun); took > exchange.DefaultTimeout+soon {
+		t.Errorf("it took %v", took)
+	}
+	for _, n := range f.nodes[:2] {
+		n.Thaw()
+	}
+	until(t, soon, "no node has the key", func() bool {
+		n := 0
+		for _, s := range f.nodes {
+			n += len(f.keys(s))
+		}
+		return n == 0 && !r.owes()
+	})
+	release(t, acquire(t, r, req("k", time.Minute)))
+}
+
+// Whoever begins to wait for a held key while a node is away waits, and gets it.
+func TestWaitsWithoutANode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	a, b := f.open(), f.open()
+	for i, n := range f.nodes {
+		l := acquire(t, a, req("k", 30*time.Second))
+		n.Kill()
+		if _, err := b.Acquire(context.Background(), req("k", 30*time.Second)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("acquire of a held key without node %d: %v", i, err)
+		}
+		done := startAcquire(context.Background(), b, waiting("k", 30*time.Second))
+		time.Sleep(50 * time.Millisecond)
+		release(t, l)
+		release(t, granted(t, done, soon).Lease)
+		n.Start()
+		// With both: a client that has met a refusal often asks for a connection once in a second.
+		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 && b.voters(t, f) == 3 })
+	}
+}
+
+// A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one grants
+// when it goes on.
+func TestRefusalInDoubt(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	r := f.open()
+	release(t, acquire(t, r, req("warm", time.Minute)))
+	f.nodes[2].Freeze()
+	until(t, 10*time.Second, "the frozen node is taken for hung", func() bool {
+		release(t, acquire(t, r, req("warm", time.Minute)))
+		return r.nodes[2].isDeaf()
+	})
+	stale := newNaming(endpoint.DefaultNamespace).lock("k")
+	if err := redistest.Raw(t, f.nodes[0].Addr).Set(context.Background(), stale, "1:1:gone", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		time.Sleep(100 * time.Millisecond) // the attempt has begun, most likely; if not, it has less to do
+		f.nodes[2].Thaw()
+	}()
+	release(t, acquire(t, r, req("k", time.Minute)))
+}

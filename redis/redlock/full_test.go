@@ -1,0 +1,64 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// fill leaves the nodes without room, or with room again.
+func (f *fleet) fill(full bool) {
+	f.t.Helper()
+	limit := map[bool]string{true: "1", false: "0"}[full]
+	for _, n := range f.nodes {
+		if err := redistest.Raw(f.t, n.Addr).ConfigSet(context.Background(), "maxmemory", limit).Err(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// Leases go on being renewed and released in servers that have no room for more, and nothing new is granted there.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, append([]string{"--maxmemory-policy", "noeviction"}, redistest.Durable...)...)
+	f.bootstrap()
+	r := f.open()
+	const ttl, leases = 3 * time.Second, 10
+	var batch []backend.Renewal
+	for i := range leases {
+		batch = append(batch, backend.Renewal{Lease: acquire(t, r, req(fmt.Sprint("k", i), ttl)), TTL: ttl})
+	}
+	until(t, soon, "every node has voted", func() bool {
+		return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 3*leases
+	})
+	f.fill(true)
+	ctx := context.Background()
+	for first := batch[0].Lease.Deadline(); time.Now().Before(first.Add(time.Second)); time.Sleep(ttl / 10) {
+		for i, err := range r.RenewBatch(ctx, batch) {
+			if err != nil {
+				t.Fatalf("renewal %d in full servers: %v", i, err)
+			}
+		}
+	}
+	if _, err := r.Acquire(ctx, req("new", ttl)); err == nil || errors.Is(err, backend.ErrHeld) || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("a new lease in full servers: %v", err)
+	}
+	other := f.open() // they can be met
+	if _, err := other.Acquire(ctx, req("k1", ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a held key of full servers: %v", err)
+	}
+	for _, b := range batch {
+		release(t, b.Lease)
+	}
+	for i := range leases {
+		f.free(fmt.Sprint("k", i))
+	}
+	f.fill(false)
+	release(t, acquire(t, r, req("new", ttl)))
+}

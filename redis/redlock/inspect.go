@@ -1,0 +1,113 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// Inspect implements [backend.Backend]. The holder is the owner that a quorum names. While nodes do not answer that could
+// make it one, an owner that fewer name is reported too. The token is 0 where the nodes differ, as they may until the
+// lease is renewed.
+func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := r.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
+		return backend.Holder{}, err
+	}
+	defer r.usage.Calls.End()
+	answers := make([]backend.Holder, len(r.nodes))
+	t := r.newTally()
+	// The nodes that have not answered can change nothing that is told.
+	t.certain = func() bool {
+		h, named := t.holder(answers)
+		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
+	}
+	w := r.windowFor(time.Minute)
+	w.needed = w.outage
+	r.ask(ctx, t, w, func(i int, enter entry) {
+		r.nodes[i].post(exchange.Request{Script: inspectScript, Keys: []string{r.naming.lock(key)}}, func(v any, err error) {
+			var h backend.Holder
+			if err == nil {
+				h, err = parseInspect(v)
+			}
+			enter(told(err), func() { answers[i] = h }, err)
+		})
+	})
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return backend.Holder{}, err
+	}
+	if !t.won() {
+		return backend.Holder{}, r.noQuorum(t.silent())
+	}
+	h, _ := t.holder(answers)
+	return h, nil
+}
+
+func parseInspect(v any) (backend.Holder, error) {
+	list, ok := v.([]any)
+	switch {
+	case ok && len(list) == 0:
+		return backend.Holder{}, nil
+	case !ok || len(list) != 3:
+		return backend.Holder{}, exchange.ErrReply(v)
+	}
+	token, err := exchange.ParseToken(list[0])
+	if err != nil {
+		return backend.Holder{}, err
+	}
+	return parseHolder(token, list[1], list[2])
+}
+
+// holder is what the answers of the nodes amount to, and how many name it.
+func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
+	owners := make(map[string]int)
+	best := ""
+	for _, h := range answers {
+		if h.Held() {
+			if owners[h.Owner]++; owners[h.Owner] > owners[best] {
+				best = h.Owner
+			}
+		}
+	}
+	if silent := t.n - t.yes; best == "" || owners[best]+silent < t.quorum {
+		return backend.Holder{}, 0
+	}
+	h = backend.Holder{Owner: best, Waiters: -1, Token: agreedToken(answers, best, t.quorum)}
+	var left []time.Duration
+	for _, a := range answers {
+		if a.Owner == best {
+			left = append(left, a.TTL)
+		}
+	}
+	h.TTL = t.quorumTTL(left)
+	return h, owners[best]
+}
+
+// quorumTTL is for how long a quorum has a key, of which some nodes have told how long they have it: the lease is over when fewer
+// than a quorum have. It is 0 where that hangs on nodes that have not answered.
+func (t *tally) quorumTTL(left []time.Duration) time.Duration {
+	const much = 100 * time.Millisecond
+	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
+	least := left[min(t.quorum, len(left))-1]
+	if most := left[max(t.quorum-(t.n-t.yes), 1)-1]; most-least > much {
+		return 0
+	}
+	return least
+}
+
+// agreedToken is the token of owner that a quorum names, 0 if none is: a node has its own number until it hears of the
+// token that was chosen.
+func agreedToken(answers []backend.Holder, owner string, quorum int) uint64 {
+	tokens := make(map[uint64]int)
+	for _, a := range answers {
+		if a.Owner != owner {
+			continue
+		}
+		if tokens[a.Token]++; tokens[a.Token] >= quorum {
+			return a.Token
+		}
+	}
+	return 0
+}

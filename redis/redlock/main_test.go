@@ -1,0 +1,9 @@
+package redlock
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, func() error { return nil }) }

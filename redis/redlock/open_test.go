@@ -1,0 +1,232 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// What cannot be a fleet is refused before any request.
+func TestURLRefuses(t *testing.T) {
+	for u, hint := range map[string]string{
+		"redis+redlock://h1,h2":                                                "odd number",
+		"redis+redlock://h1":                                                   "odd number",
+		"redis+redlock://h1,h2,h3,h4":                                          "odd number",
+		"redis+redlock://":                                                     "odd number",
+		"redis+redlock:":                                                       "odd number",
+		"redis+redlock://h1,h2,h1":                                             "twice",
+		"redis+redlock://h1,h2,h2:6379":                                        "twice",
+		"redis+redlock://h1,h2?lock_node=redis%3A%2F%2Fh2":                     "twice",
+		"redis+redlock://u:hunter2@h1,h2,h3/x":                                 "database",
+		"redis+redlock://h1,h2,h3?lock_ttl=3s":                                 "lock_ttl",
+		"redis+redlock://h1,h2,h3?lock_min_replicas=1":                         "lock_min_replicas",
+		"redis+redlock://h1,h2,h3?lock_max_ttl=3":                              "lock_max_ttl",
+		"redis+redlock://h1,h2,h3?lock_max_ttl=-3s":                            "lock_max_ttl",
+		"redis+redlock://h1,h2,h3?lock_max_ttl=1ms":                            "longest ttl",
+		"redis+redlock://h1,h2,h3?lock_namespace=a{b":                          "brace",
+		"redis+redlock://h1,h2,h3?nonsense=1":                                  "nonsense",
+		"redis+redlock://h1,h2,h3:":                                            "host",
+		"redis+redlock:/2?lock_node=redis%3A%2F%2Fh2":                          "path",
+		"redis+redlock://h1,h2?lock_node=redis%2Bcluster%3A%2F%2Fu:hunter2@h3": "one server",
+		"redis+redlock://h1,h2?lock_node=nonsense":                             "",
+		"redis+redlock://h1,h2?lock_node=%zz":                                  "escape",
+	} {
+		r, err := openURL(context.Background(), u)
+		if err == nil {
+			_ = r.Close()
+			t.Errorf("%s: opened", u)
+			continue
+		}
+		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %q, want ErrInvalid that speaks of %q", u, err, hint)
+		}
+	}
+}
+
+func TestURL(t *testing.T) {
+	for u, want := range map[string]string{
+		"redis+redlock://h1,h2:1,[::1]:2/3":         "h1:6379/3 h2:1/3 [::1]:2/3",
+		"rediss+redlock://u:p%40x@h1,h2,h3":         "h1:6379/0+u:p@x+tls h2:6379/0+u:p@x+tls h3:6379/0+u:p@x+tls",
+		"redis+redlock://:p@h1,h2,h3/1?pool_size=7": "h1:6379/1+:p h2:6379/1+:p h3:6379/1+:p",
+		"redis+redlock:?lock_node=redis%3A%2F%2Fa%3Ap%40h1%2F4&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%2Bunix%3A%2F%2F%2Frun%2Fr.sock"://
+		"h1:6379/4+a:p h2:6379/0+tls /run/r.sock/0",
+	} {
+		rest, urls, err := takeNodes(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := nodeOptions(rest, urls)
+		if err != nil {
+			t.Errorf("%s: %v", u, err)
+			continue
+		}
+		var got []string
+		for _, o := range list {
+			s := o.Addr + "/" + string(rune('0'+o.DB))
+			if o.Username+o.Password != "" {
+				s += "+" + o.Username + ":" + o.Password
+			}
+			if o.TLSConfig != nil {
+				s += "+tls"
+			}
+			got = append(got, s)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", u, strings.Join(got, " "), want)
+		}
+	}
+}
+
+// Servers that cannot be nodes are refused at opening, with the reason.
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 2)
+	evicting := servers.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	set := servers.RedisSentinel(t)
+	cluster := servers.RedisCluster(t, 3)
+	locked := servers.Redis(t, "--requirepass", "other")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	_, port, _ := net.SplitHostPort(f.nodes[0].Addr)
+	addrs := []string{f.nodes[0].Addr, f.nodes[1].Addr}
+	for third, hint := range map[string]string{
+		set.Replica.Addr:           "replica",
+		evicting.Addr:              "noeviction",
+		cluster[0].Addr:            "cluster",
+		"localhost:" + port:        "one server",
+		"u:hunter2@" + locked.Addr: "WRONGPASS",
+	} {
+		r, err := openURL(context.Background(), through(append(addrs, third)))
+		if err == nil {
+			_ = r.Close()
+			t.Errorf("%s: opened", third)
+			continue
+		}
+		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %q, want it to speak of %q", third, err, hint)
+		}
+	}
+	// One of three may be away, two may not.
+	opened(t, through(append(addrs, closed.Addr().String())))
+	r, err := openURL(context.Background(), through([]string{addrs[0], closed.Addr().String(), "127.0.0.1:1"}))
+	if err == nil {
+		_ = r.Close()
+		t.Error("opened without a quorum")
+	}
+}
+
+// A node that turns out later to be the same server as another, or a replica, has no vote.
+func TestSameServerLater(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	clients := []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr), redistest.Raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
+	r, err := New(clients, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f.nodes[0].Freeze()
+	defer f.nodes[0].Thaw()
+	if l, err := r.Acquire(context.Background(), req("k", 30*time.Second)); err == nil {
+		t.Fatalf("granted by one server under two names: %v", l)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	one, two := redis.NewClient(&redis.Options{Addr: "h1:1"}), redis.NewClient(&redis.Options{Addr: "h2:1"})
+	defer one.Close()
+	defer two.Close()
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}})
+	defer failover.Close()
+	for _, list := range [][]*redis.Client{nil, {one}, {one, two}, {one, two, one}, {one, two, nil}, {one, two, failover}} {
+		if _, err := New(list, nil); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrUnsupported) {
+			t.Errorf("%d nodes: %v", len(list), err)
+		}
+	}
+}
+
+// A caller's clients of default options repeat requests by themselves and ignore deadlines; limits hold all the same.
+func TestCallersClients(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	var clients []*redis.Client
+	for _, n := range f.nodes {
+		clients = append(clients, redistest.Raw(t, n.Addr))
+	}
+	r, err := New(clients, &Options{MaxTTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	release(t, acquire(t, r, req("k", time.Minute)))
+	f.nodes[2].Freeze()
+	defer f.nodes[2].Thaw()
+	begun := time.Now()
+	release(t, acquire(t, r, req("k", time.Minute)))
+	if took := time.Since(begun); took > 2500*time.Millisecond { // go-redis' own patience is 3 s
+		t.Errorf("acquire and release with a frozen node took %v", took)
+	}
+}
+
+// Opening waits for a node that hangs as long as it says, and no longer.
+func TestOpenWithHungNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	for _, n := range f.nodes {
+		n.Freeze()
+		const attempts, most = 3, openWait + openWait/2 // a busy machine may be slow now and then
+		for attempt := 1; ; attempt++ {
+			begun := time.Now()
+			r, err := openURL(context.Background(), f.url())
+			took := time.Since(begun)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = r.Close()
+			if took < most {
+				break
+			}
+			if attempt == attempts {
+				t.Fatalf("opening with one node of three hung took %v", took)
+			}
+		}
+		n.Thaw()
+	}
+}
+
+// Meeting a node takes several round trips: where each is slow, opening lasts longer than a request may.
+func TestOpenOnSlowLink(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	var proxies []*storetest.Proxy
+	var addrs []string
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(t, n.Addr)
+		p.Set(func(p *storetest.Proxy) { p.Delay = exchange.DefaultTimeout / 8 })
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	r := opened(t, through(addrs))
+	for _, p := range proxies {
+		p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+	}
+	release(t, acquire(t, r, req("k", time.Minute)))
+}

@@ -1,0 +1,96 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+)
+
+const (
+	// defaultMaxTTL is twice package lock's default TTL.
+	defaultMaxTTL = time.Minute
+	leastMaxTTL   = time.Second
+	leastNodes    = 3
+)
+
+// Options tune a Backend. The zero Options, and nil, are the defaults. All clients of a fleet must use the
+// same.
+type Options struct {
+	// Namespace begins the name of every key; "anylock" if empty. Braces are not allowed.
+	Namespace string
+
+	// MaxTTL is the longest TTL that may be asked for, a minute if zero. A node that is new, or may have forgotten leases
+	// in a restart, does not vote for so long. The nodes remember it and refuse clients with another one.
+	MaxTTL time.Duration
+
+	// Timeout bounds each request to a node, and an operation while fewer than a quorum of the nodes answer; 2 s if zero. No
+	// operation waits so long for one node while a quorum of the others answers.
+	Timeout time.Duration
+}
+
+func (o *Options) validate() (Options, error) {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if err := endpoint.Settle(&v.Namespace, &v.Timeout); err != nil {
+		return v, err
+	}
+	if v.MaxTTL == 0 {
+		v.MaxTTL = defaultMaxTTL
+	}
+	if v.MaxTTL < leastMaxTTL || v.MaxTTL > backend.MaxTTL {
+		return v, fmt.Errorf("%w: longest ttl %v is not between %v and %v", backend.ErrInvalid, v.MaxTTL, leastMaxTTL, backend.MaxTTL)
+	}
+	v.MaxTTL = v.MaxTTL.Truncate(granularity)
+	return v, nil
+}
+
+// New returns a Backend on clients that the application owns, one for each node, at least three, an odd number:
+// Close does not close them. It makes no request; nodes are met when they are first asked, and one that cannot be used
+// (a replica, one that evicts keys) has no vote. Nil opts are the defaults.
+//
+// A client must be of one server, not a failover or cluster client. Operations keep to their time limits whatever the
+// clients' options are, but clients should set ContextTimeoutEnabled, timeouts of about Timeout, and MaxRetries -1:
+// a request that a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node
+// until its TTL runs out; and a release that removed the key, and whose reply was lost, may find nothing when it is repeated
+// and be ErrLost.
+func New(nodes []*redis.Client, opts *Options) (*Backend, error) {
+	o, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]string, len(nodes))
+	for i, c := range nodes {
+		if c == nil {
+			return nil, fmt.Errorf("%w: nil client", backend.ErrInvalid)
+		}
+		addrs[i] = c.Options().Addr
+		if addrs[i] == "FailoverClient" {
+			return nil, fmt.Errorf("%w: a failover client moves between servers", backend.ErrUnsupported)
+		}
+	}
+	if err := validateNodes(addrs); err != nil {
+		return nil, err
+	}
+	return newBackend(nodes, o), nil
+}
+
+// validateNodes refuses a fleet that cannot form a quorum as it should.
+func validateNodes(addrs []string) error {
+	if n := len(addrs); n < leastNodes || n%2 == 0 {
+		return fmt.Errorf("%w: %d nodes: redlock needs an odd number, at least %d", backend.ErrInvalid, n, leastNodes)
+	}
+	seen := make(map[string]bool)
+	for _, a := range addrs {
+		if seen[a] {
+			return fmt.Errorf("%w: node %s is given twice", backend.ErrInvalid, a)
+		}
+		seen[a] = true
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// A voter that forgets a lease before it has ended lets no second owner in, however it forgot. A holds its key on nodes 0 and
+// 1; node 1 loses it, and node 2 never had it: without a guard these two are a quorum.
+func TestForgetfulVoter(t *testing.T) {
+	t.Parallel()
+	const maxTTL = 3 * time.Second
+	for how, forget := range map[string]func(n *servers.Server){
+		"restart": func(n *servers.Server) { n.Kill(); n.Start() },
+		"flushall": func(n *servers.Server) {
+			c := redistest.Raw(t, n.Addr)
+			if err := c.FlushAll(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, 3) // nothing is kept over a restart
+			f.bootstrap()
+			a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
+			hold := func() backend.Lease {
+				l := acquire(t, a, req("k", maxTTL))
+				lock := newNaming(endpoint.DefaultNamespace).lock("k")
+				until(t, soon, "every node has it", func() bool { return len(f.keys(f.nodes[2])) == 1 })
+				if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), lock).Err(); err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			l := hold()
+			forget(f.nodes[1])
+			tries := 0
+			for time.Now().Before(l.Deadline()) {
+				ctx, cancel := context.WithDeadline(context.Background(), l.Deadline())
+				other, err := b.Acquire(ctx, req("k", maxTTL))
+				now := time.Now()
+				cancel()
+				if err == nil && now.Before(l.Deadline()) {
+					t.Fatalf("a second owner got the key %v before the deadline of %v", l.Deadline().Sub(now), other)
+				}
+				tries++
+				time.Sleep(20 * time.Millisecond)
+			}
+			if tries < 3 {
+				t.Fatalf("only %d tries", tries)
+			}
+			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.
+			ctx, cancel := context.WithTimeout(context.Background(), maxTTL+soon)
+			defer cancel()
+			next, err := b.Acquire(ctx, waiting("k", maxTTL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release(t, next)
+
+			// And the guard it was: with the operator's word that nothing was forgotten, the same lets a second owner in.
+			until(t, 2*maxTTL, "all nodes vote", func() bool {
+				l, err := b.Acquire(context.Background(), req("warm", maxTTL))
+				if err != nil {
+					return false
+				}
+				defer release(t, l)
+				return len(f.keys(f.nodes[0])) == 1 && b.voters(t, f) == 3
+			})
+			l = hold()
+			forget(f.nodes[1])
+			f.bless(f.nodes[1])
+			var other backend.Lease
+			until(t, soon, "a second owner gets in without the guard", func() bool {
+				var err error
+				other, err = b.Acquire(context.Background(), req("k", maxTTL))
+				return err == nil
+			})
+			if !time.Now().Before(l.Deadline()) {
+				t.Skip("the machine is too slow for the counter-proof")
+			}
+			_ = other.Release(context.Background())
+		})
+	}
+}
+
+// voters counts the nodes that have their vote, by asking them for a key.
+func (r *Backend) voters(t testing.TB, f *fleet) (n int) {
+	e := r.newElection(r.newClaim(req("voters", minTTL), minTTL))
+	for i, node := range r.nodes {
+		if v, err := voted(e, i); err == nil && r.judge(node, v) == nil {
+			n++
+		}
+	}
+	_ = f.evict(context.Background(), "voters")
+	return n
+}
+
+// Renewal carries a lease through restarts of every node, one after the other, each of which comes back empty.
+func TestSequentialRestarts(t *testing.T) {
+	t.Parallel()
+	storetest.Long(t, "six restarts, each followed by MaxTTL")
+	const maxTTL = 3 * time.Second // in which a server can be started on any machine
+	f := startFleet(t, 3)
+	f.bootstrap()
+	a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
+	l := acquire(t, a, req("k", maxTTL))
+	ctx := context.Background()
+	for round := range 2 {
+		for i, n := range f.nodes {
+			n.Kill()
+			n.Start()
+			for begun := time.Now(); time.Since(begun) < maxTTL+500*time.Millisecond; time.Sleep(50 * time.Millisecond) {
+				if err := l.Renew(ctx, maxTTL); errors.Is(err, backend.ErrLost) {
+					t.Fatalf("round %d: lost after the restart of node %d: %v", round, i, err)
+				}
+				if _, err := b.Acquire(ctx, req("k", maxTTL)); err == nil {
+					t.Fatalf("round %d: a second owner after the restart of node %d", round, i)
+				}
+			}
+		}
+	}
+	release(t, l)
+	until(t, soon, "no node has a key", func() bool {
+		return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 0
+	})
+}
+
+// Servers that keep every write lose no vote in a restart.
+func TestDurableRestart(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open(paramMaxTTL + "=1h")
+	l := acquire(t, r, req("k", time.Hour))
+	for _, n := range f.nodes {
+		n.Kill()
+		n.Start()
+	}
+	until(t, soon, "all nodes vote", func() bool { return r.voters(t, f) == 3 })
+	if _, err := r.Acquire(context.Background(), req("k", time.Hour)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a held key after a restart of all nodes: %v", err)
+	}
+	if err := l.Renew(context.Background(), time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
+// A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
+// a waiter waits, and Bootstrap ends it.
+func TestNewFleet(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	const maxTTL = 3 * time.Second
+	r := f.open(paramMaxTTL + "=" + maxTTL.String())
+	_, err := r.Acquire(context.Background(), req("k", maxTTL))
+	if err == nil || errors.Is(err, backend.ErrHeld) || !strings.Contains(err.Error(), paramMaxTTL) {
+		t.Fatalf("acquire from a new fleet: %v", err)
+	}
+	for _, n := range f.nodes {
+		until(t, soon, "a failed acquire leaves no key", func() bool { return len(f.keys(n)) == 0 })
+	}
+	begun := time.Now()
+	release(t, acquire(t, r, waiting("k", maxTTL)))
+	t.Logf("granted after %v", time.Since(begun))
+
+	f = startFleet(t, 3)
+	r = f.open(paramMaxTTL + "=1h")
+	if _, err := r.Acquire(context.Background(), req("k", time.Hour)); err == nil {
+		t.Fatal("a new fleet has granted a key")
+	}
+	if err := r.Bootstrap(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	release(t, acquire(t, r, req("k", time.Hour)))
+	if err := r.Bootstrap(context.Background()); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	other, err := openURL(context.Background(), f.url(paramMaxTTL+"=2h"))
+	if err == nil {
+		_ = other.Close()
+		t.Fatal("a client with another longest TTL was let in")
+	}
+	if !strings.Contains(err.Error(), "1h0m0s") || !strings.Contains(err.Error(), paramMaxTTL) {
+		t.Errorf("a client with another longest TTL: %v", err)
+	}
+	if _, err := r.Acquire(context.Background(), req("k", time.Hour+time.Second)); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("a TTL over the longest: %v", err)
+	}
+	l := acquire(t, r, req("k", time.Hour))
+	if err := l.Renew(context.Background(), time.Hour+time.Second); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("a renewal over the longest TTL: %v", err)
+	}
+	release(t, l)
+}
+
+// A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and
+// no shorter.
+func TestBirthInTheFuture(t *testing.T) {
+	for how, restart := range map[string]bool{"running": false, "restarted": true} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			const maxTTL = 2 * time.Second
+			f := startFleet(t, 3, redistest.Durable...)
+			f.bootstrap()
+			r := f.open(paramMaxTTL + "=" + maxTTL.String())
+			release(t, acquire(t, r, req("k", time.Second)))
+			ctx := context.Background()
+			for _, n := range f.nodes {
+				c := redistest.Raw(t, n.Addr)
+				record := c.Get(ctx, r.naming.birth()).Val()
+				_, rest, _ := strings.Cut(record, ":")
+				future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), ":", rest)
+				if err := c.Set(ctx, r.naming.birth(), future, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if restart {
+					n.Kill()
+					n.Start()
+				}
+			}
+			begun := time.Now()
+			if restart { // without connections that are broken
+				r = f.open(paramMaxTTL + "=" + maxTTL.String())
+			}
+			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)
+			defer cancel()
+			l, err := r.Acquire(ctx, waiting("k", time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begun); took < maxTTL {
+				t.Errorf("the nodes vote again after %v, less than %v", took, maxTTL)
+			}
+			release(t, l)
+		})
+	}
+}

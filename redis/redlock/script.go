@@ -1,0 +1,50 @@
+package redlock
+
+import (
+	"github.com/anylock/lock/redis/internal/exchange"
+
+	_ "embed"
+)
+
+//go:embed prelude.lua
+var prelude string
+
+//go:embed meet.lua
+var meetLua string
+
+//go:embed acquire.lua
+var acquireLua string
+
+//go:embed confirm.lua
+var confirmLua string
+
+//go:embed renew.lua
+var renewLua string
+
+//go:embed repair.lua
+var repairLua string
+
+//go:embed release.lua
+var releaseLua string
+
+//go:embed break.lua
+var breakLua string
+
+//go:embed inspect.lua
+var inspectLua string
+
+var (
+	meetScript    = exchange.Script{Text: prelude + meetLua, Digest: "27662109acb2069441ad6d5b2556c4c86d72962c"}
+	acquireScript = exchange.Script{Text: prelude + acquireLua, Digest: "28d5bc22c1d147b40162cb76cec8756be06dcc0a"}
+	confirmScript = exchange.Script{Text: prelude + confirmLua, Digest: "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
+	renewScript   = exchange.Script{Text: prelude + renewLua, Digest: "748d00790b8bf08713f91e828dadedf8cd41892e"}
+	repairScript  = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
+	releaseScript = exchange.Script{Text: prelude + releaseLua, Digest: "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
+	breakScript   = exchange.Script{Text: prelude + breakLua, Digest: "a55461daae1f36bcb5954653e9627d484d782046"}
+	inspectScript = exchange.Script{Text: prelude + inspectLua, Digest: "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
+)
+
+// scriptCommands are the commands that scripts run.
+var scriptCommands = []string{
+	"SET lock 1 PX 1000", "GET lock", "PTTL lock", "PEXPIRE lock 1000", "TIME", "INFO server", "DEL lock",
+}

@@ -1,0 +1,37 @@
+package redlock
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+var allScripts = map[string]exchange.Script{
+	"meet": meetScript, "acquire": acquireScript, "confirm": confirmScript, "renew": renewScript, "repair": repairScript,
+	"release": releaseScript, "inspect": inspectScript, "break": breakScript,
+}
+
+func TestDigests(t *testing.T) {
+	t.Parallel()
+	redistest.Digests(t, allScripts)
+}
+
+func TestProbeIsComplete(t *testing.T) {
+	t.Parallel()
+	scripts := maps.Clone(allScripts)
+	delete(scripts, "break") // an operator's, with rights of his own
+	redistest.ProbeIsComplete(t, scriptCommands, scripts)
+}
+
+// A node that lacks a command is refused at opening by the command's name.
+func TestOpenProbesCommands(t *testing.T) {
+	t.Parallel()
+	lacking := servers.Redis(t, "--rename-command", "ZPOPMIN", "", "--rename-command", "PTTL", "")
+	redistest.RefusedFor(t, "redis+redlock://"+lacking.Addr+","+servers.Redis(t).Addr+","+servers.Redis(t).Addr, "PTTL")
+	if keys := redistest.Raw(t, lacking.Addr).Keys(t.Context(), "*probe*").Val(); len(keys) > 0 {
+		t.Errorf("the probe left %q", keys)
+	}
+}

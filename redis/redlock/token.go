@@ -1,0 +1,66 @@
+package redlock
+
+import (
+	"context"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// agree returns the fencing token of an owner that has been elected.
+//
+// Each elector has stored a number of its own for the key, greater than those before: the one that the owner proposed,
+// mostly. The token is the greatest. It must be stored by a quorum before anyone hears of it: then every later election has
+// an elector that knows it, and mints a greater one. docs/redlock.md has the proof.
+func (e *election) agree(ctx context.Context) (uint64, error) {
+	var token uint64
+	electors := e.electors()
+	for _, i := range electors {
+		token = max(token, e.votes[i].token)
+	}
+	stored := make([]bool, len(e.votes))
+	n := 0
+	for _, i := range electors {
+		if e.votes[i].token == token {
+			stored[i] = true
+			n++
+		}
+	}
+	if n >= e.t.quorum {
+		return token, nil
+	}
+	t := e.r.newTally()
+	e.r.ask(ctx, t, e.window, func(i int, enter entry) {
+		if stored[i] {
+			enter(yes, nil, nil)
+			return
+		}
+		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
+	})
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return 0, err
+	}
+	if !t.won() {
+		return 0, e.r.noQuorum(t.silent())
+	}
+	return token, nil
+}
+
+// confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
+func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
+	e.c.turn(i, func() {
+		e.r.nodes[i].post(exchange.Request{Script: confirmScript, Keys: e.c.keys[:2], Args: []any{e.c.id, token, e.number}}, func(v any, err error) {
+			e.c.next(i)
+			switch {
+			case err != nil:
+				done(none, err)
+			case v == int64(1):
+				done(yes, nil)
+			case v == int64(0):
+				done(no, errMissing) // its vote has expired meanwhile
+			default:
+				done(none, exchange.ErrReply(v))
+			}
+		})
+	})
+}

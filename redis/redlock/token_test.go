@@ -1,0 +1,281 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// minter checks that the tokens of one key increase.
+type minter struct {
+	t    *testing.T
+	last uint64
+}
+
+func (m *minter) next(token uint64, when string) {
+	m.t.Helper()
+	if token <= m.last || token >= 1<<55 {
+		m.t.Fatalf("%s: token %d after %d", when, token, m.last)
+	}
+	m.last = token
+}
+
+// Tokens increase whichever nodes form the quorum: each grant is made by another majority, by another client.
+func TestTokensAcrossQuorums(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{3, 5} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			if size > 3 {
+				storetest.Long(t, "twenty rounds with nodes away")
+			}
+			f := startFleet(t, size, redistest.Durable...)
+			f.bootstrap()
+			clients := []*Backend{f.open(), f.open()}
+			m := &minter{t: t}
+			for round := range 4 * size {
+				var out []int
+				for k := range size / 2 {
+					out = append(out, (round+k*(1+round%2))%size)
+				}
+				for _, i := range out {
+					f.nodes[i].Freeze()
+				}
+				l := acquire(t, clients[round%2], waiting("k", 30*time.Second))
+				m.next(l.Token(), fmt.Sprintf("round %d, without nodes %v", round, out))
+				release(t, l)
+				for _, i := range out {
+					f.nodes[i].Thaw()
+				}
+				if round%3 == 2 {
+					l := acquire(t, clients[1-round%2], waiting("k", 30*time.Second))
+					m.next(l.Token(), fmt.Sprintf("round %d, with all nodes", round))
+					release(t, l)
+				}
+			}
+		})
+	}
+}
+
+// When counters differ the greatest is written back to a quorum before the grant: the next one need not hear of the node that
+// had it.
+func TestTokenIsWrittenBack(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	fence := newNaming(endpoint.DefaultNamespace).fence("k")
+	ctx := context.Background()
+	m := &minter{t: t}
+	for ahead, n := range f.nodes {
+		// The counter of one node is far ahead, as when a client's clock was wrong.
+		counter := m.last + uint64(time.Hour.Microseconds())
+		if m.last == 0 {
+			counter = uint64(time.Now().Add(time.Hour).UnixMicro())
+		}
+		if err := redistest.Raw(t, n.Addr).Set(ctx, fence, counter, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		others := []int{(ahead + 1) % 3, (ahead + 2) % 3}
+		f.nodes[others[0]].Freeze()
+		l := acquire(t, r, waiting("k", 30*time.Second))
+		m.next(l.Token(), "with the node that is ahead")
+		if l.Token() <= counter {
+			t.Fatalf("token %d, the counter was %d", l.Token(), counter)
+		}
+		if h, err := r.Inspect(ctx, "k"); err != nil || h.Token != l.Token() {
+			t.Fatalf("inspect: %+v, %v; the lease has %d", h, err, l.Token())
+		}
+		release(t, l)
+		f.nodes[others[0]].Thaw()
+		n.Freeze()
+		l = acquire(t, r, waiting("k", 30*time.Second))
+		m.next(l.Token(), "without it")
+		release(t, l)
+		n.Thaw()
+	}
+}
+
+// Tokens go on when every node has lost its counters, by the nodes' clocks.
+func TestTokensSurviveLoss(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	const maxTTL = 2 * time.Second
+	r := f.open(paramMaxTTL + "=" + maxTTL.String())
+	m := &minter{t: t}
+	for range 3 {
+		l := acquire(t, r, waiting("k", maxTTL))
+		m.next(l.Token(), "grant")
+		release(t, l)
+		for _, n := range f.nodes {
+			if err := redistest.Raw(t, n.Addr).FlushAll(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A client whose wall clock is wrong by an hour gets tokens like the others: nodes correct its proposals.
+func TestProposalIsCorrected(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	ctx := context.Background()
+	for _, off := range []time.Duration{-time.Hour, 0, time.Hour} {
+		e := r.newElection(r.newClaim(req("k", time.Minute), time.Minute))
+		e.sent = e.sent.Add(off)
+		v, err := voted(e, 0)
+		if err != nil || v.what != voteGranted {
+			t.Fatalf("vote: %+v, %v", v, err)
+		}
+		if d := time.Until(time.UnixMicro(int64(v.token))); d.Abs() > 2*time.Second {
+			t.Errorf("with a clock that is %v off the token is %v off", off, d)
+		}
+		if err := f.evict(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// calls counts the scripts that each node has run.
+func (f *fleet) calls() (list []int) {
+	f.t.Helper()
+	for _, n := range f.nodes {
+		c := redistest.Commands(f.t, redistest.Raw(f.t, n.Addr))
+		list = append(list, c["evalsha"]+c["eval"])
+	}
+	return list
+}
+
+// Uncontended, an acquire, a renewal and a release are one request each to every node; an acquire is two when counters
+// differ. The driver says so.
+func TestRoundTrips(t *testing.T) {
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("warm", time.Minute)) // scripts and connections are there
+	if err := l.Renew(context.Background(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	const rounds = 20
+	// measure returns how many requests each node gets for one do, 0 if not each gets as many for each.
+	measure := func(do func(i int)) (per int) {
+		before := f.calls()
+		for i := range rounds {
+			do(i)
+		}
+		for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) { // the last may be on its way yet
+			after := f.calls()
+			per = (after[0] - before[0]) / rounds
+			same := per > 0
+			for k := range after {
+				same = same && after[k]-before[k] == per*rounds
+			}
+			if same {
+				return per
+			}
+		}
+		return 0
+	}
+	d := driver(t)
+	var leases []backend.Lease
+	least := 0
+	// Counters also differ where the machine pauses between the requests to two nodes: then once more, for other keys.
+	free := func() bool { return len(f.keys(f.nodes[0]))+len(f.keys(f.nodes[1]))+len(f.keys(f.nodes[2])) == 0 }
+	for attempt := 0; attempt < 3 && least != 1; attempt++ {
+		for _, l := range leases {
+			release(t, l)
+		}
+		until(t, soon, "nothing is on its way", free)
+		leases = nil
+		least = measure(func(i int) {
+			leases = append(leases, acquire(t, r, req(fmt.Sprint("k", attempt, "-", i), time.Minute)))
+		})
+	}
+	if least != 1 {
+		t.Errorf("acquire: %d requests to each node, want 1", least)
+	}
+	if got := fmt.Sprint(measure(func(i int) {
+		if err := leases[i].Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	})); got != d.RoundTrips.Renew {
+		t.Errorf("renew: %s requests to each node, want %s", got, d.RoundTrips.Renew)
+	}
+	if got := fmt.Sprint(measure(func(i int) { release(t, leases[i]) })); got != d.RoundTrips.Release {
+		t.Errorf("release: %s requests to each node, want %s", got, d.RoundTrips.Release)
+	}
+
+	most := 0
+	ctx := context.Background()
+	for _, n := range f.nodes {
+		if err := redistest.Raw(t, n.Addr).ScriptLoad(ctx, confirmScript.Text).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range rounds {
+		key := fmt.Sprint("differ", i)
+		for k, n := range f.nodes {
+			counter := time.Now().Add(time.Duration(k+1) * time.Hour).UnixMicro()
+			if err := redistest.Raw(t, n.Addr).Set(ctx, newNaming(endpoint.DefaultNamespace).fence(key), counter, redis.KeepTTL).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := f.calls()
+		l := acquire(t, r, req(key, time.Minute))
+		after := f.calls()
+		for k := range after {
+			most = max(most, after[k]-before[k])
+		}
+		release(t, l)
+		until(t, soon, "nothing is on its way", free)
+	}
+	if got := fmt.Sprintf("%d-%d", least, most); got != d.RoundTrips.Acquire {
+		t.Errorf("acquire takes %s requests to a node, the driver says %s", got, d.RoundTrips.Acquire)
+	}
+}
+
+func driver(t *testing.T) backend.Driver {
+	t.Helper()
+	d, err := backend.DefaultMux.Lookup("redis+redlock://h1,h2,h3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// How long a lease has left is what a quorum has, and is not told where that hangs on nodes that have not answered.
+func TestQuorumTTL(t *testing.T) {
+	const long, short = time.Minute, time.Second
+	for _, c := range []struct {
+		answered int // of five nodes
+		left     []time.Duration
+		want     time.Duration
+	}{
+		{5, []time.Duration{long, long, long, long, long}, long},
+		{5, []time.Duration{short, long, short, long, long}, long},
+		{5, []time.Duration{short, long, short, long, short}, short},
+		{5, []time.Duration{long, long, long}, long},
+		{3, []time.Duration{long, long, long}, long},
+		{3, []time.Duration{long, long, short}, 0}, // the other two may have the long one
+		{4, []time.Duration{long, long, long, short}, long},
+		{3, []time.Duration{short, short, short}, short},
+		{3, []time.Duration{long}, long},
+	} {
+		tally := &tally{n: 5, quorum: 3, yes: c.answered}
+		if got := tally.quorumTTL(c.left); got != c.want {
+			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package redlock
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+)
+
+const (
+	paramNode   = backend.ParamPrefix + "node"
+	paramMaxTTL = backend.ParamPrefix + "max_ttl"
+)
+
+// nodeOptions returns the options of every node: the hosts of a URL without parameters of ours, and urls.
+func nodeOptions(raw string, urls []string) ([]*redis.Options, error) {
+	u, err := backend.SplitURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) error { return fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err) }
+	if len(u.Hosts) == 0 && strings.Trim(u.Path, "/") != "" {
+		return nil, fail(fmt.Errorf("a path without hosts"))
+	}
+	for _, h := range u.Hosts {
+		host, err := endpoint.WithPort(h, endpoint.RedisPort)
+		if err != nil {
+			return nil, fail(err)
+		}
+		n := url.URL{Scheme: endpoint.Native(u.Scheme), Host: host, Path: u.Path, RawQuery: u.Query}
+		if u.HasUser {
+			n.User = url.UserPassword(u.User, u.Password)
+		}
+		urls = append(urls, n.String())
+	}
+	var list []*redis.Options
+	var addrs []string
+	for _, n := range urls {
+		t, err := endpoint.ParseURL(n)
+		if err != nil {
+			return nil, backend.CleanError(raw, backend.CleanError(n, err))
+		}
+		if t.Single == nil {
+			return nil, fail(fmt.Errorf("a node is one server: redis://, rediss:// or redis+unix://"))
+		}
+		list = append(list, t.Single)
+		addrs = append(addrs, t.Single.Addr)
+	}
+	if err := validateNodes(addrs); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// takeNodes removes the parameters that name a node, of which there may be many.
+func takeNodes(raw string) (rest string, nodes []string, err error) {
+	base, query, ok := strings.Cut(raw, "?")
+	if !ok {
+		return raw, nil, nil
+	}
+	var kept []string
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(name); err != nil || name != paramNode {
+			kept = append(kept, pair)
+			continue
+		}
+		node, err := url.QueryUnescape(value)
+		if err != nil {
+			return "", nil, fmt.Errorf("%w: url: bad %%XX escape in parameter %q", backend.ErrInvalid, paramNode)
+		}
+		nodes = append(nodes, node)
+	}
+	if len(kept) == 0 {
+		return base, nodes, nil
+	}
+	return base + "?" + strings.Join(kept, "&"), nodes, nil
+}

@@ -1,0 +1,209 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// An election is one attempt of an owner to get its key from a quorum.
+type election struct {
+	r      *Backend
+	c      *claim
+	number uint64
+	sent   time.Time // before the first request
+	window window
+	t      *tally
+
+	// By node, guarded by t.mu until ask has returned.
+	votes []vote
+	count []bool // which votes count
+
+	doubtful bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
+}
+
+func (r *Backend) newElection(c *claim) *election {
+	n := len(r.nodes)
+	e := &election{
+		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
+		votes: make([]vote, n), count: make([]bool, n), sent: time.Now(),
+	}
+	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
+	// is down makes a difference to the caller.
+	e.t.certain = func() bool {
+		return len(e.electors()) >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
+	}
+	return e
+}
+
+// ask asks node i for its vote.
+func (e *election) ask(i int, enter entry) {
+	n := e.r.nodes[i]
+	if n.isLeftAlone() {
+		enter(none, nil, errStuck)
+		return
+	}
+	e.vote(i, func(v vote, err error) {
+		if err != nil {
+			enter(none, nil, err)
+			return
+		}
+		why, answer := e.r.judge(n, v), yes
+		if why != nil {
+			answer = no
+		}
+		enter(answer, func() { e.votes[i], e.count[i] = v, why == nil }, why)
+	})
+}
+
+// vote makes the request, a second time if the node had to be met first.
+func (e *election) vote(i int, done func(vote, error)) {
+	n := e.r.nodes[i]
+	var v vote
+	// It may stand behind the removal of what the attempt before has left, which a slow node takes its time for.
+	e.c.write(n, i, e.number, func(ended func(trace, error)) {
+		begun := time.Now()
+		answered := func(a vote, err error) {
+			v = a
+			ended(a.trace(), err)
+		}
+		if n.isOutcast(begun) {
+			answered(vote{what: voteStranger}, nil)
+			return
+		}
+		e.request(n, func(a vote, err error) {
+			meet := func() {
+				if e.r.acquaint(n, n.limit, begun) != nil {
+					answered(a, err) // judge tells what it is worth
+				} else {
+					e.request(n, answered)
+				}
+			}
+			if err != nil || a.what != voteStranger || !e.r.usage.Calls.Background(meet) {
+				answered(a, err)
+			}
+		})
+	}, func(err error) { done(v, err) })
+}
+
+// request makes the request once.
+func (e *election) request(n *node, done func(vote, error)) {
+	sent, c := time.Now(), e.c
+	met, _ := n.acquaintance()
+	n.post(exchange.Request{
+		Script: acquireScript, Keys: c.keys,
+		Args: []any{c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from, met.run},
+	}, func(v any, err error) {
+		if err != nil {
+			done(vote{}, err)
+			return
+		}
+		done(parseVote(v, sent, time.Now()))
+	})
+}
+
+// trace is what a vote tells of the owner's key at the node.
+func (v vote) trace() trace {
+	switch v.what {
+	case voteGranted, voteLate:
+		return present
+	case voteHeld:
+		return missing
+	}
+	return untold // refused before the node looked who holds it
+}
+
+// judge says why a vote does not count, nil if it does.
+func (r *Backend) judge(n *node, v vote) error {
+	if v.what == voteStranger {
+		if err := n.notReady(); err != nil {
+			return err
+		}
+		return errors.New("its server has just been started again")
+	}
+	jump := n.observe(v.clock, r.ban)
+	if v.what == voteGranted {
+		n.bar(v.left)
+	}
+	switch {
+	case v.what == voteHeld:
+		return &backend.HeldError{Holder: v.holder}
+	case v.what == voteLate:
+		return errOvertaken
+	case v.left > 0:
+		return &noVoteError{left: v.left, why: whyYoung}
+	}
+	return jump
+}
+
+// electors are the largest set of counting votes from nodes whose clocks agree.
+func (e *election) electors() []int {
+	var best []int
+	for i := range e.votes {
+		if !e.count[i] {
+			continue
+		}
+		set := make([]int, 0, len(e.votes))
+		for k := range e.votes {
+			if e.count[k] && e.votes[i].clock.agrees(e.votes[k].clock) {
+				set = append(set, k)
+			}
+		}
+		if len(set) > len(best) {
+			best = set
+		}
+	}
+	return best
+}
+
+// outcome is nil if the owner is elected.
+func (e *election) outcome() error {
+	electors := e.electors()
+	if len(electors) >= e.t.quorum {
+		return e.r.distinct(electors)
+	}
+	if held := e.held(); held != nil {
+		return held
+	}
+	errs := e.t.silent()
+	for i := range e.votes {
+		if e.count[i] && !slices.Contains(electors, i) {
+			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
+		}
+	}
+	return e.r.noQuorum(errs)
+}
+
+// held is the refusal if a quorum has answered and some of it holds the key for another owner; nil otherwise. It names the
+// owner that a quorum names: one that fewer do may have released the key, of which a slow node has not heard yet.
+func (e *election) held() error {
+	var named []backend.Holder
+	others, barred := 0, 0 // that do not name a holder
+	for i, err := range e.t.errs {
+		var h *backend.HeldError
+		switch {
+		case errors.As(err, &h):
+			named = append(named, h.Holder)
+		case errors.As(err, new(*noVoteError)):
+			barred++
+		case e.count[i], errors.Is(err, errOvertaken):
+			others++
+		}
+	}
+	if len(named) == 0 || len(named)+others+barred < e.t.quorum {
+		return nil
+	}
+	e.doubtful = len(named) <= e.t.n-e.t.quorum && barred == 0
+	owners := make(map[string]int)
+	for _, h := range named {
+		if owners[h.Owner]++; owners[h.Owner] == e.t.quorum {
+			h.Token = agreedToken(named, h.Owner, e.t.quorum)
+			return &backend.HeldError{Holder: h}
+		}
+	}
+	return &backend.HeldError{}
+}

@@ -1,0 +1,138 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/endpoint"
+	"github.com/anylock/lock/redis/internal/exchange"
+)
+
+// A waiter asks again after pauses that grow, at random, from leastPause to mostPause. Elections that tie, because
+// several owners got a part of the nodes each, are told apart by chance.
+const (
+	leastPause = 2 * time.Millisecond
+	mostPause  = 100 * time.Millisecond
+)
+
+// slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
+const slowStart = endpoint.OpenTimeout
+
+// A vigil is one Acquire that waits.
+type vigil struct {
+	r     *Backend
+	q     backend.Request
+	c     *claim
+	begun time.Time
+	busy  *backend.HeldError // what a quorum has said last
+	none  *noQuorumError     // why there was no quorum, if none has said that the key is busy
+	peeks int
+}
+
+// wait makes attempts until one succeeds.
+func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
+	wctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.waits, cancel)()
+	w := &vigil{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
+	pause := backend.Pause{Min: leastPause, Max: mostPause}
+	l, err := backend.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
+	if err == nil {
+		return l, nil
+	}
+	r.abandon(c)
+	switch {
+	case !backend.Ended(ctx) && r.usage.IsClosing():
+		return nil, backend.ErrClosed
+	case backend.Ended(ctx) && exchange.IsContextError(err):
+		return nil, backend.ContextError(ctx, w.last())
+	}
+	return nil, err
+}
+
+// last is what the waiter has learned from the nodes.
+func (w *vigil) last() error {
+	switch {
+	case w.busy != nil:
+		return w.busy
+	case w.none != nil:
+		return w.none
+	}
+	return nil
+}
+
+// try makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
+func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
+	if w.busy != nil && w.r.peek(ctx, w) {
+		return nil, w.busy
+	}
+	for {
+		l, e, err := w.r.elect(ctx, w.q, w.c)
+		if e != nil {
+			w.r.withdraw(w.c, e.number)
+		}
+		var held *backend.HeldError
+		var none *noQuorumError
+		switch {
+		case errors.As(err, &held):
+			w.busy = held
+			return nil, err
+		case !errors.As(err, &none):
+			return l, err
+		}
+		w.none = none
+		const most = time.Second // another node may come back sooner
+		left := min(none.left, most)
+		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
+			return l, err
+		}
+		if err := backend.Sleep(ctx, left+rand.N(mostPause)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has it or a
+// quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that is slow to answer is
+// passed over. It is a hint: where it is wrong, because a node has missed a release, the next one begins elsewhere.
+func (r *Backend) peek(ctx context.Context, w *vigil) (there bool) {
+	w.peeks++
+	free := 0
+	for k := range r.nodes {
+		n := r.nodes[(w.peeks+k)%len(r.nodes)]
+		if n.isDeaf() {
+			continue
+		}
+		left, ok := r.peekAt(ctx, n, w.c)
+		switch {
+		case ok && left != keyAbsent:
+			h := w.busy.Holder
+			h.TTL = max(left-keepPad, 0)
+			w.busy = &backend.HeldError{Holder: h}
+			return true
+		case ok:
+			free++
+		case ctx.Err() != nil:
+			return false
+		}
+		if free > len(r.nodes)/2 {
+			return false
+		}
+	}
+	return false
+}
+
+// keyAbsent is what PTTL says of a key that is not there.
+const keyAbsent = -2 * time.Millisecond
+
+// peekAt asks one node for how long it has the key.
+func (r *Backend) peekAt(ctx context.Context, n *node, c *claim) (left time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout(c.ttl))
+	defer cancel()
+	v, err := n.lanes.Begin(ctx, time.Now().Add(n.limit), exchange.Request{Args: []any{"pttl", c.keys[0]}}).Wait()
+	ms, ok := v.(int64)
+	return time.Duration(ms) * time.Millisecond, ok && err == nil
+}

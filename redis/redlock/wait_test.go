@@ -1,0 +1,175 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+// A waiter whose context ends tells what it has learned: that the key is busy, or why no quorum could say so.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	r := f.open()
+	l := acquire(t, r, req("k", 30*time.Second))
+	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 }) // one without the key is free of it, hung or not
+	wait := func() error {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		_, err := r.Acquire(ctx, waiting("k", 30*time.Second))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a waiter whose context ended: %v", err)
+		}
+		return err
+	}
+	if err := wait(); !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "held by") {
+		t.Errorf("a waiter for a held key: %v", err)
+	}
+	for _, n := range f.nodes[1:] {
+		n.Freeze()
+		defer n.Thaw()
+	}
+	if err := wait(); errors.Is(err, backend.ErrHeld) || !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a waiter with two of three nodes frozen: %v", err)
+	}
+	_, err := r.Acquire(context.Background(), req("k", 30*time.Second))
+	if !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
+		t.Errorf("acquire with two of three nodes frozen: %v", err)
+	}
+	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) {
+		t.Errorf("renewal with two of three nodes frozen: %v", err)
+	}
+	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) {
+		t.Errorf("release with two of three nodes frozen: %v", err)
+	}
+}
+
+// Nodes that have no vote yet are named, with until when and why: at once where nobody waits, at the end of a wait, and to
+// whoever asks whether the fleet is ready.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	r := f.open()
+	tells := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, n := range f.nodes {
+			if part := n.Addr + ": no vote until "; !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), whyYoung) {
+				t.Errorf("%s: %q does not say %q and why", what, err, part)
+			}
+		}
+	}
+	tells("a fleet just opened", r.NotReady())
+	_, err := r.Acquire(context.Background(), req("k", time.Second))
+	tells("acquire without waiting", err)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err = r.Acquire(ctx, waiting("k", time.Second))
+	tells("a waiting acquire", err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a waiting acquire whose context ended: %v", err)
+	}
+	f.bless(f.nodes[0])
+	f.bless(f.nodes[1])
+	release(t, acquire(t, r, waiting("k", time.Second)))
+	if err := r.NotReady(); err != nil {
+		t.Errorf("two of three nodes vote: %v", err)
+	}
+	other := f.open()
+	if err := other.NotReady(); err != nil {
+		t.Errorf("two of three nodes vote, to a client just opened: %v", err)
+	}
+}
+
+// A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them for their votes.
+func TestWaiterPassesSlowNode(t *testing.T) {
+	t.Parallel()
+	const ttl, idle = 30 * time.Second, 2 * time.Second
+	f := startFleet(t, 3)
+	f.bootstrap()
+	p := storetest.NewProxy(t, f.nodes[1].Addr)
+	holder := f.open()
+	waiter := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
+	l := acquire(t, holder, req("k", ttl))
+	done := startAcquire(context.Background(), waiter, waiting("k", ttl))
+	until(t, soon, "the waiter has been refused and looks at the key", func() bool {
+		return redistest.Commands(t, redistest.Raw(t, f.nodes[0].Addr))["pttl"]+redistest.Commands(t, redistest.Raw(t, f.nodes[2].Addr))["pttl"] > 0
+	})
+	p.Set(func(p *storetest.Proxy) { p.Delay = nodeTimeout(ttl) * 3 / 2 })
+	var before []map[string]int
+	for _, n := range f.nodes {
+		before = append(before, redistest.Commands(t, redistest.Raw(t, n.Addr)))
+	}
+	time.Sleep(idle)
+	const most = 5 // 11 to 15, and 20 at the slow one, where it is not passed over
+	for i, n := range f.nodes {
+		diff, _ := redistest.Since(before[i], redistest.Commands(t, redistest.Raw(t, n.Addr)))
+		if diff["evalsha"] > most {
+			t.Errorf("node %d was asked for its vote %d times in %v: %v", i, diff["evalsha"], idle, diff)
+		}
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).Lease)
+}
+
+// Whoever waits for a key that stays held costs the nodes little, and has it soon when it is released.
+func TestIdleWaiter(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	holder, waiter := f.open(), f.open()
+	const ttl, idle, keys = 30 * time.Second, 3 * time.Second, 20
+	l := acquire(t, holder, req("idle", ttl))
+	done := startAcquire(context.Background(), waiter, waiting("idle", ttl))
+	time.Sleep(500 * time.Millisecond) // pauses have grown
+	var before []map[string]int
+	for _, n := range f.nodes {
+		before = append(before, redistest.Commands(t, redistest.Raw(t, n.Addr)))
+	}
+	begun := time.Now()
+	time.Sleep(idle)
+	took := time.Since(begun)
+	for i, n := range f.nodes {
+		after := redistest.Commands(t, redistest.Raw(t, n.Addr))
+		diff, sum := redistest.Since(before[i], after)
+		const most = 15
+		rate := float64(sum) / took.Seconds()
+		if rate > most {
+			t.Errorf("node %d: %.0f commands/s for one idle waiter, want at most %d: %v", i, rate, most, diff)
+		}
+		t.Logf("node %d: %.1f commands/s: %v", i, rate, diff)
+	}
+	release(t, l)
+	release(t, granted(t, done, soon).Lease)
+
+	var delays []time.Duration
+	var leases []backend.Lease
+	var waits []<-chan outcome
+	for i := range keys {
+		leases = append(leases, acquire(t, holder, req(fmt.Sprint("k", i), ttl)))
+		waits = append(waits, startAcquire(context.Background(), waiter, waiting(fmt.Sprint("k", i), ttl)))
+	}
+	time.Sleep(time.Second)
+	for i, l := range leases {
+		begun := time.Now()
+		release(t, l)
+		got := granted(t, waits[i], soon)
+		delays = append(delays, got.At.Sub(begun))
+		release(t, got.Lease)
+	}
+	slices.Sort(delays)
+	t.Logf("from the call of Release to the grant: p50 %v, most %v", delays[keys/2], delays[keys-1])
+}
