@@ -35,7 +35,7 @@ var inspectLua string
 
 var (
 	meetScript    = exchange.Script{Text: prelude + meetLua, Digest: "27662109acb2069441ad6d5b2556c4c86d72962c"}
-	acquireScript = exchange.Script{Text: prelude + acquireLua, Digest: "28d5bc22c1d147b40162cb76cec8756be06dcc0a"}
+	acquireScript = exchange.Script{Text: prelude + acquireLua, Digest: "7f7020b6f189b172620484fdb74c57d9638924ed"}
 	confirmScript = exchange.Script{Text: prelude + confirmLua, Digest: "2649b1ad7d663b77f59af515e3ea446c99c3ac7f"}
 	renewScript   = exchange.Script{Text: prelude + renewLua, Digest: "748d00790b8bf08713f91e828dadedf8cd41892e"}
 	repairScript  = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
