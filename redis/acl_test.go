@@ -198,7 +198,7 @@ func TestDocumentedRightsOfList(t *testing.T) {
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
-	c := raw(t, s.Addr)
+	c := redistest.Raw(t, s.Addr)
 	for _, line := range storetest.Permissions(t, "redis") {
 		var args []any
 		for _, word := range strings.Fields(line) {

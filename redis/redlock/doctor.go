@@ -24,7 +24,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 			err := f.r.NotReady()
 			return backend.When(err != nil, "%v", err)
 		},
-		Why: "nothing is granted", Set: "start the nodes that are missing, and wait for those that have no vote yet; for a new fleet, Redlock.Bootstrap",
+		Why: "nothing is granted", Set: "start the nodes that are missing, and wait for those that have no vote yet; for a new fleet, Bootstrap",
 	},
 	{
 		Severity: backend.Info, Code: "one-host", Found: func(f fleetReading) string {
