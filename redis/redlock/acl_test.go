@@ -18,7 +18,7 @@ import (
 // A user with the rights that docs/redlock.md names can do everything, and with one fewer it cannot.
 func TestDocumentedRights(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/redlock.md")
+	doc, err := os.ReadFile("../../docs/redlock.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,9 @@ func TestForgetfulVoter(t *testing.T) {
 			hold := func() backend.Lease {
 				l := acquire(t, a, req("k", maxTTL))
 				lock := newNaming(endpoint.DefaultNamespace).lock("k")
-				until(t, soon, "every node has it", func() bool { return len(f.keys(f.nodes[2])) == 1 })
+				for _, n := range f.nodes {
+					until(t, soon, "every node has it", func() bool { return len(f.keys(n)) == 1 })
+				}
 				if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), lock).Err(); err != nil {
 					t.Fatal(err)
 				}
