@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/internal/calls"
 )
 
-// A Usage counts the calls of a Backend or a Redlock, so that its Close can wait for them.
+// A Usage counts the calls of a store, so that its Close can wait for them.
 type Usage struct {
 	Calls   calls.Calls
 	Closing chan struct{} // closed when Close begins
