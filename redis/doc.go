@@ -1,8 +1,8 @@
 // Package redis keeps locks in Redis 5 or newer, or Valkey: one server, a master with Sentinels, or a Cluster.
 // Package redis/redlock keeps them on a majority of independent servers.
 //
-// The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1. Redis 5 and
-// 6.2 should work, but no supported Debian has a package of them to test with.
+// The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1. Redis 5 and 6.2 should work, but no supported Debian has a package
+// of them to test with.
 //
 // Import it for its URL schemes, or use [New] with a go-redis client that the application owns. Applications use package
 // lock on top.
@@ -76,9 +76,9 @@
 //	+del +eval +evalsha +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
 //	+zadd +zcard +zpopmin +zrange +zrem
 //
-// It needs +select besides for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. Another namespace
-// takes the place of anylock. Redis 6.0 knows no rights of channels: leave &anylock:inbox:* out. Without +info opening cannot tell about eviction. A user without the channels, or +subscribe, can
-// lock, and is refused when it has to wait.
+// It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. If you set
+// another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: leave out &anylock:inbox:*. Without +info, opening
+// cannot detect eviction. A user without the channels, or without +subscribe, can take locks, but an Acquire that has to wait is refused.
 //
 // # URLs
 //
@@ -87,12 +87,12 @@
 //	redis+sentinel://[user:password@]host[:26379],…/master-name[/db]      rediss+sentinel:// with TLS
 //	redis+cluster://[user:password@]host[:6379],…      rediss+cluster:// with TLS
 //
-// The user is the data nodes'; Sentinels get sentinel_username and sentinel_password. Other parameters are go-redis'
-// (read_timeout, pool_size, …), but those that would read from replicas are refused. With TLS each server is verified by
-// the name or address that is dialled. Our own parameters:
+// The user is for the data nodes; Sentinels get sentinel_username and sentinel_password. Other parameters are go-redis'
+// (read_timeout, pool_size, …), but those that would read from replicas are refused. With TLS, each server's certificate must match
+// the name or address that is dialled. The parameters of this package are:
 //
 //	lock_min_replicas=n    replicas that must have a grant or renewal before it counts (WAIT); default 0
-//	lock_namespace=name    begins every key and channel; default anylock
+//	lock_namespace=name    prefix of every key and channel; default anylock
 //
 // Clients exclude each other if they reach the same database with the same namespace. A redis.Ring is refused: it moves
 // keys to other servers when one is down.

@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// A masterReading is what a master says of itself, and what this Backend asks of it.
+// A masterReading is what a master reports about itself, and what this Backend requires of it.
 type masterReading struct {
 	endpoint.Reading
 	replicas  int   // Options.MinReplicas
@@ -25,7 +25,7 @@ var rules = append([]backend.Rule[masterReading]{
 			policy := r.Info["maxmemory_policy"]
 			return backend.When(r.Number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
 		},
-		Why: "a server that is full drops locks that are held, and lets a second owner in", Set: "maxmemory-policy noeviction",
+		Why: "when the server is full, it evicts locks that are held, and a second owner can get in", Set: "maxmemory-policy noeviction",
 	},
 	{
 		Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
@@ -37,14 +37,14 @@ var rules = append([]backend.Rule[masterReading]{
 		Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
 			return backend.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
 		},
-		Why: "locks may have been among them, and may be again", Set: "maxmemory-policy noeviction, and more memory",
+		Why: "locks may have been among them, and may be evicted again", Set: "maxmemory-policy noeviction, and more memory",
 	},
 	{
 		Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
 			save, known := r.Config["save"]
 			return backend.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 		},
-		Why: "a restart forgets all locks, and lets second owners in", Set: "appendonly yes",
+		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes",
 	},
 	{
 		Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
@@ -52,24 +52,24 @@ var rules = append([]backend.Rule[masterReading]{
 			return backend.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
 				"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
 		},
-		Why: "a crash forgets the latest locks: of a second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
+		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
 	},
 	{
 		Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
 			_, set := r.Info["min_slaves_good_slaves"]
 			return backend.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
 		},
-		Why: "a master that is cut off goes on granting what its successor grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
+		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
 	},
 	{
 		Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r masterReading) string {
 			return backend.When(r.Number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.Info["connected_slaves"], paramMinReplicas)
 		},
-		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL, at the price of a round trip between servers",
+		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL; each grant and renewal then takes a round trip between the servers",
 	},
 	{
 		Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
-		Why: "this user can lock, but an Acquire that has to wait is refused", Set: "the rights that the package comment of redis lists, with the channels",
+		Why: "this user can take locks, but an Acquire that has to wait is refused", Set: "the rights in docs/stores/redis.md, including the channels",
 	},
 }, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
 

@@ -12,18 +12,18 @@ import (
 
 const maxReplicas = 1000
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that shall exclude each other need the
+// Options tune a Backend. The zero Options, and nil, are the defaults. Clients that must exclude each other need the
 // same Namespace.
 type Options struct {
 	// Namespace begins the name of every key and channel; "anylock" if empty. Braces are not allowed.
 	Namespace string
 
 	// MinReplicas is how many replicas must have received a grant or renewal before it counts, by the command WAIT. The
-	// default 0 waits for none. With fewer replicas in reach nothing is granted. It makes the loss of a lease in a
+	// default 0 waits for none. If fewer replicas can be reached, nothing is granted. MinReplicas makes the loss of a lease in a
 	// failover unlikely, not impossible: the failover may choose a replica that has not received it.
 	MinReplicas int
 
-	// Timeout bounds each request, and so what a request may outlast its context in the background; 2 s if zero.
+	// Timeout limits each request, and so how long a request may go on in the background after its context has ended; 2 s if zero.
 	Timeout time.Duration
 }
 

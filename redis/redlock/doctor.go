@@ -24,7 +24,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 			err := f.r.NotReady()
 			return backend.When(err != nil, "%v", err)
 		},
-		Why: "nothing is granted", Set: "start the nodes that are missing, and wait for those that have no vote yet; for a new fleet, Bootstrap",
+		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap",
 	},
 	{
 		Severity: backend.Info, Code: "one-host", Found: func(f fleetReading) string {
@@ -40,7 +40,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 			}
 			return ""
 		},
-		Why: "they fail together, and no quorum is left", Set: "hosts that share neither power nor disks",
+		Why: "they fail together, which leaves no quorum", Set: "hosts that do not share power or disks",
 	},
 	{
 		Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
@@ -54,7 +54,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 			}
 			return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
 		},
-		Why: "nodes whose clocks differ do not vote together, and a quorum may be missing", Set: "NTP on all nodes",
+		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes",
 	},
 }
 
@@ -67,7 +67,7 @@ type nodeReading struct {
 var nodeRules = append([]backend.Rule[nodeReading]{
 	{
 		Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
-		Why: "the others must all be there until it has one", Set: "wait; appendfsync always spares it the wait after a restart",
+		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait",
 	},
 	{
 		Severity: backend.Info, Code: "bars-after-restart", Found: func(n nodeReading) string {

@@ -17,18 +17,17 @@ const (
 	leastNodes    = 3
 )
 
-// Options tune a Backend. The zero Options, and nil, are the defaults. All clients of a fleet must use the
-// same.
+// Options tune a Backend. The zero Options, and nil, are the defaults. All clients of a fleet must use the same Namespace and MaxTTL.
 type Options struct {
 	// Namespace begins the name of every key; "anylock" if empty. Braces are not allowed.
 	Namespace string
 
-	// MaxTTL is the longest TTL that may be asked for, a minute if zero. A node that is new, or may have forgotten leases
-	// in a restart, does not vote for so long. The nodes remember it and refuse clients with another one.
+	// MaxTTL is the longest TTL that a caller may ask for, a minute if zero. A node that is new, or may have forgotten leases
+	// in a restart, has no vote for that long. The nodes remember MaxTTL and refuse clients with a different one.
 	MaxTTL time.Duration
 
-	// Timeout bounds each request to a node, and an operation while fewer than a quorum of the nodes answer; 2 s if zero. No
-	// operation waits so long for one node while a quorum of the others answers.
+	// Timeout limits each request to a node, and each operation while no quorum of the nodes answers; 2 s if zero. If a quorum
+	// answers, no operation waits that long for a single node.
 	Timeout time.Duration
 }
 
@@ -50,15 +49,14 @@ func (o *Options) validate() (Options, error) {
 	return v, nil
 }
 
-// New returns a Backend on clients that the application owns, one for each node, at least three, an odd number:
-// Close does not close them. It makes no request; nodes are met when they are first asked, and one that cannot be used
-// (a replica, one that evicts keys) has no vote. Nil opts are the defaults.
+// New returns a Backend on clients that the application owns, one for each node: an odd number, at least three. Close does not
+// close them. New makes no request. Each node is checked when it is first asked, and one that cannot be used (a replica, or a server
+// that evicts keys) has no vote. Nil opts are the defaults.
 //
-// A client must be of one server, not a failover or cluster client. Operations keep to their time limits whatever the
-// clients' options are, but clients should set ContextTimeoutEnabled, timeouts of about Timeout, and MaxRetries -1:
-// a request that a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node
-// until its TTL runs out; and a release that removed the key, and whose reply was lost, may find nothing when it is repeated
-// and be ErrLost.
+// A client must be for one server, not a failover or cluster client. Operations keep to their time limits whatever the
+// clients' options are. Still, clients should set ContextTimeoutEnabled, timeouts of about Timeout, and MaxRetries -1. A request that
+// a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node until its TTL runs out. And if
+// the reply to a release is lost, its repetition finds nothing, and the release is ErrLost although it removed the key.
 func New(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

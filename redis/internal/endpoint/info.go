@@ -33,7 +33,7 @@ func ServerRules[T any](of func(T) Reading) []backend.Rule[T] {
 				r := of(t)
 				return backend.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
 			},
-			Why: "faults of versions before 6.2 are not mended any more", Set: "a version that is maintained",
+			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version",
 		},
 		{
 			Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
@@ -41,7 +41,7 @@ func ServerRules[T any](of func(T) Reading) []backend.Rule[T] {
 				used, most := r.Number("used_memory"), r.Number("maxmemory")
 				return backend.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
 			},
-			Why: "a full server refuses grants and renewals, or evicts what others need", Set: "a greater maxmemory, or a server of the locks' own",
+			Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks",
 		},
 	}
 }
