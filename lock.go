@@ -40,7 +40,7 @@ import (
 // URLEnv is the environment variable that Open reads if its URL is empty.
 const URLEnv = "ANYLOCK_URL"
 
-// A Locker hands out leases on the keys of one store. Open and New make one; the methods of another return ErrInvalid.
+// A Locker hands out leases on the keys of one store. Create it with Open or New: the methods of a zero Locker return ErrInvalid.
 type Locker struct {
 	backend    backend.Backend
 	name       string // of the store, for errors and logs

@@ -18,7 +18,7 @@ type Fencing = backend.Fencing
 // Reach says how far apart owners may be that exclude each other. A higher one includes the lower.
 type Reach = backend.Reach
 
-// What NeedFencing and NeedReach take.
+// Values for NeedFencing and NeedReach.
 const (
 	FencingNone    = backend.FencingNone    // no tokens
 	FencingProcess = backend.FencingProcess // tokens increase while this process lives
