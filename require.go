@@ -44,7 +44,7 @@ func NeedFIFO() Requirement {
 	return flag("fifo", "waiters are not served in order", func(g Guarantees) bool { return g.FIFO })
 }
 
-// NeedPush requires that waiters are woken, not left to poll: "push".
+// NeedPush requires that waiters are notified and do not poll: "push".
 func NeedPush() Requirement {
 	return flag("push", "waiters poll", func(g Guarantees) bool { return g.Wake == backend.WakePush })
 }
@@ -65,7 +65,8 @@ func NeedNoEarlyLoss() Requirement {
 	}}
 }
 
-// NeedTellsLoss requires that a holder is told soon when somebody else has removed its lease, and not by its next renewal: "tells-loss".
+// NeedTellsLoss requires that a holder learns soon, and not only at its next renewal, that somebody else has removed its lease:
+// "tells-loss".
 func NeedTellsLoss() Requirement {
 	return flag("tells-loss", "a holder whose lease somebody removes learns of it at its next renewal", func(g Guarantees) bool { return g.TellsLoss })
 }
@@ -97,22 +98,22 @@ func NeedReach(at Reach) Requirement {
 	}}
 }
 
-// NeedMaxLate requires that the key of a dead holder is free by its TTL plus d: "max-late=500ms".
+// NeedMaxLate requires that a dead holder's key is free no later than d after its TTL: "max-late=500ms".
 func NeedMaxLate(d time.Duration) Requirement {
 	return atMost("max-late", d, func(g Guarantees) time.Duration { return g.MaxLate })
 }
 
-// NeedMinTTL requires that leases as short as d are granted as asked: "min-ttl=1s".
+// NeedMinTTL requires that the store grants TTLs as short as d without rounding them up: "min-ttl=1s".
 func NeedMinTTL(d time.Duration) Requirement {
 	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
 }
 
-// NeedMaxTTL requires that leases as long as d can be had: "max-ttl=1h".
+// NeedMaxTTL requires that the store grants TTLs of up to d: "max-ttl=1h".
 func NeedMaxTTL(d time.Duration) Requirement {
 	return atLeast("max-ttl", d, func(g Guarantees) time.Duration { return g.MaxTTL })
 }
 
-// NeedMaxSilence requires that a lease is kept for d, if its TTL is that long, although the store hears nothing of its holder:
+// NeedMaxSilence requires that a lease whose TTL is d or longer lasts for d even if its client loses contact with the store:
 // "max-silence=1m".
 func NeedMaxSilence(d time.Duration) Requirement {
 	return atLeast("max-silence", d, func(g Guarantees) time.Duration { return g.MaxSilence })

@@ -72,7 +72,7 @@ type RenewalEnd struct {
 	Owner   string
 	Late    time.Duration // how late the attempt began
 	Took    time.Duration // for the request, which may have renewed other leases too
-	Err     error         // if the outcome is unknown; ErrLost if the lease was over
+	Err     error         // nil if the lease was renewed, ErrLost if it was over; after any other error the outcome is unknown
 }
 
 // LeaseEnd describes a lease that has ended.
