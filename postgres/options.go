@@ -53,8 +53,8 @@ type Options struct {
 	// track_activity_query_size: about 15 by default. The server has one timer per connection, so the leases of a
 	// process that is frozen or cut off end together with the last one, up to Share late, which Guarantees.MaxLate
 	// includes. (A process that lives ends each on time; when it dies, all end at once.) If a lease is renewed to a longer
-	// TTL than it was granted for, the others may be late by that TTL. If a connection breaks, all its leases are
-	// lost. If the key is busy, a request that waits costs one more request, and its lease then has its own
+	// TTL than it was granted for, the others may be late by that TTL. If a connection breaks, or an operator cancels a statement on
+	// it, all its leases are lost. If the key is busy, a request that waits costs one more request, and its lease then has its own
 	// connection. Default 0: no sharing; at most 30 s. ModeTransaction cannot share.
 	Share time.Duration
 
