@@ -9,9 +9,10 @@ import (
 const (
 	cleanupFirst = 20 * time.Millisecond // the first pause between attempts; it doubles
 	cleanupMost  = time.Second           // the longest pause
-	// A request that was given up may still be on its way when the store answers "nothing there". It is believed when it
-	// says so twice, this far apart.
-	cleanupSettle = 200 * time.Millisecond
+	// A request that was given up may still be on its way when the store answers "nothing there": a server's thread, or one
+	// processor of a virtual machine, can stand still for hundreds of milliseconds. The answer is believed when the store
+	// gives it twice, this far apart.
+	cleanupSettle = time.Second
 )
 
 // Abandon removes, in the background, what the store may keep of owner after a request whose outcome is unknown: at

@@ -25,8 +25,9 @@ func TestCancelledRenewalInTransaction(t *testing.T) {
 			_, _ = c.Exec(context.Background(), "SELECT pg_cancel_backend($1) FROM generate_series(1, 100)", pid)
 		}
 	}()
+	t.Cleanup(func() { stop(); <-cancelling })
 	var err error
-	until(t, soon, "a renewal is cancelled", func() bool {
+	until(t, 2*time.Minute, "a renewal is cancelled", func() bool { // a cancellation must meet one
 		for range 200 {
 			if err = l.Renew(context.Background(), time.Minute); err != nil {
 				return true
