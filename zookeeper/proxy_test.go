@@ -85,7 +85,12 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 		if _, err := io.ReadFull(from, head); err != nil {
 			return
 		}
-		body := make([]byte, be.Uint32(head))
+		size := be.Uint32(head)
+		isWord := size > 1<<20 // a command of four letters, without a length
+		if isWord {
+			size = 0
+		}
+		body := make([]byte, size)
 		if _, err := io.ReadFull(from, body); err != nil {
 			return
 		}
@@ -93,7 +98,7 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 		p.mu.Lock()
 		ask := p.request
 		p.mu.Unlock()
-		if forward && !first && ask != nil {
+		if forward && !first && !isWord && ask != nil {
 			forward, cut = ask(int32(be.Uint32(body[4:])))
 		}
 		mute.Store(mute.Load() || cut)
