@@ -10,7 +10,7 @@ type Guard struct {
 }
 
 // Do calls write unless a higher token has been seen. It calls one write at a time, and returns what write returns. The token
-// counts as seen even if write fails, because it may have written in part.
+// counts as seen even if write fails, because it may have written in part. write must not call Do of the same Guard.
 func (g *Guard) Do(token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

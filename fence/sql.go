@@ -101,7 +101,7 @@ func (t Table) Create(ctx context.Context, db interface {
 // commits. Until tx ends, checks of the same resource in other transactions wait. So call it first in tx, before you read what the writes
 // of tx depend on, and roll back after any error.
 //
-// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may refuse instead of waiting, with an error of its own: begin a new
+// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with an error of its own: begin a new
 // transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without zeros.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	if err := backend.ValidateKey(resource); err != nil {
@@ -117,7 +117,7 @@ type Column struct {
 	sql statements
 }
 
-// NewColumn returns the column token of a table whose column key identifies a row. The names become part of statements as they are: they
+// NewColumn returns the column token of a table whose column key is unique. The names become part of statements as they are: they
 // must not come from outside the program.
 func NewColumn(d Dialect, table, key, token string) Column {
 	c := Column{row: table + " " + key + "="}

@@ -25,7 +25,8 @@ func NewScript(body string) *Script {
 }
 
 // Run runs the script's body with keys and args, unless the key fenceKey has seen a token higher than this one: then the command's
-// error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the body fails.
+// error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the body fails. c is a client,
+// not a pipeline.
 //
 // The fence lives as long as its key, which has no TTL. Only an operator removes it, an eviction policy of allkeys-…, or the loss of recent
 // writes: a restart without persistence, or a failover to a replica that lags behind. In a cluster fenceKey and keys need one
