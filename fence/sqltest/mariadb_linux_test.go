@@ -44,7 +44,8 @@ func startMariaDB(t *testing.T) *sql.DB {
 	defer log.Close()
 	port := freePort(t)
 	args := []string{
-		"--no-defaults", "--datadir=" + dir, "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(dir, "socket"),
+		"--no-defaults", "--datadir=" + dir, "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port),
+		"--socket=socket",     // in the folder: a path from the root may be too long
 		"--skip-grant-tables", // the folder is empty: there are no users
 		"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M",
 	}
@@ -79,12 +80,24 @@ func startMariaDB(t *testing.T) *sql.DB {
 	config := mysql.NewConfig()
 	config.User, config.Net, config.Addr = "root", "tcp", fmt.Sprintf("127.0.0.1:%d", port)
 	storetest.Until(t, time.Minute, "MariaDB answers", func() bool {
+		select {
+		case <-ended:
+			t.Fatal("MariaDB has ended")
+		default:
+		}
 		db, err := sql.Open("mysql", config.FormatDSN())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		_, err = db.ExecContext(t.Context(), `CREATE DATABASE IF NOT EXISTS test`)
+		var data string // as a check that no other server has taken the port
+		if err := db.QueryRowContext(t.Context(), `SELECT @@datadir`).Scan(&data); err != nil {
+			return false
+		}
+		if filepath.Clean(data) != dir {
+			t.Fatalf("port %d belongs to the server in %s", port, data)
+		}
+		_, err = db.ExecContext(t.Context(), `CREATE DATABASE test`)
 		return err == nil
 	})
 	config.DBName = "test"
