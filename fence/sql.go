@@ -102,7 +102,7 @@ func (t Table) Create(ctx context.Context, db interface {
 // of tx depend on, and roll back after any error.
 //
 // At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with an error of its own: begin a new
-// transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without zeros.
+// transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	if err := backend.ValidateKey(resource); err != nil {
 		return err
@@ -134,7 +134,7 @@ func NewColumn(d Dialect, table, key, token string) Column {
 	return c
 }
 
-// Check is like Table's for the row with that key. Without such a row it is sql.ErrNoRows.
+// Check is like Table.Check, for the row with that key. Without such a row the error matches sql.ErrNoRows.
 func (c Column) Check(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	return c.sql.check(ctx, tx, c.row+fmt.Sprint(key), key, token)
 }
