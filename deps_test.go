@@ -15,11 +15,13 @@ const module = "github.com/anylock/lock"
 // What each package that applications import may depend on, so that they pay only for the store they use: packages of
 // this module, and others by the beginning of their path. The standard library is free. A new store adds its line here.
 var dependencies = map[string]struct{ own, others []string }{
-	"":         {own: []string{"/backend", "/internal/alarm"}},
-	"/backend": {own: []string{"/internal/alarm"}},
-	"/memory":  {own: []string{"/backend", "/internal/alarm"}},
-	"/pair":    {own: []string{"/backend", "/internal/alarm"}},
-	"/file":    {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
+	"":                  {own: []string{"/backend", "/internal/alarm"}},
+	"/backend":          {own: []string{"/internal/alarm"}},
+	"/memory":           {own: []string{"/backend", "/internal/alarm"}},
+	"/pair":             {own: []string{"/backend", "/internal/alarm"}},
+	"/file":             {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
+	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
+	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis/redlock": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
@@ -70,7 +72,7 @@ func TestDependencies(t *testing.T) {
 
 // The standard library alone, by what the go command itself says.
 func TestRootNeedsNoModule(t *testing.T) {
-	for _, path := range []string{"", "/backend", "/memory", "/pair"} {
+	for _, path := range []string{"", "/backend", "/memory", "/pair", "/fence"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
 		for _, dep := range out {
 			if !under(dep, module) {

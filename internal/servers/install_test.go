@@ -20,6 +20,7 @@ var packages = []struct{ name, file string }{
 	{"postgresql", "/usr/lib/postgresql/15/bin/postgres"},
 	{"pgbouncer", "/usr/sbin/pgbouncer"},
 	{"chromium", "/usr/bin/chromium"},
+	{"mariadb-server-core", "/usr/sbin/mariadbd"},
 }
 
 // aptGet is an apt-get that writes down what it is asked for, and puts the files there of packages that it is to install.

@@ -1,0 +1,53 @@
+// Package redisfence checks fencing tokens in Redis, in the same script as the write. See package fence for what that guarantees.
+package redisfence
+
+import (
+	"context"
+	_ "embed"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/fence"
+)
+
+//go:embed fence.lua
+var check string
+
+// A Script is a Lua script behind a check of the token. It is safe for concurrent use.
+type Script struct{ script *redis.Script }
+
+// NewScript returns the script that checks the token, and then runs body, which finds its own keys and arguments in KEYS and
+// ARGV from 1 on, and returns what it likes.
+func NewScript(body string) *Script {
+	return &Script{redis.NewScript(check + body)}
+}
+
+// Run runs the script's body with keys and args, unless the key fenceKey has seen a token higher than this one: then the command's
+// error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the body fails. c is a client,
+// not a pipeline.
+//
+// The fence lives as long as its key, which has no TTL. Only an operator removes it, an eviction policy of allkeys-…, or the loss of recent
+// writes: a restart without persistence, or a failover to a replica that lags behind. In a cluster fenceKey and keys need one
+// hash tag, as in {account/7}:fence and {account/7}:balance.
+//
+// After a network error go-redis may send the script again, as with every command, unless MaxRetries is -1.
+func (s *Script) Run(ctx context.Context, c redis.Scripter, fenceKey string, token uint64, keys []string, args ...any) *redis.Cmd {
+	if err := fence.Compare(fenceKey, token, 0); err != nil {
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(err)
+		return cmd
+	}
+	all := append([]any{strconv.FormatUint(token, 10)}, args...)
+	cmd := s.script.Run(ctx, c, append([]string{fenceKey}, keys...), all...)
+	if err := cmd.Err(); redis.HasErrorPrefix(err, stale) {
+		if seen, bad := strconv.ParseUint(strings.TrimPrefix(err.Error(), stale), 10, 64); bad == nil {
+			cmd.SetErr(&fence.StaleError{Resource: fenceKey, Token: token, Seen: seen})
+		}
+	}
+	return cmd
+}
+
+// stale begins the reply to a token that is too low, with the higher one behind it.
+const stale = "FENCESTALE "

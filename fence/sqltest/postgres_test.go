@@ -1,0 +1,46 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/anylock/lock/fence"
+	"github.com/anylock/lock/internal/fencetest"
+	"github.com/anylock/lock/internal/servers"
+)
+
+func openPostgres(t *testing.T) fencetest.Database {
+	t.Helper()
+	db, err := sql.Open("pgx", servers.Postgres(t).PostgresURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return fencetest.Database{
+		DB: db, Dialect: fence.Postgres,
+		Levels: []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable},
+		Again: func(err error) bool {
+			const serializationFailure, deadlock = "40001", "40P01"
+			e := (*pgconn.PgError)(nil)
+			return errors.As(err, &e) && (e.Code == serializationFailure || e.Code == deadlock)
+		},
+		Waits: func(ctx context.Context) (waits bool) {
+			err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`).Scan(&waits)
+			return err == nil && waits
+		},
+	}
+}
+
+func TestPostgres(t *testing.T) { fencetest.Run(t, openPostgres(t)) }
+
+// To look at the token and then to write lets a later holder write in between: the test must see that.
+func TestPostgresNaive(t *testing.T) {
+	if stale, err := openPostgres(t).BetweenCheckAndWrite(t, sql.LevelReadCommitted); !stale || err != nil {
+		t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)
+	}
+}
