@@ -109,7 +109,20 @@ func TestRecords(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 		if err := b.Create(ctx, heldBy("b", 10)); err != nil || b.Lease().Token() <= lease.Token() {
-			t.Errorf("after the release: %v", err)
+			t.Fatalf("after the release: %v", err)
+		}
+
+		time.Sleep(11 * time.Second)
+		_, _, err = b.Get(ctx)
+		wantErr(t, "get after a loss", err, lock.ErrLost)
+		wantErr(t, "create after a loss", b.Create(ctx, heldBy("b", 10)), lock.ErrLost)
+		wantErr(t, "update after a loss", b.Update(ctx, heldBy("b", 10)), lock.ErrLost)
+		if b.Lease() != nil {
+			t.Error("b has a lease still")
+		}
+		b.RecordEvent("stopped leading")
+		if err := b.Create(ctx, heldBy("b", 10)); err != nil {
+			t.Errorf("after the elector has stopped: %v", err)
 		}
 	})
 }
