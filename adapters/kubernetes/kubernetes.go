@@ -19,6 +19,7 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -44,7 +45,8 @@ type Lock struct {
 	mu      sync.Mutex
 	lease   *lock.Lease // the one to lead by; after a loss it stays until the elector has given up
 	record  resourcelock.LeaderElectionRecord
-	observe int // how often somebody else's lease was seen
+	failing bool // the last renewal failed
+	observe int  // how often somebody else's lease was seen
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -90,7 +92,7 @@ func (l *Lock) held() *lock.Lease {
 func (l *Lock) set(lease *lock.Lease, record resourcelock.LeaderElectionRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lease, l.record = lease, record
+	l.lease, l.record, l.failing = lease, record, false
 }
 
 // Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or Update. If the
@@ -161,27 +163,38 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update implements resourcelock.Interface. It renews the lease, or releases it if the record has no holder, as with ReleaseOnCancel.
 // It does not take a lease: the elector calls Create for that. The error matches lock.ErrLost if this process holds no lease.
+//
+// A lease whose last renewal has failed is not released but left to its TTL. The elector may have given up because of that, and then it
+// ends the leader's context only after the release.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	lease := l.held()
+	l.mu.Lock()
+	lease, failing := l.lease, l.failing
+	l.mu.Unlock()
 	if lease == nil {
 		return fmt.Errorf("kubernetes: %s is not held: %w", l.key, lock.ErrLost) // a Conflict would make the elector try again at once
 	}
-	if record.HolderIdentity == "" {
-		l.set(nil, record)
-		return lease.Release(ctx)
+	if record.HolderIdentity != "" {
+		return l.renew(ctx, lease, record)
 	}
-	return l.renew(ctx, lease, record)
+	l.set(nil, record)
+	if failing {
+		return fmt.Errorf("kubernetes: %s stays taken for its TTL, because its renewal has failed", l.key)
+	}
+	return lease.Release(ctx)
 }
 
 // renew takes a third of what is left of the lease at most, so that there is time to try again.
-func (l *Lock) renew(ctx context.Context, lease *lock.Lease, record resourcelock.LeaderElectionRecord) error {
+func (l *Lock) renew(caller context.Context, lease *lock.Lease, record resourcelock.LeaderElectionRecord) error {
 	ttl, err := ttlOf(record)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Until(lease.Deadline())/3)
+	ctx, cancel := context.WithTimeout(caller, time.Until(lease.Deadline())/3)
 	defer cancel()
 	if err := lease.Renew(ctx, ttl); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.failing = l.failing || !errors.Is(caller.Err(), context.Canceled) // the elector is told to stop, and does not give up
 		return err
 	}
 	l.set(lease, record)

@@ -161,7 +161,7 @@ func TestSameIdentity(t *testing.T) {
 	})
 }
 
-// A store whose renewals hang from some time on.
+// A store that answers no renewal from some time on, and releases too late.
 type hanging struct {
 	backend.Backend
 	hangs atomic.Bool
@@ -186,6 +186,14 @@ func (l *hangingLease) Renew(ctx context.Context, ttl time.Duration) error {
 		return ctx.Err()
 	}
 	return l.Life.Renew(ctx, ttl)
+}
+
+func (l *hangingLease) Release(ctx context.Context) error {
+	err := l.Life.Release(ctx)
+	if l.store.hangs.Load() {
+		time.Sleep(5 * time.Second) // until the answer arrives, or the store's client gives up
+	}
+	return err
 }
 
 // A leader whose renewals get no answer stops before the next one leads: by the elector's RenewDeadline if its times leave room for that,
