@@ -58,7 +58,7 @@ type term struct {
 	begin, end time.Time
 }
 
-// Three candidates lead in turns. No two terms overlap, tokens rise from term to term, and the next leader begins long before the TTL
+// Three candidates hand over to each other. No two terms overlap, tokens rise from term to term, and the next leader begins long before the TTL
 // of a lease that was released.
 func TestTermsOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
@@ -69,7 +69,7 @@ func TestTermsOnStores(t *testing.T) {
 			terms []term
 			wg    sync.WaitGroup
 		)
-		over, finish := context.WithCancel(context.Background())
+		over, finish := context.WithTimeout(context.Background(), time.Minute)
 		defer finish()
 		for i := range 3 {
 			locks, who := open(t, url), fmt.Sprint("candidate ", i)
@@ -92,17 +92,26 @@ func TestTermsOnStores(t *testing.T) {
 						if terms = append(terms, tm); len(terms) == enough {
 							finish()
 						}
+						ours := len(terms)
 						mu.Unlock()
+						storetest.Until(t, storetest.Soon, "another has led", func() bool {
+							mu.Lock()
+							defer mu.Unlock()
+							return len(terms) > ours || over.Err() != nil
+						})
 					}
 				}
 			})
 		}
 		wg.Wait()
+		if len(terms) < enough {
+			t.Fatalf("%d terms in a minute", len(terms))
+		}
 		slices.SortFunc(terms, func(a, b term) int { return cmp.Compare(a.token, b.token) })
 		var longest time.Duration
 		for i, b := range terms[1:] {
 			a := terms[i]
-			if !b.begin.After(a.end) || b.token <= a.token {
+			if !b.begin.After(a.end) || b.token <= a.token || b.who == a.who {
 				t.Errorf("two lead: %+v, %+v", a, b)
 			}
 			longest = max(longest, b.begin.Sub(a.end))
