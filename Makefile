@@ -30,7 +30,7 @@ help: ## Show this list
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 .PHONY: test
 test: ## Install missing servers, then run the fast tests, on one real server of each kind; no server may be missing
-	@scripts/install-servers
+	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
 		$(if $(filter ./...,$(PKG)),./zookeeper) $(PKG); \
 		echo "make test: the tests took $$SECONDS s"
