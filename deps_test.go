@@ -18,6 +18,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"":         {own: []string{"/backend", "/internal/alarm"}},
 	"/backend": {own: []string{"/internal/alarm"}},
 	"/memory":  {own: []string{"/backend", "/internal/alarm"}},
+	"/recipe":  {own: []string{"", "/backend", "/internal/alarm"}},
 	"/pair":    {own: []string{"/backend", "/internal/alarm"}},
 	"/file":    {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
 	"/redis": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
@@ -70,7 +71,7 @@ func TestDependencies(t *testing.T) {
 
 // The standard library alone, by what the go command itself says.
 func TestRootNeedsNoModule(t *testing.T) {
-	for _, path := range []string{"", "/backend", "/memory", "/pair"} {
+	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
 		for _, dep := range out {
 			if !under(dep, module) {
