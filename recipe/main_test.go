@@ -9,14 +9,29 @@ import (
 	"testing/synctest"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// child is what a process does that a test has started; nil where there are none.
+var child func()
+
+func TestMain(m *testing.M) {
+	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	if child != nil {
+		child()
+	}
+	goleak.VerifyTestMain(m, storetest.GoRedisDials())
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
 
 const ttl = 10 * time.Second
 
