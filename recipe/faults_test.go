@@ -109,7 +109,7 @@ func faults(t *testing.T, s realStore) {
 	killed := h.start(t, "killed", url)
 
 	h.await(t, patient, steady, stopped, cut, killed)
-	rounds := 3
+	rounds := 2
 	if testing.Short() {
 		rounds = 1
 	}

@@ -157,6 +157,17 @@ func TestSetLossDuringWait(t *testing.T) {
 	})
 }
 
+// So does one that is over when the last key is granted.
+func TestSetLossAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.slow = ttl/2 + ttl/10
+		_, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"a", "b"}, lock.WithoutRenewal())
+		wantErr(t, err, lock.ErrLost)
+		w.slow = 0
+		w.free("a", "b")
+	})
+}
+
 func TestSetWaitEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()

@@ -43,12 +43,13 @@ type world struct {
 	mu     sync.Mutex
 	events []string // "acquire key" and "release key", as the store sees them; a try that was refused is not among them
 	fault  func(key string) error
-	asked  int // requests
+	asked  int           // requests
+	slow   time.Duration // how long the answer to a grant is on its way
 }
 
 func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, &world{T: t, store: memory.NewStore()}) })
+	synctest.Test(t, func(t *testing.T) { f(t, &world{T: t, store: memory.NewStore(), slow: latency}) })
 }
 
 func (w *world) locker() *lock.Locker {
@@ -138,6 +139,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		return nil, err
 	}
 	c.w.note("acquire " + r.Key)
+	time.Sleep(c.w.slow)
 	return &counted{l.(*backend.Life), r.Key, c.w}, nil
 }
 

@@ -10,46 +10,47 @@ import (
 	"github.com/anylock/lock"
 )
 
-// ErrLimit means that another process uses the same semaphore with a higher limit, and holds more permits than this one's limit allows.
+// ErrLimit means that all permits of this Semaphore are held, and that another process, whose limit is higher, holds one beyond them.
 var ErrLimit = errors.New("another process has a higher limit")
 
-// A Semaphore lets a limited number of holders work at the same time, in all processes together. Each permit is a lease of its own, so
-// that a holder that dies returns its permit by the TTL. Create it with NewSemaphore.
+// A Semaphore lets a limited number of holders work at the same time, in all processes together. Each permit is a lease of its own. So a
+// holder that dies returns its permit by the TTL, and one that is cut off learns that it has lost it. Create a Semaphore with NewSemaphore.
 //
 // # Keys
 //
-// The permits of the semaphore "mail" with limit 3 are the keys "mail/permit/0", "mail/permit/1" and "mail/permit/2". The key "mail/queue" is held
-// by the one who is next. locks.List(ctx, "mail/permit/") tells who holds permits, where the store can list. Tokens rise for each
-// permit, not for the semaphore: let a resource compare those of the same Lease.Key only.
+// The semaphore "mail" with a limit of 2 has the permits "mail/permit/0" and "mail/permit/1", which are keys of the Locker. Whoever is first
+// in line holds "mail/queue". locks.List(ctx, "mail/permit/") returns who holds permits, if the store can list. Tokens rise for each permit
+// and not for the semaphore as a whole, so compare only tokens of leases with the same Key.
 //
 // # Order
 //
-// Only the first in line waits for permits, for all of them at once. The others wait for the key of the queue, and are served in the order
-// of Locker.Acquire: first come, first served where Guarantees.FIFO says so. TryAcquire does not queue. If the first in line
-// dies, the next one takes its place after the TTL.
+// The first in line waits for all permits at once. The others wait for the key of the queue, in the order of Locker.Acquire: first come,
+// first served if Guarantees.FIFO says so. TryAcquire does not queue. If the first in line dies, the next takes its place after the TTL.
 //
 // # Different limits
 //
-// Use the same limit everywhere. A process whose limit is n uses the permits 0 to n-1, always the lowest that is free. So where
-// limits differ, no more permits are held than the highest of them allows. A process that finds all of its own permits held
-// also looks at the first one above its limit. If that is held too, it returns ErrLimit and gets nothing. It does not look while
-// one of its own permits is free. A process with the highest limit notices nothing. To change the limit, deploy the new one to all processes. As long as both
-// are in use, those with the lower limit may get ErrLimit, and the higher limit applies.
+// Give all processes the same limit. A process with the limit n uses the permits 0 to n-1, and takes the lowest that is free. So if limits
+// differ, as many permits can be held as the highest limit allows, and not more. A process that finds all its own permits held looks at
+// permit n too. If that is held, it does not wait: the error is ErrLimit. It does not look as long as one of its own permits is
+// free, and the process with the highest limit never notices.
+//
+// To change the limit, deploy the new one to all processes. While both are in use, the higher one applies, and processes with the lower one
+// may get ErrLimit. They can try again later.
 //
 // # Cost
 //
-// If k permits are held, an Acquire that need not wait makes 3+k requests at most: one to enter the queue, k+1 for permits, one to leave the queue. Permits that are held in the same
-// process cost none. An Acquire that waits at the front makes up to 2n+3: it tries n permits, looks at one more, and then waits for n at once, which are n waiting requests at the store.
-// It cancels those that it does not need. If two permits become free at the same moment, it may get both, and gives one back. Those behind cost one waiting request for each process. Where waiters poll
-// (Guarantees.Wake), the first in line polls for n keys. In Postgres each of its waits has its own connection, so MaxLeases should be
-// above 2n.
+// If k permits are held elsewhere, an Acquire that need not wait makes 3+k requests: one to enter the queue, k+1 for permits, and one to leave the
+// queue. An Acquire that has to wait makes up to 3n+2: it tries n permits, looks at one more, waits for n at once, and gives up
+// n-1 of these waits. If several permits become free at the same moment, it may get more than one, and returns the others. Behind it, each process has one
+// waiting request for the queue. If waiters poll (Guarantees.Wake), the first in line polls for n keys. With Postgres each of its waits takes a connection.
 type Semaphore struct {
 	locks *lock.Locker
 	key   string
 	n     int
 }
 
-// NewSemaphore returns the semaphore of a key, with n permits. It makes no request. n must be positive, or the error is lock.ErrInvalid.
+// NewSemaphore returns the semaphore of a key, with n permits. It makes no request. The error is lock.ErrInvalid if key is empty or n is not
+// positive.
 func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 	if n < 1 || key == "" {
 		return nil, fmt.Errorf("%w: semaphore %q with %d permits", lock.ErrInvalid, key, n)
@@ -57,11 +58,11 @@ func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 	return &Semaphore{locks, key, n}, nil
 }
 
-// Acquire waits for a permit. Release of the lease returns it. Its errors are those of Locker.Acquire, and ErrLimit, which matches lock.ErrHeld too.
+// Acquire waits for a permit. To return the permit, release the lease. The errors are those of Locker.Acquire, and ErrLimit, which comes
+// with lock.ErrHeld.
 //
-// A permit that is acquired under the context of another is a second permit. If all of them are held under ctx, the error is
-// lock.ErrDeadlock. Reentrant makes no sense here. WithWait limits the wait in the queue, and then the wait at its front. WithMinHold also
-// applies to a permit that Acquire gives back because it got two.
+// Under the context of a permit, Acquire returns another permit. If all of them are held under ctx, the error is lock.ErrDeadlock. Do not use
+// Reentrant. WithWait limits the wait in the queue, and then the wait at its front. WithMinHold applies to a surplus permit too.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
 	// The place in the queue lasts as long as it is needed. If it is lost, another one waits at the front too, which does no harm.
 	place, err := s.locks.Acquire(ctx, s.key+"/queue", append(opts[:len(opts):len(opts)], lock.WithMinHold(1), lock.WithMaxHold(math.MaxInt64))...)

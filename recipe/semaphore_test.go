@@ -177,33 +177,74 @@ func TestSemaphoreAfterDeath(t *testing.T) {
 func TestSemaphoreGivesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		const n = 5
-		for range 20 {
-			var held [n]*lock.Lease
-			for i := range held {
-				held[i] = permit(t, w.semaphore(n))
+		var held [n]*lock.Lease
+		for i := range held {
+			held[i] = permit(t, w.semaphore(n))
+		}
+		got := make(chan *lock.Lease, 1)
+		go func() { got <- permit(t, w.semaphore(n)) }()
+		settle()
+		w.slow = time.Millisecond // all are granted before the first is known
+		w.took()
+		for _, lease := range held {
+			go release(t, lease)
+		}
+		lease := <-got
+		if events, _ := w.took(); len(events) != n+n+n-1+1 { // released, granted, given back; and the place in the queue
+			t.Errorf("at the store: %q", events)
+		}
+		s := w.semaphore(n)
+		for i := range n - 1 {
+			l, err := s.TryAcquire(t.Context())
+			if err != nil {
+				t.Fatalf("only %d permits are free: %v", i, err)
 			}
-			got := make(chan *lock.Lease, 1)
-			go func() { got <- permit(t, w.semaphore(n)) }()
-			settle()
-			for _, lease := range held {
-				go release(t, lease)
+			defer release(t, l)
+		}
+		time.Sleep(2 * ttl)
+		if lease.Err() != nil || lease.Context().Err() != nil {
+			t.Errorf("%v, %v", lease.Err(), lease.Context().Err())
+		}
+		release(t, lease)
+	})
+}
+
+// A permit that was waited for leaves nothing at the context that it was asked for with.
+func TestSemaphoreFreesContexts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		held := permit(t, w.semaphore(1))
+		ctx := &spyContext{Context: t.Context(), done: make(chan struct{})}
+		got := make(chan *lock.Lease, 1)
+		go func() {
+			lease, err := w.semaphore(1).Acquire(ctx)
+			if err != nil {
+				t.Error(err)
 			}
-			lease := <-got
-			settle()
-			s := w.semaphore(n)
-			for i := range n - 1 {
-				l, err := s.TryAcquire(t.Context())
-				if err != nil {
-					t.Fatalf("only %d permits are free: %v", i, err)
-				}
-				defer release(t, l)
-			}
-			if lease.Err() != nil || lease.Context().Err() != nil {
-				t.Fatalf("%v, %v", lease.Err(), lease.Context().Err())
-			}
-			break
+			got <- lease
+		}()
+		settle()
+		release(t, held)
+		release(t, <-got)
+		settle()
+		if n := ctx.children.Load(); n != 0 {
+			t.Errorf("%d contexts are left", n)
 		}
 	})
+}
+
+// A spyContext counts the contexts that end with it.
+type spyContext struct {
+	context.Context
+	done     chan struct{}
+	children atomic.Int32
+}
+
+func (c *spyContext) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is what package context calls for each.
+func (c *spyContext) AfterFunc(func()) (stop func() bool) {
+	c.children.Add(1)
+	return sync.OnceValue(func() bool { c.children.Add(-1); return true })
 }
 
 func TestSemaphoreWaitEnds(t *testing.T) {
