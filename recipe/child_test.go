@@ -93,7 +93,7 @@ func (c *reporter) run(url string) error {
 	workers.Go(func() {
 		for ctx.Err() == nil { // an error of f ends it
 			c.failed(recipe.Lead(ctx, locks, "boss", func(ctx context.Context, l *lock.Lease) error {
-				c.hold(ctx, "boss", l, l)
+				c.hold(ctx, "boss", l, []string{"boss"}, l)
 				if rand.IntN(4) == 0 {
 					return errors.New("an error of its own")
 				}
@@ -109,7 +109,7 @@ func (c *reporter) run(url string) error {
 				if c.failed(err) {
 					continue
 				}
-				c.hold(permit.Context(), "mail", permit, permit)
+				c.hold(permit.Context(), "mail", permit, []string{permit.Key()}, permit)
 				_ = permit.Release(ctx) // it may have been lost
 			}
 		})
@@ -127,7 +127,7 @@ func (c *reporter) run(url string) error {
 				for i, key := range keys {
 					leases[i] = set.Lease(key)
 				}
-				c.hold(set.Context(), "set", set, leases...)
+				c.hold(set.Context(), "set", set, keys, leases...)
 				_ = set.Release(ctx)
 			}
 		})
@@ -155,8 +155,9 @@ type held interface {
 	Deadline() time.Time
 }
 
-// hold tells of a hold for as long as it lasts, for a while. A time counts if the hold is found alive after it: the process may be stopped anywhere.
-func (c *reporter) hold(ctx context.Context, kind string, h held, leases ...*lock.Lease) {
+// hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it: the process may be
+// stopped anywhere.
+func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, leases ...*lock.Lease) {
 	var (
 		id    = c.last.Add(1)
 		alive time.Duration
@@ -169,8 +170,8 @@ func (c *reporter) hold(ctx context.Context, kind string, h held, leases ...*loc
 			break
 		}
 		if alive == 0 {
-			for _, l := range leases {
-				c.say("+ %d %s %s %d %d", id, kind, l.Key(), l.Token(), at)
+			for i, l := range leases {
+				c.say("+ %d %s %s %d %d", id, kind, keys[i], l.Token(), at)
 			}
 		}
 		alive = at
