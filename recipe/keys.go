@@ -16,21 +16,21 @@ type Set struct {
 	leases []*lock.Lease
 }
 
-// AcquireAll waits until it holds all keys, and renews their leases until Release. It takes one key after the other in sorted order,
-// each once, so that two calls never wait for each other. It holds the first keys while it waits for the others.
+// AcquireAll waits until it holds all keys, and renews their leases until Release. It takes one after the other in sorted order, so that
+// two calls never wait for each other, and each key once. It holds the first keys while it waits for the others.
 //
-// After an error none of the keys is held by this call. The error is that of Locker.Acquire for the key that failed. ErrLost means that a
-// lease was lost while AcquireAll waited for another key. If the release of a key had an unknown outcome, the error tells it too, and that key
-// is free by its TTL at the latest. WithMinHold keeps keys taken in this case too.
+// After an error this call holds none of the keys. The error is that of Locker.Acquire for the key that failed, or ErrLost if a lease was
+// lost during the wait for another key. If the release of a key had an unknown outcome, that error is joined to it, and the key is free by
+// its TTL. WithMinHold keeps the keys of a failed call taken too.
 //
-// WithWait limits the wait for each key. TTLs begin when each key is granted: with WithoutRenewal, the first may run out during the wait
-// for the last. To hold a key and then call AcquireAll may still deadlock with others who take them in another order.
+// WithWait limits the wait for each key. Each TTL begins with its own grant: with WithoutRenewal, the first lease may run out during the
+// wait for the last. A caller that already holds a key may still deadlock with others, who take the keys in another order.
 func AcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts ...lock.AcquireOption) (*Set, error) {
 	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) { return locks.Acquire(ctx, key, opts...) })
 }
 
-// TryAcquireAll is like AcquireAll but does not wait. If one of the keys is busy, the error is ErrHeld, with a *lock.HeldError that names the
-// holder if the store knows it.
+// TryAcquireAll is like AcquireAll but does not wait. If one of the keys is busy, the error is ErrHeld, with a *lock.HeldError that names
+// the holder if the store knows it.
 func TryAcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts ...lock.AcquireOption) (*Set, error) {
 	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) { return locks.TryAcquire(ctx, key, opts...) })
 }

@@ -9,25 +9,24 @@ import (
 	"github.com/anylock/lock"
 )
 
-// Lead lets one of all candidates for key lead at a time. It waits until it holds key, calls f, and waits again when f has
-// returned, until ctx ends. f's context is that of its lease: it ends when leadership is lost, at the lease's deadline at the latest,
-// and f should then return. lease.Token is the fencing token of this term. To write safely even if the process was paused
-// beyond the deadline, send the token along.
+// Lead lets one of all candidates for key lead at a time. It waits until it holds key, calls f, and gets in line again when f has
+// returned, until ctx ends. f's context is that of its lease: it ends when leadership is lost, at the lease's deadline at the latest, and
+// f should then return. lease.Token is the fencing token of this term. A process that is paused does not notice a loss, so f should send
+// the token along with what it writes.
 //
 // How f returns decides what comes next:
 //
-//   - After a loss, whatever f returned, Lead gets in line again at once. The error of f is dropped, because work that is
-//     cut short fails in many ways.
-//   - If f returns nil while it leads, it steps down: the key is released, the next candidate leads, and Lead gets in line again after about a
-//     second.
+//   - After a loss Lead gets in line again at once. An error of f is dropped, because work that is cut short fails in many ways.
+//   - If f returns nil while it leads, it steps down: the key is released for the next candidate, and Lead gets in line again after
+//     about a second.
 //   - If f returns an error while it leads, the key is released, and Lead returns that error.
 //
-// Lead never returns nil. When ctx has ended, it waits for f and returns f's error, or the context's if f returned nil. A campaign that
-// fails because the store does not answer, or because WithWait has passed, is repeated after about a second. A Tracer of the Locker sees each.
-// Other errors end Lead: ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock.
+// Lead never returns nil. When ctx has ended, it waits for f and returns f's error, or the context's if f returned nil. If a campaign fails
+// because the store does not answer, or because WithWait has passed, Lead tries again after about a second; a Tracer of the Locker is told
+// each time. ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock end Lead.
 //
-// locks.Inspect(ctx, key) tells who leads: the Holder's Owner names the host and the process, and is the Owner of the leader's lease.
-// WithTTL is how long it takes at most until the others notice that a leader has died. WithMaxHold limits each term.
+// locks.Inspect(ctx, key) returns who leads: its Owner is that of the leader's lease and names the host and the process. WithTTL limits how
+// long the others take to replace a leader that has died. WithMaxHold limits each term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
 	for {

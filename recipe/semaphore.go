@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/anylock/lock"
@@ -29,20 +30,21 @@ var ErrLimit = errors.New("another process has a higher limit")
 //
 // # Different limits
 //
-// Give all processes the same limit. A process with the limit n uses the permits 0 to n-1, and takes the lowest that is free. So if limits
-// differ, as many permits can be held as the highest limit allows, and not more. A process that finds all its own permits held looks at
-// permit n too. If that is held, it does not wait: the error is ErrLimit. It does not look as long as one of its own permits is
+// Give all processes the same limit. A process with the limit n uses the permits 0 to n-1, and takes the lowest that is free. So if
+// limits differ, as many permits can be held as the highest limit allows, and not more. A process that finds all its own permits held
+// looks at permit n too. If that is held, it does not wait: the error is ErrLimit. It does not look as long as one of its own permits is
 // free, and the process with the highest limit never notices.
 //
-// To change the limit, deploy the new one to all processes. While both are in use, the higher one applies, and processes with the lower one
-// may get ErrLimit. They can try again later.
+// To change the limit, deploy the new one to all processes. While both are in use, the higher one applies, and processes with the lower
+// one may get ErrLimit. They can try again later.
 //
 // # Cost
 //
-// If k permits are held elsewhere, an Acquire that need not wait makes 3+k requests: one to enter the queue, k+1 for permits, and one to leave the
-// queue. An Acquire that has to wait makes up to 3n+2: it tries n permits, looks at one more, waits for n at once, and gives up
-// n-1 of these waits. If several permits become free at the same moment, it may get more than one, and returns the others. Behind it, each process has one
-// waiting request for the queue. If waiters poll (Guarantees.Wake), the first in line polls for n keys. With Postgres each of its waits takes a connection.
+// If k permits are held elsewhere, an Acquire that need not wait makes 3+k requests: one to enter the queue, k+1 for permits, and one to
+// leave the queue. An Acquire that has to wait makes up to 3n+2: it tries n permits, looks at one more, waits for n at once, and gives up
+// n-1 of these waits. If several permits become free at the same moment, it may get more than one, and returns the others. Behind it,
+// each process has one waiting request for the queue. If waiters poll (Guarantees.Wake), the first in line polls for n keys. With Postgres
+// each of its waits takes a connection.
 type Semaphore struct {
 	locks *lock.Locker
 	key   string
@@ -61,11 +63,12 @@ func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 // Acquire waits for a permit. To return the permit, release the lease. The errors are those of Locker.Acquire, and ErrLimit, which comes
 // with lock.ErrHeld.
 //
-// Under the context of a permit, Acquire returns another permit. If all of them are held under ctx, the error is lock.ErrDeadlock. Do not use
-// Reentrant. WithWait limits the wait in the queue, and then the wait at its front. WithMinHold applies to a surplus permit too.
+// Under the context of a permit, Acquire returns another permit. If all of them are held under ctx, the error is lock.ErrDeadlock. Do not
+// use Reentrant. WithWait limits the wait in the queue, and then the wait at its front. WithMinHold applies to a surplus permit too.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
-	// The place in the queue lasts as long as it is needed. If it is lost, another one waits at the front too, which does no harm.
-	place, err := s.locks.Acquire(ctx, s.key+"/queue", append(opts[:len(opts):len(opts)], lock.WithMinHold(1), lock.WithMaxHold(math.MaxInt64))...)
+	// Minimum and maximum hold are for the permit. If the place is lost, two wait at the front, which does no harm.
+	placeOpts := append(slices.Clip(opts), lock.WithMinHold(1), lock.WithMaxHold(math.MaxInt64))
+	place, err := s.locks.Acquire(ctx, s.key+"/queue", placeOpts...)
 	if err != nil {
 		return nil, err
 	}
