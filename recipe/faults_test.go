@@ -22,49 +22,9 @@ import (
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
-	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/recipe"
 )
-
-// A realStore is one that processes share.
-type realStore struct {
-	name  string
-	start func(t *testing.T) (url string, addrs []string)
-}
-
-var realStores = []realStore{
-	{"file", func(t *testing.T) (string, []string) { return "file://" + t.TempDir(), nil }},
-	{"redis", func(t *testing.T) (string, []string) {
-		s := servers.Redis(t)
-		return "redis://" + s.Addr, []string{s.Addr}
-	}},
-	{"redlock", func(t *testing.T) (string, []string) {
-		var addrs []string
-		for range 3 {
-			s := servers.Redis(t)
-			servers.RedisSet(t, s, "anylock:redlock:birth", "new")
-			addrs = append(addrs, s.Addr)
-		}
-		return "redis+redlock://" + strings.Join(addrs, ","), addrs
-	}},
-	{"etcd", func(t *testing.T) (string, []string) {
-		s := servers.Etcd(t)
-		return "etcd://" + s.Addr, []string{s.Addr}
-	}},
-	{"zookeeper", func(t *testing.T) (string, []string) {
-		s := servers.ZooKeeper(t)
-		return "zookeeper://" + s.Addr, []string{s.Addr}
-	}},
-	{"postgres", func(t *testing.T) (string, []string) {
-		s := servers.Postgres(t, "max_connections=300")
-		return s.PostgresURL(), []string{s.Addr}
-	}},
-	{"memcached", func(t *testing.T) (string, []string) {
-		s := servers.Memcached(t)
-		return "memcached://" + s.Addr, []string{s.Addr}
-	}},
-}
 
 // Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its TTL, and one is cut
 // off from the store for as long. No two ever lead, no more hold permits than there are, and no key of a set is another's.
