@@ -18,6 +18,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"":                  {own: []string{"/backend", "/internal/alarm"}},
 	"/backend":          {own: []string{"/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/internal/alarm"}},
+	"/recipe":           {own: []string{"", "/backend", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/internal/alarm"}},
 	"/file":             {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
@@ -72,7 +73,7 @@ func TestDependencies(t *testing.T) {
 
 // The standard library alone, by what the go command itself says.
 func TestRootNeedsNoModule(t *testing.T) {
-	for _, path := range []string{"", "/backend", "/memory", "/pair", "/fence"} {
+	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
 		for _, dep := range out {
 			if !under(dep, module) {

@@ -1,0 +1,202 @@
+//go:build linux
+
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock"
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	_ "github.com/anylock/lock/memcached"
+	_ "github.com/anylock/lock/postgres"
+	"github.com/anylock/lock/recipe"
+	_ "github.com/anylock/lock/redis"
+	_ "github.com/anylock/lock/redis/redlock"
+	_ "github.com/anylock/lock/zookeeper"
+)
+
+// The environment of a child: the store's URL and the TTL.
+const (
+	childURL = "ANYLOCK_RECIPE_URL"
+	childTTL = "ANYLOCK_RECIPE_TTL"
+)
+
+// permits is the limit of the children's semaphore, setKeys what they take sets of.
+const permits = 2
+
+var setKeys = []string{"x", "y", "z"}
+
+func init() { child = runChild }
+
+// runChild does what all children of a test do, until its input ends, and tells its parent line by line what it holds. It does nothing in
+// the parent. The lines are:
+//
+//   - ID KIND KEY TOKEN TIME    since TIME at the latest it has held KEY
+//     = ID TIME                   at TIME it still did
+//   - ID TIME                   it held all keys of ID until TIME, and not longer
+//     ! TEXT                      an error that must not be
+func runChild() {
+	url := os.Getenv(childURL)
+	if url == "" {
+		return
+	}
+	c := new(reporter)
+	code := 0
+	if err := c.run(url); err != nil {
+		c.say("! %v", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+type reporter struct {
+	mu   sync.Mutex // of standard output
+	last atomic.Int64
+}
+
+func (c *reporter) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(os.Stdout, format+"\n", args...)
+}
+
+func (c *reporter) run(url string) error {
+	ttl, err := time.ParseDuration(os.Getenv(childTTL))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	locks, err := lock.Open(ctx, url, lock.WithTTL(ttl))
+	if err != nil {
+		return err
+	}
+	semaphore, err := recipe.NewSemaphore(locks, "mail", permits)
+	if err != nil {
+		return err
+	}
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		for ctx.Err() == nil { // an error of f ends it
+			c.failed(recipe.Lead(ctx, locks, "boss", func(ctx context.Context, l *lock.Lease) error {
+				c.hold(ctx, "boss", l, []string{"boss"}, l)
+				if rand.IntN(4) == 0 {
+					return errors.New("an error of its own")
+				}
+				return nil
+			}))
+		}
+	})
+	const each = 2
+	for range each {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				permit, err := semaphore.Acquire(ctx)
+				if c.failed(err) {
+					continue
+				}
+				c.hold(permit.Context(), "mail", permit, []string{permit.Key()}, permit)
+				_ = permit.Release(ctx) // it may have been lost
+			}
+		})
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				keys := make([]string, 1+rand.IntN(len(setKeys)))
+				for i, k := range rand.Perm(len(setKeys))[:len(keys)] {
+					keys[i] = setKeys[k]
+				}
+				set, err := recipe.AcquireAll(ctx, locks, keys)
+				if c.failed(err) {
+					continue
+				}
+				leases := make([]*lock.Lease, len(keys))
+				for i, key := range keys {
+					leases[i] = set.Lease(key)
+				}
+				c.hold(set.Context(), "set", set, keys, leases...)
+				_ = set.Release(ctx)
+			}
+		})
+	}
+	workers.Wait()
+	return locks.Close()
+}
+
+// failed reports whether there is an error, and tells of one that no fault explains.
+func (c *reporter) failed(err error) bool {
+	for _, bad := range []error{lock.ErrInvalid, lock.ErrUnsupported, lock.ErrDeadlock, lock.ErrClosed, recipe.ErrLimit} {
+		if errors.Is(err, bad) {
+			c.say("! %v", err)
+		}
+	}
+	if err != nil {
+		time.Sleep(10 * time.Millisecond) // until the next attempt
+	}
+	return err != nil
+}
+
+// What is held ends as a whole: a lease or a set of them.
+type held interface {
+	Err() error
+	Deadline() time.Time
+}
+
+// hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it: the process may be
+// stopped anywhere.
+func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, leases ...*lock.Lease) {
+	var (
+		id    = c.last.Add(1)
+		alive time.Duration
+		told  atomic.Int64 // when ctx ended
+	)
+	defer context.AfterFunc(ctx, func() { told.Store(int64(now())) })()
+	for end := time.Now().Add(rand.N(100 * time.Millisecond)); alive == 0 || time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+		at := now()
+		if ctx.Err() != nil || h.Err() != nil {
+			break
+		}
+		if alive == 0 {
+			for i, l := range leases {
+				c.say("+ %d %s %s %d %d", id, kind, keys[i], l.Token(), at)
+			}
+		}
+		alive = at
+		c.say("= %d %d", id, alive)
+	}
+	if alive == 0 {
+		return // it was over before it began
+	}
+	how := "released"
+	if errors.Is(h.Err(), lock.ErrLost) {
+		how = "lost"
+		// If that was at its deadline, and it was not told before, it was exclusive until then.
+		until := min(now()+time.Until(h.Deadline()), now())
+		if ctx.Err() == nil || time.Duration(told.Load()) >= until {
+			alive = max(alive, until)
+		}
+	}
+	c.say("- %d %d %s", id, alive, how)
+}
+
+// now is the time by a clock that all processes share.
+func now() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}

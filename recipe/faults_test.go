@@ -1,0 +1,327 @@
+//go:build linux
+
+package recipe_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/recipe"
+)
+
+// Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its TTL, and one is cut
+// off from the store for as long. No two ever lead, no more hold permits than there are, and no key of a set is another's.
+func TestFaults(t *testing.T) {
+	for _, s := range realStores {
+		t.Run(s.name, func(t *testing.T) {
+			if s.name != "redis" {
+				storetest.Long(t, "processes on every store")
+			}
+			t.Parallel()
+			faults(t, s)
+		})
+	}
+}
+
+func faults(t *testing.T, s realStore) {
+	url, addrs := s.start(t)
+	locks, err := lock.Open(t.Context(), url, lock.WithTTL(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	var (
+		g       = locks.Guarantees()
+		ttl     = g.Round(time.Second)
+		beyond  = ttl + ttl/2
+		patient = ttl + g.MaxLate + 20*time.Second
+		h       = &history{ttl: ttl}
+		cutOff  *link.Link
+	)
+	linked := url
+	if addrs != nil {
+		if cutOff, err = link.New(addrs...); err != nil {
+			t.Fatal(err)
+		}
+		defer cutOff.Close()
+		for i, addr := range cutOff.Addrs() {
+			linked = strings.Replace(linked, addrs[i], addr, 1)
+		}
+	}
+	steady, stopped, cut := h.start(t, "steady", url), h.start(t, "stopped", url), h.start(t, "cut", linked)
+	killed := h.start(t, "killed", url)
+
+	h.await(t, patient, steady, stopped, cut, killed)
+	rounds := 2
+	if testing.Short() {
+		rounds = 1
+	}
+	for range rounds {
+		stopped.awaitHold(t, patient)
+		stopped.signal(t, syscall.SIGSTOP)
+		cut.awaitHold(t, patient)
+		if cutOff != nil {
+			cutOff.Drop(conformance.ToStore)
+			cutOff.Drop(conformance.FromStore)
+		}
+		for end := time.Now().Add(beyond); time.Now().Before(end); {
+			killed.kill()
+			killed = h.start(t, "killed", url)
+			killed.awaitHold(t, patient)
+		}
+		if cutOff != nil {
+			cutOff.Heal()
+		}
+		stopped.signal(t, syscall.SIGCONT)
+		h.await(t, patient, steady, stopped, cut, killed)
+	}
+	for _, p := range []*proc{steady, stopped, cut, killed} {
+		p.stop(t, patient)
+	}
+	h.check(t)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	all, err := recipe.AcquireAll(ctx, locks, append([]string{"boss"}, setKeys...))
+	if err != nil {
+		t.Fatalf("keys are left behind: %v", err)
+	}
+	release(t, all)
+	mail := semaphore(t, locks, permits)
+	for range permits {
+		lease, err := mail.Acquire(ctx)
+		if err != nil {
+			t.Fatalf("permits are left behind: %v", err)
+		}
+		defer release(t, lease)
+	}
+}
+
+// A span is when a process has held a key.
+type span struct {
+	kind, key   string
+	token       uint64
+	since, till time.Duration
+	by          string // process
+	how         string // it ended; empty if the process was killed
+}
+
+// A history is what several processes have held.
+type history struct {
+	ttl time.Duration
+
+	mu    sync.Mutex
+	spans []*span
+	bad   []string
+}
+
+// A proc is a process that holds what it can get.
+type proc struct {
+	h     *history
+	name  string
+	cmd   *exec.Cmd
+	in    io.Closer
+	ended chan struct{}
+
+	// guarded by h.mu
+	open  map[string][]*span // by what ends together
+	holds map[string]int     // by kind
+}
+
+func (h *history) start(t *testing.T, name, url string) *proc {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=^$")
+	cmd.Env = append(os.Environ(), childURL+"="+url, childTTL+"="+h.ttl.String())
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &proc{h: h, name: name, cmd: cmd, in: in, ended: make(chan struct{}), open: make(map[string][]*span), holds: make(map[string]int)}
+	t.Cleanup(p.kill)
+	go func() {
+		defer close(p.ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			h.take(p, lines.Text())
+		}
+		_ = cmd.Wait()
+	}()
+	return p
+}
+
+// take takes one line of a process. What a process that was killed held last is what it has told.
+func (h *history) take(p *proc, line string) {
+	f := strings.Fields(line)
+	number := func(i int) uint64 {
+		n, err := strconv.ParseUint(f[i], 10, 64)
+		if err != nil {
+			h.bad = append(h.bad, line)
+		}
+		return n
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case len(f) == 6 && f[0] == "+":
+		at := time.Duration(number(5))
+		s := &span{kind: f[2], key: f[3], token: number(4), since: at, till: at, by: p.name}
+		p.open[f[1]] = append(p.open[f[1]], s)
+		h.spans = append(h.spans, s)
+	case len(f) == 3 && f[0] == "=", len(f) == 4 && f[0] == "-":
+		for _, s := range p.open[f[1]] {
+			s.till = max(s.till, time.Duration(number(2)))
+		}
+		if f[0] == "-" {
+			p.holds[p.open[f[1]][0].kind]++
+			for _, s := range p.open[f[1]] {
+				s.how = f[3]
+			}
+			delete(p.open, f[1])
+		}
+	default:
+		h.bad = append(h.bad, line)
+	}
+}
+
+func (p *proc) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill ends the process at once, and returns when all that it has told is taken.
+func (p *proc) kill() {
+	_ = p.cmd.Process.Kill() // an error: it has ended
+	<-p.ended
+	_ = p.in.Close()
+}
+
+// stop lets the process end by itself.
+func (p *proc) stop(t *testing.T, patience time.Duration) {
+	t.Helper()
+	_ = p.in.Close()
+	select {
+	case <-p.ended:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the %s process ended with %d", p.name, code)
+		}
+	case <-time.After(patience):
+		t.Errorf("the %s process has not ended after %v", p.name, patience)
+	}
+}
+
+// poll waits until f, which is called with h locked, is true.
+func (h *history) poll(t *testing.T, patience time.Duration, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		done, bad := f(), h.bad
+		h.mu.Unlock()
+		switch {
+		case done:
+			return
+		case len(bad) > 0:
+			t.Fatalf("a process says %q", bad)
+		case time.Now().After(end):
+			t.Fatalf("after %v: %s", patience, what)
+		}
+	}
+}
+
+// awaitHold waits until the process holds something.
+func (p *proc) awaitHold(t *testing.T, patience time.Duration) {
+	t.Helper()
+	p.h.poll(t, patience, "the "+p.name+" process holds nothing", func() bool { return len(p.open) > 0 })
+}
+
+// await waits until every process has led, had a permit and had a set of keys from now on.
+func (h *history) await(t *testing.T, patience time.Duration, procs ...*proc) {
+	t.Helper()
+	var before []map[string]int
+	h.mu.Lock()
+	for _, p := range procs {
+		before = append(before, maps.Clone(p.holds))
+	}
+	h.mu.Unlock()
+	for i, p := range procs {
+		for _, kind := range []string{"boss", "mail", "set"} {
+			h.poll(t, patience, fmt.Sprintf("the %s process has got no %s", p.name, kind), func() bool { return p.holds[kind] > before[i][kind] })
+		}
+	}
+}
+
+func (h *history) check(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.bad) > 0 {
+		t.Errorf("processes say %q", h.bad)
+	}
+	kinds, ended := make(map[string]int), make(map[string]int)
+	byKey := make(map[string][]*span)
+	var ends []moment
+	for _, s := range h.spans {
+		kinds[s.kind]++
+		ended[cmp.Or(s.how, "killed")]++
+		byKey[s.key] = append(byKey[s.key], s)
+		if s.kind == "mail" {
+			ends = append(ends, moment{s.since, 1}, moment{s.till, -1})
+		}
+	}
+	for key, spans := range byKey {
+		slices.SortFunc(spans, func(a, b *span) int { return cmp.Compare(a.since, b.since) })
+		for i := 1; i < len(spans); i++ {
+			a, b := spans[i-1], spans[i]
+			if b.since < a.till {
+				t.Errorf("%s: granted to %+v, %v before the end of %+v", key, *b, a.till-b.since, *a)
+			}
+			if b.token <= a.token {
+				t.Errorf("%s: token %d after %d", key, b.token, a.token)
+			}
+		}
+	}
+	slices.SortFunc(ends, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.change, b.change)) })
+	holders := 0
+	for _, m := range ends {
+		if holders += m.change; holders > permits {
+			t.Errorf("%d hold a permit", holders)
+		}
+	}
+	t.Logf("leases by recipe: %v; how they ended: %v", kinds, ended)
+}
+
+// A moment is when something was granted or ended.
+type moment struct {
+	at     time.Duration
+	change int
+}

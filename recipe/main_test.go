@@ -1,0 +1,199 @@
+package recipe_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/memory"
+)
+
+// child is what a process does that a test has started; nil where there are none.
+var child func()
+
+func TestMain(m *testing.M) {
+	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	if child != nil {
+		child()
+	}
+	goleak.VerifyTestMain(m, storetest.GoRedisDials())
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+const ttl = 10 * time.Second
+
+// A world is a store with Lockers of several processes, under synctest.
+type world struct {
+	*testing.T
+	store *memory.Store
+
+	mu     sync.Mutex
+	events []string // "acquire key" and "release key", as the store sees them; a try that was refused is not among them
+	fault  func(key string) error
+	asked  int           // requests
+	slow   time.Duration // how long the answer to a grant is on its way
+}
+
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, &world{T: t, store: memory.NewStore(), slow: latency}) })
+}
+
+func (w *world) locker() *lock.Locker {
+	w.Helper()
+	l, err := lock.New(&client{w.store.Client(), w}, lock.WithTTL(ttl))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+	return l
+}
+
+// latency is how long a request takes.
+const latency = time.Microsecond
+
+// count adds a request, and returns the error to fail with.
+func (w *world) count(key string) error {
+	time.Sleep(latency)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	if w.fault != nil {
+		return w.fault(key)
+	}
+	return nil
+}
+
+func (w *world) note(event string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, event)
+}
+
+// took returns what has happened at the store since the last call, and how many requests were made.
+func (w *world) took() (events []string, requests int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events, requests = w.events, w.asked
+	w.events, w.asked = nil, 0
+	return events, requests
+}
+
+// wantEvents fails unless exactly these have happened since the last call.
+func (w *world) wantEvents(want ...string) {
+	w.Helper()
+	if got, _ := w.took(); !slices.Equal(got, want) {
+		w.Errorf("at the store: %q, want %q", got, want)
+	}
+}
+
+// settle returns when everybody waits who is going to.
+func settle() {
+	time.Sleep(1000 * latency)
+	synctest.Wait()
+}
+
+// free fails unless every key can be had at once.
+func (w *world) free(keys ...string) {
+	w.Helper()
+	l := w.locker()
+	for _, key := range keys {
+		lease, err := l.TryAcquire(w.Context(), key)
+		if err != nil {
+			w.Errorf("%s is not free: %v", key, err)
+			continue
+		}
+		release(w, lease)
+	}
+}
+
+// A client counts what is asked of the store, and fails as it is told.
+type client struct {
+	backend.Backend
+	w *world
+}
+
+func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if err := c.w.count(r.Key); err != nil {
+		return nil, err
+	}
+	l, err := c.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	c.w.note("acquire " + r.Key)
+	time.Sleep(c.w.slow)
+	return &counted{l.(*backend.Life), r.Key, c.w}, nil
+}
+
+func (c *client) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	if err := c.w.count(key); err != nil {
+		return backend.Holder{}, err
+	}
+	return c.Backend.Inspect(ctx, key)
+}
+
+func (c *client) Break(ctx context.Context, key, owner string) error {
+	return c.Backend.(backend.Breaker).Break(ctx, key, owner)
+}
+
+type counted struct {
+	*backend.Life
+	key string
+	w   *world
+}
+
+func (l *counted) Release(ctx context.Context) error {
+	if err := l.w.count(l.key); err != nil {
+		return err
+	}
+	l.w.note("release " + l.key)
+	return l.Life.Release(ctx)
+}
+
+type releaser interface{ Release(context.Context) error }
+
+func release(t testing.TB, r releaser) {
+	t.Helper()
+	if err := r.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantErr(t testing.TB, got error, want ...error) {
+	t.Helper()
+	for _, want := range want {
+		if !errors.Is(got, want) {
+			t.Errorf("got error %v, want %v", got, want)
+		}
+	}
+}
+
+// breakKey ends whatever lease there is on key.
+func breakKey(t testing.TB, l *lock.Locker, key string) {
+	t.Helper()
+	h, err := l.Inspect(t.Context(), key)
+	if err == nil {
+		err = l.Break(t.Context(), key, h.Owner)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
