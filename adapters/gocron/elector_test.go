@@ -1,0 +1,159 @@
+package gocronlock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/anylock/lock"
+	gocronlock "github.com/anylock/lock/adapters/gocron"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+const (
+	tick    = 50 * time.Millisecond
+	leadTTL = 2 * time.Second
+	leadEnv = "GOCRONLOCK_LEAD" // the URL for the process that leads until it is killed
+)
+
+// leading returns an elector with a scheduler whose job sends to ran while it leads.
+func leading(t *testing.T, url string) (e *gocronlock.Elector, s gocron.Scheduler, ran <-chan struct{}) {
+	t.Helper()
+	e = gocronlock.NewElector(open(t, url, lock.WithTTL(leadTTL)), "leader")
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s = schedule(t, gocron.WithDistributedElector(e))
+	return e, s, start(t, s)
+}
+
+func start(t *testing.T, s gocron.Scheduler) <-chan struct{} {
+	t.Helper()
+	runs := make(chan struct{}, 1)
+	_, err := s.NewJob(gocron.DurationJob(tick), gocron.NewTask(func() {
+		select {
+		case runs <- struct{}{}:
+		default:
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	return runs
+}
+
+func runs(t *testing.T, ran <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-ran:
+	case <-time.After(leadTTL + 2*storetest.Soon):
+		t.Fatal("the job does not run")
+	}
+}
+
+// One scheduler of two runs the job. When its elector closes, the other takes over.
+func TestElectorHandsOver(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		first, firstScheduler, ran := leading(t, url)
+		runs(t, ran)
+		second, _, ran := leading(t, url)
+		if err := second.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) {
+			t.Errorf("the second elector: %v", err)
+		}
+		for range 10 {
+			if err := first.IsLeader(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ran:
+				t.Fatal("the scheduler that does not lead ran the job")
+			case <-time.After(tick):
+			}
+		}
+		if err := errors.Join(firstScheduler.StopJobs(), first.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) || !errors.Is(err, lock.ErrReleased) {
+			t.Errorf("a closed elector: %v", err)
+		}
+		runs(t, ran)
+	})
+}
+
+// When the process that leads is killed, another's elector takes over.
+func TestElectorTakesOverFromTheDead(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		leader := exec.Command(os.Args[0])
+		leader.Env = append(os.Environ(), leadEnv+"="+url)
+		leader.Stderr = os.Stderr
+		out, err := leader.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := leader.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed := false
+		kill := func() {
+			if !killed {
+				killed = true
+				_ = leader.Process.Kill()
+				_ = leader.Wait()
+			}
+		}
+		t.Cleanup(kill)
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("the process that leads: %q, %v", line, err)
+		}
+		second, _, ran := leading(t, url)
+		if err := second.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) {
+			t.Errorf("the second elector: %v", err)
+		}
+		kill()
+		runs(t, ran)
+	})
+}
+
+// leadUntilKilled is the process that leads. It prints a line when its job has run.
+func leadUntilKilled(url string) {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	locks, err := lock.Open(context.Background(), url, lock.WithTTL(leadTTL))
+	fail(err)
+	s, err := gocron.NewScheduler(gocron.WithDistributedElector(gocronlock.NewElector(locks, "leader")))
+	fail(err)
+	_, err = s.NewJob(gocron.DurationJob(tick), gocron.NewTask(func() { fmt.Println("led") }))
+	fail(err)
+	s.Start()
+	time.Sleep(time.Minute) // the test kills it long before
+	os.Exit(1)
+}
+
+// An elector whose store fails says so, and leads when its store is back.
+func TestElectorTellsWhatFails(t *testing.T) {
+	t.Parallel()
+	locks := open(t, "file://"+t.TempDir())
+	e := gocronlock.NewElector(locks, "") // the empty key is invalid
+	defer e.Close()
+	storetest.Until(t, storetest.Soon, "an invalid key to be told", func() bool {
+		err := e.IsLeader(t.Context())
+		return errors.Is(err, gocronlock.ErrNotLeader) && errors.Is(err, lock.ErrInvalid)
+	})
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
