@@ -24,11 +24,14 @@ var _ gocron.Locker = (*Locker)(nil)
 // NewLocker returns a Locker whose keys are the names of the jobs, behind the prefix of locks, see lock.WithPrefix. Two jobs must not
 // have the same name.
 //
-// minHold is how long a key stays taken at least, even if its job ends sooner. Choose it longer than the schedulers' clocks and timers
-// differ, and shorter than the shortest interval less that difference. A key is free once its job has ended and minHold is over. opts
-// apply to each fire. Closing locks is left to the caller, after the schedulers have shut down.
+// A key is free once its job has ended and minHold has passed since the fire. Choose minHold longer than the schedulers' clocks and timers
+// differ, and shorter than the interval by at least as much. The store rounds it up as it does a TTL. 0 means none. opts apply to each
+// fire. Closing locks is left to the caller, after the schedulers have shut down.
 func NewLocker(locks *lock.Locker, minHold time.Duration, opts ...lock.AcquireOption) *Locker {
-	return &Locker{locks, append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)}
+	if minHold != 0 {
+		opts = append([]lock.AcquireOption{lock.WithMinHold(minHold)}, opts...)
+	}
+	return &Locker{locks, opts}
 }
 
 // Lock takes the key of a job if it is free, and does not wait. The lease renews itself while the job runs. lock.ErrHeld means that

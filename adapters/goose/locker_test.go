@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -62,10 +64,26 @@ func provider(t *testing.T, db *sql.DB, n int, opts ...goose.ProviderOption) *go
 	return p
 }
 
+var (
+	postgres  = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Postgres(t) }}
+	databases atomic.Int64
+)
+
+// empty returns the URL of a database of the test's own.
+func empty(t *testing.T) (url string) {
+	t.Helper()
+	url = postgres.Get(t).PostgresURL()
+	name := fmt.Sprintf("test%d", databases.Add(1))
+	if _, err := connect(t, url).ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(url, "/postgres?", "/"+name+"?", 1)
+}
+
 // database returns the URL of a database on which the first migration has run.
 func database(t *testing.T) (url string) {
 	t.Helper()
-	url = servers.Postgres(t).PostgresURL()
+	url = empty(t)
 	if _, err := provider(t, connect(t, url), 1).Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +159,12 @@ func TestProvidersShareALocker(t *testing.T) {
 // goose's own tests of lockers pass, with a client for each of five Providers and five Lockers.
 func TestOwnTestsOfGoose(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		database := servers.Postgres(t).PostgresURL()
+		database := empty(t)
 		locker := func(t *testing.T) gooselocker.Locker { return gooselock.New(open(t, url), "db/migrate") }
 		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
 			return provider(t, connect(t, database), migrations, goose.WithLocker(locker(t)))
 		})
-		locktesting.TestConcurrentLocking(t, connect(t, database), locker, time.Second)
+		locktesting.TestConcurrentLocking(t, connect(t, database), locker, 2*time.Second)
 	})
 }
 
@@ -178,5 +196,30 @@ func TestErrorsReachTheCaller(t *testing.T) {
 		if err := gooselock.New(locks, "db/migrate").Unlock(t.Context(), db); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("unlock of what is not locked: %v", err)
 		}
+	})
+}
+
+// After a loss that its holder has not noticed, another Provider may hold the key through the same Locker. The late Unlock of the first
+// does not end its lease.
+func TestLateUnlock(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		others := open(t, url)
+		l := gooselock.New(open(t, url, lock.WithTTL(2*time.Second)), "db/migrate")
+		want := func(what string, err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+		}
+		want("lock", l.Lock(t.Context(), nil), nil)
+		h, err := others.Inspect(t.Context(), "db/migrate")
+		want("inspect", err, nil)
+		want("break", others.Break(t.Context(), "db/migrate", h.Owner), nil)
+		want("the second lock", l.Lock(t.Context(), nil), nil) // when the loss is noticed
+		want("the late unlock", l.Unlock(t.Context(), nil), lock.ErrLost)
+		_, err = others.TryAcquire(t.Context(), "db/migrate")
+		want("another's attempt", err, lock.ErrHeld)
+		want("the second unlock", l.Unlock(t.Context(), nil), nil)
+		want("another's attempt", others.Do(t.Context(), "db/migrate", func(context.Context, *lock.Lease) error { return nil }), nil)
 	})
 }

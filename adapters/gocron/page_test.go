@@ -1,0 +1,11 @@
+package gocronlock_test
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/internal/docpage"
+)
+
+func TestPage(t *testing.T) {
+	docpage.Check(t, "../../docs/adapters/gocron.md", "example_test.go")
+}
