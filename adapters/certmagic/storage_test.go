@@ -135,7 +135,7 @@ func breaks(t *testing.T, others *lock.Locker) (release func()) {
 func TestLossAndRenewal(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others := open(t, url)
-		s := certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, open(t, url, lock.WithTTL(2*time.Second)))
+		s := certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, open(t, url, lock.WithTTL(5*time.Second)))
 		want := func(what string, err, want error) {
 			t.Helper()
 			if !errors.Is(err, want) {

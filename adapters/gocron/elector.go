@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock"
 )
 
-// ErrNotLeader means that another Elector holds the key, or that this one does not know. It wraps what went wrong last, if anything did.
+// ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches what went wrong last, if anything did.
 var ErrNotLeader = errors.New("not the leader")
 
 // campaignPause is between an attempt that failed and the next.

@@ -19,7 +19,7 @@ import (
 
 const (
 	tick    = 50 * time.Millisecond
-	leadTTL = 2 * time.Second
+	leadTTL = 5 * time.Second
 	leadEnv = "GOCRONLOCK_LEAD" // the URL for the process that leads until it is killed
 )
 
@@ -143,12 +143,46 @@ func leadUntilKilled(url string) {
 	os.Exit(1)
 }
 
-// An elector whose store fails says so, and leads when its store is back.
+// An elector that has lost its key says so, and leads again when the key is free. When its Locker is closed, it leads no more.
+func TestElectorLeadsAgain(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		others := open(t, url)
+		locks := open(t, url, lock.WithTTL(leadTTL))
+		e := gocronlock.NewElector(locks, "leader")
+		defer e.Close()
+		leads := func() bool { return e.IsLeader(t.Context()) == nil }
+		storetest.Until(t, storetest.Soon, "the elector to lead", leads)
+		h, err := others.Inspect(t.Context(), "leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := others.Break(t.Context(), "leader", h.Owner); err != nil {
+			t.Fatal(err)
+		}
+		l, err := others.Acquire(t.Context(), "leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		storetest.Until(t, leadTTL, "the elector to notice its loss", func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrLost) })
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Until(t, storetest.Soon, "the elector to lead again", leads)
+
+		if err := locks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		storetest.Until(t, storetest.Soon, "the elector to end", func() bool { return errors.Is(e.IsLeader(t.Context()), lock.ErrClosed) })
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An elector that can never lead says why.
 func TestElectorTellsWhatFails(t *testing.T) {
 	t.Parallel()
-	locks := open(t, "file://"+t.TempDir())
-	e := gocronlock.NewElector(locks, "") // the empty key is invalid
-	defer e.Close()
+	e := gocronlock.NewElector(open(t, "file://"+t.TempDir()), "") // the empty key is invalid
 	storetest.Until(t, storetest.Soon, "an invalid key to be told", func() bool {
 		err := e.IsLeader(t.Context())
 		return errors.Is(err, gocronlock.ErrNotLeader) && errors.Is(err, lock.ErrInvalid)

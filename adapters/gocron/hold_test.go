@@ -13,10 +13,10 @@ import (
 // A key is taken for the minimum hold, however soon its job ends, and then for as long as the job runs, beyond the TTL.
 func TestKeyIsFreeAfterJobAndMinHold(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		const ttl, minHold = time.Second, 1500 * time.Millisecond
+		const ttl, minHold = 2 * time.Second, 3 * time.Second
 		other := gocronlock.NewLocker(open(t, url), 0)
 		locker := gocronlock.NewLocker(open(t, url, lock.WithTTL(ttl)), minHold)
-		for _, takes := range []time.Duration{0, 2 * minHold} {
+		for _, takes := range []time.Duration{0, 5 * time.Second} {
 			job, err := locker.Lock(t.Context(), "job")
 			if err != nil {
 				t.Fatal(err)

@@ -204,7 +204,7 @@ func TestErrorsReachTheCaller(t *testing.T) {
 func TestLateUnlock(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others := open(t, url)
-		l := gooselock.New(open(t, url, lock.WithTTL(2*time.Second)), "db/migrate")
+		l := gooselock.New(open(t, url, lock.WithTTL(5*time.Second)), "db/migrate")
 		want := func(what string, err, want error) {
 			t.Helper()
 			if !errors.Is(err, want) {
