@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock"
 	certmagiclock "github.com/anylock/lock/adapters/certmagic"
+	_ "github.com/anylock/lock/file"
 )
 
 // Certificates are in a folder that all instances share, and locks in a store of their own.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock"
 	gocronlock "github.com/anylock/lock/adapters/gocron"
+	"github.com/anylock/lock/internal/adaptertest"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -26,7 +27,7 @@ const (
 // leading returns an elector with a scheduler whose job sends to ran while it leads.
 func leading(t *testing.T, url string) (e *gocronlock.Elector, s gocron.Scheduler, ran <-chan struct{}) {
 	t.Helper()
-	e = gocronlock.NewElector(open(t, url, lock.WithTTL(leadTTL)), "leader")
+	e = gocronlock.NewElector(adaptertest.Open(t, url, lock.WithTTL(leadTTL)), "leader")
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -146,8 +147,8 @@ func leadUntilKilled(url string) {
 // An elector that has lost its key says so, and leads again when the key is free. When its Locker is closed, it leads no more.
 func TestElectorLeadsAgain(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		others := open(t, url)
-		locks := open(t, url, lock.WithTTL(leadTTL))
+		others := adaptertest.Open(t, url)
+		locks := adaptertest.Open(t, url, lock.WithTTL(leadTTL))
 		e := gocronlock.NewElector(locks, "leader")
 		defer e.Close()
 		leads := func() bool { return e.IsLeader(t.Context()) == nil }
@@ -182,7 +183,7 @@ func TestElectorLeadsAgain(t *testing.T) {
 // An elector that can never lead says why.
 func TestElectorTellsWhatFails(t *testing.T) {
 	t.Parallel()
-	e := gocronlock.NewElector(open(t, "file://"+t.TempDir()), "") // the empty key is invalid
+	e := gocronlock.NewElector(adaptertest.Open(t, "file://"+t.TempDir()), "") // the empty key is invalid
 	storetest.Until(t, storetest.Soon, "an invalid key to be told", func() bool {
 		err := e.IsLeader(t.Context())
 		return errors.Is(err, gocronlock.ErrNotLeader) && errors.Is(err, lock.ErrInvalid)

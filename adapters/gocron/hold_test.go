@@ -8,14 +8,15 @@ import (
 
 	"github.com/anylock/lock"
 	gocronlock "github.com/anylock/lock/adapters/gocron"
+	"github.com/anylock/lock/internal/adaptertest"
 )
 
 // A key is taken for the minimum hold, however soon its job ends, and then for as long as the job runs, beyond the TTL.
 func TestKeyIsFreeAfterJobAndMinHold(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		const ttl, minHold = 2 * time.Second, 3 * time.Second
-		other := gocronlock.NewLocker(open(t, url), 0)
-		locker := gocronlock.NewLocker(open(t, url, lock.WithTTL(ttl)), minHold)
+		other := gocronlock.NewLocker(adaptertest.Open(t, url), 0)
+		locker := gocronlock.NewLocker(adaptertest.Open(t, url, lock.WithTTL(ttl)), minHold)
 		for _, takes := range []time.Duration{0, 5 * time.Second} {
 			job, err := locker.Lock(t.Context(), "job")
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock"
 	gocronlock "github.com/anylock/lock/adapters/gocron"
+	"github.com/anylock/lock/internal/adaptertest"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -93,8 +94,8 @@ func runFires(t *testing.T, first, second gocron.Locker) (missed, once, more int
 // Each of 120 fires runs on one of two schedulers.
 func TestEachFireRunsOnce(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		first := gocronlock.NewLocker(open(t, url), minHold)
-		second := gocronlock.NewLocker(open(t, url), minHold)
+		first := gocronlock.NewLocker(adaptertest.Open(t, url), minHold)
+		second := gocronlock.NewLocker(adaptertest.Open(t, url), minHold)
 		missed, once, more := runFires(t, first, second)
 		t.Logf("%d fires ran once, %d more often, %d never", once, more, missed)
 		if once != jobs*rounds || more != 0 {
@@ -106,7 +107,7 @@ func TestEachFireRunsOnce(t *testing.T) {
 // Without a minimum hold the same schedulers run fires twice: the test above would fail.
 func TestWithoutMinHoldFiresRunTwice(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		missed, once, more := runFires(t, naive{open(t, url)}, naive{open(t, url)})
+		missed, once, more := runFires(t, naive{adaptertest.Open(t, url)}, naive{adaptertest.Open(t, url)})
 		t.Logf("%d fires ran once, %d more often, %d never", once, more, missed)
 		if more == 0 {
 			t.Error("no fire ran twice, so that TestEachFireRunsOnce shows nothing")

@@ -1,52 +1,27 @@
 package gocronlock_test
 
 import (
-	"context"
 	"os"
 	"testing"
 
 	"github.com/go-co-op/gocron/v2"
-	goredis "github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
-	"github.com/anylock/lock"
-	_ "github.com/anylock/lock/file"
-	"github.com/anylock/lock/internal/servers"
-	"github.com/anylock/lock/internal/storetest"
-	_ "github.com/anylock/lock/redis"
+	"github.com/anylock/lock/internal/adaptertest"
 )
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(leadEnv); url != "" {
 		leadUntilKilled(url)
 	}
-	goredis.SetLogger(quiet{}) // go-redis tells every lost connection
-	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
+	adaptertest.Main(m)
 }
 
-type quiet struct{}
+func TestPage(t *testing.T) {
+	adaptertest.Page(t, "../../docs/adapters/gocron.md", "example_test.go")
+}
 
-func (quiet) Printf(context.Context, string, ...any) {}
-
-// onStores runs test with the URL of a store of its own, at once on each of two kinds.
 func onStores(t *testing.T, test func(t *testing.T, url string)) {
-	t.Parallel()
-	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, "redis://"+servers.Redis(t).Addr) })
-	t.Run("file", func(t *testing.T) { t.Parallel(); test(t, "file://"+t.TempDir()) })
-}
-
-func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
-	t.Helper()
-	locks, err := lock.Open(t.Context(), url, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := locks.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return locks
+	adaptertest.OnStores(t, test, "redis", "file")
 }
 
 // schedule returns a scheduler that shuts down at the end of the test, before what was opened earlier is closed.

@@ -15,6 +15,7 @@ import (
 	gooselock "github.com/anylock/lock/adapters/goose"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
+	_ "github.com/anylock/lock/redis" // the scheme of the URL
 )
 
 // Every instance does this when it starts. One migrates; the others wait, and find nothing left to do.

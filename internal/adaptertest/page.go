@@ -1,5 +1,4 @@
-// Package docpage compares pages of documentation with the code that they show.
-package docpage
+package adaptertest
 
 import (
 	"os"
@@ -15,9 +14,9 @@ var (
 	indent  = regexp.MustCompile(`(?m)^[\t ]+`)
 )
 
-// Check fails t unless each block of Go code on page is a part of the file source, but for its indentation, and each link to a file
+// Page fails t unless each block of Go code on page is a part of the file source, but for its indentation, and each link to a file
 // leads to one. The page must show some code.
-func Check(t *testing.T, page, source string) {
+func Page(t *testing.T, page, source string) {
 	t.Helper()
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
