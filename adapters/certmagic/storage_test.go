@@ -51,7 +51,7 @@ func (a *authority) Issue(_ context.Context, r *x509.CertificateRequest) (*certm
 	}
 	select {
 	case <-a.second:
-	case <-time.After(2 * time.Second):
+	case <-time.After(storetest.Soon):
 	}
 	cert := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: r.DNSNames, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, r.PublicKey, a.key)
