@@ -1,0 +1,56 @@
+// Package adaptertest is what the tests of every adapter do: they run on several stores, and compare their page with their example.
+package adaptertest
+
+import (
+	"context"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/anylock/lock"
+	_ "github.com/anylock/lock/etcd"
+	_ "github.com/anylock/lock/file"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	_ "github.com/anylock/lock/redis"
+)
+
+// Main runs the tests of a module, which must leave no goroutine behind.
+func Main(m *testing.M) {
+	goredis.SetLogger(quiet{}) // go-redis tells every lost connection
+	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+var stores = map[string]func(t *testing.T) (url string){
+	"redis": func(t *testing.T) string { return "redis://" + servers.Redis(t).Addr },
+	"etcd":  func(t *testing.T) string { return "etcd://" + servers.Etcd(t).Addr },
+	"file":  func(t *testing.T) string { return "file://" + t.TempDir() },
+}
+
+// OnStores runs test with the URL of a store of its own, on each of the named kinds ("redis", "etcd", "file") at once.
+func OnStores(t *testing.T, test func(t *testing.T, url string), kinds ...string) {
+	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { t.Parallel(); test(t, stores[kind](t)) })
+	}
+}
+
+// Open opens a client of a store, which the end of the test closes.
+func Open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
+	t.Helper()
+	locks, err := lock.Open(t.Context(), url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := locks.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return locks
+}
