@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -248,13 +249,24 @@ func stopped(ts *testscript.TestScript, _ bool, args []string) {
 	pid := strings.TrimSpace(ts.ReadFile(args[0]))
 	const poll = 5 * time.Millisecond
 	for end := time.Now().Add(patience); ; time.Sleep(poll) {
-		state, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		state, err := stateOf(pid)
 		ts.Check(err)
-		if strings.HasPrefix(string(state), "T") {
+		if strings.HasPrefix(state, "T") {
 			return
 		}
 		if time.Now().After(end) {
 			ts.Fatalf("process %s is in state %s", pid, state)
 		}
 	}
+}
+
+// stateOf returns the state of a process as ps names it, T for a stopped one. A small Linux has no ps.
+func stateOf(pid string) (string, error) {
+	if runtime.GOOS != "linux" {
+		out, err := exec.Command("ps", "-o", "state=", "-p", pid).Output()
+		return string(out), err
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return state, err
 }
