@@ -43,8 +43,13 @@ func TestAgain(t *testing.T) {
 	b, f := counted(t, s.url())
 	other := opened(t, s.url())
 	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
-	again(t, b, "k")
-	if got := f.during(cycle); got != "create 1 delete 1 " {
+	const quick = "create 1 delete 1 "
+	got := ""
+	for tries := 0; got != quick && tries < 20; tries++ { // other tests write to this server: after many writes it looks at the queue
+		again(t, b, "k")
+		got = f.during(cycle)
+	}
+	if got != quick {
 		t.Errorf("again: %s", got)
 	}
 	release(t, acquire(t, other, waiting("k", time.Minute)))
