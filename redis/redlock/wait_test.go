@@ -133,6 +133,13 @@ func TestIdleWaiter(t *testing.T) {
 	holder, waiter := f.open(), f.open()
 	const ttl, idle, keys = 30 * time.Second, 3 * time.Second, 20
 	l := acquire(t, holder, req("idle", ttl))
+	until(t, soon, "the holder has every node", func() bool { // the waiter asks for a node that it has not
+		if len(f.having("idle")) == len(f.nodes) {
+			return true
+		}
+		_ = l.Renew(context.Background(), ttl) // mends it
+		return false
+	})
 	done := startAcquire(context.Background(), waiter, waiting("idle", ttl))
 	time.Sleep(500 * time.Millisecond) // pauses have grown
 	var before []map[string]int
