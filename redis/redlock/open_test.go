@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,9 @@ func TestCallersClients(t *testing.T) {
 	}
 	defer r.Close()
 	release(t, acquire(t, r, req("k", time.Minute)))
+	until(t, soon, "every node has heard of the release", func() bool {
+		return !slices.ContainsFunc(f.nodes, func(n *servers.Server) bool { return len(f.keys(n)) > 0 })
+	})
 	f.nodes[2].Freeze()
 	defer f.nodes[2].Thaw()
 	begun := time.Now()
