@@ -235,7 +235,7 @@ func (r *runner) run(ctx context.Context) error {
 		}
 		return err
 	}
-	defer locks.Close()
+	defer locks.Shutdown(context.Background()) // after the release
 	if err := r.fit(locks.Guarantees()); err != nil {
 		stopWatch()
 		return err
