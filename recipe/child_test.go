@@ -90,15 +90,23 @@ func (c *reporter) run(url string) error {
 		return err
 	}
 	var workers sync.WaitGroup
+	// Where any waiter may be next, those who ask again at once starve the others.
+	fair := locks.Guarantees().FIFO
+	yield := func() {
+		if !fair {
+			time.Sleep(rand.N(200 * time.Millisecond))
+		}
+	}
 	workers.Go(func() {
 		for ctx.Err() == nil { // an error of f ends it
 			c.failed(recipe.Lead(ctx, locks, "boss", func(ctx context.Context, l *lock.Lease) error {
 				c.hold(ctx, "boss", l, []string{"boss"}, l)
-				if rand.IntN(4) == 0 {
+				if !fair || rand.IntN(4) == 0 {
 					return errors.New("an error of its own")
 				}
 				return nil
 			}))
+			yield()
 		}
 	})
 	const each = 2
@@ -111,6 +119,7 @@ func (c *reporter) run(url string) error {
 				}
 				c.hold(permit.Context(), "mail", permit, []string{permit.Key()}, permit)
 				_ = permit.Release(ctx) // it may have been lost
+				yield()
 			}
 		})
 		workers.Go(func() {
@@ -129,6 +138,7 @@ func (c *reporter) run(url string) error {
 				}
 				c.hold(set.Context(), "set", set, keys, leases...)
 				_ = set.Release(ctx)
+				yield()
 			}
 		})
 	}

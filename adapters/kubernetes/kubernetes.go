@@ -54,9 +54,9 @@ var _ resourcelock.Interface = (*Lock)(nil)
 // New returns the lock for one LeaderElector. All candidates use the same key of the same store. Each needs an identity, as for any
 // other lock of client-go. Nothing goes wrong if two have the same one.
 //
-// lost is called with the cause, in a goroutine of its own, when a lease ends without being released. It should cancel the context
-// of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil, the elector notices the loss at
-// its next renewal, and stops leading RenewDeadline after that, when somebody else may already lead.
+// lost is called with the cause, in a goroutine of its own, when a lease ends while the elector leads by it. It should cancel the
+// context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil, the elector notices the loss
+// at its next renewal, and stops leading RenewDeadline after that, when somebody else may already lead.
 //
 // The error matches lock.ErrInvalid.
 func New(locks *lock.Locker, key, identity string, lost func(error)) (*Lock, error) {
