@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
@@ -14,14 +14,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	process.Main(openURL)
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 func openURL(ctx context.Context, url string) (backend.Backend, error) {
 	b, _, err := backend.DefaultMux.Open(ctx, url)

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
@@ -22,16 +22,12 @@ import (
 var child func()
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	if child != nil {
 		child()
 	}
 	goleak.VerifyTestMain(m, storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 const ttl = 10 * time.Second
 

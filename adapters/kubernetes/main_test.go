@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
@@ -36,17 +36,13 @@ func TestMain(m *testing.M) {
 	klog.InitFlags(quietly)
 	_ = quietly.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
 	klog.SetOutput(io.Discard)
-	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	if url := os.Getenv(childURL); url != "" {
 		beCandidate(url)
 		return
 	}
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // Times are an elector's, in the proportions of client-go's defaults.
 type times struct{ lease, deadline, retry time.Duration }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
-
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	// The stores that --backend can name.
 	_ "github.com/anylock/lock/etcd"
@@ -19,8 +17,4 @@ import (
 
 // go-redis tells every failed connection on standard error, which is the command's. What matters of it reaches us as
 // errors.
-func init() { goredis.SetLogger(quiet{}) }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
+func init() { logging.Disable() }

@@ -2,10 +2,9 @@
 package adaptertest
 
 import (
-	"context"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
@@ -18,13 +17,9 @@ import (
 
 // Main runs the tests of a module, which must leave no goroutine behind.
 func Main(m *testing.M) {
-	goredis.SetLogger(quiet{}) // go-redis tells every lost connection
+	logging.Disable() // go-redis tells every lost connection
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 var stores = map[string]func(t *testing.T) (url string){
 	"redis": func(t *testing.T) string { return "redis://" + servers.Redis(t).Addr },

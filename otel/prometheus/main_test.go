@@ -1,10 +1,9 @@
 package prometheus_test
 
 import (
-	"context"
 	"testing"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/internal/servers"
@@ -12,10 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goredis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}

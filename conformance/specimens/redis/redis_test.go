@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
@@ -16,13 +17,9 @@ import (
 
 func TestMain(m *testing.M) {
 	specimens.Main(Collection)
-	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	goleak.VerifyTestMain(m, storetest.GoRedisDials())
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 func TestSpecimens(t *testing.T) {
 	storetest.Long(t, "each specimen and its twin go through the checks that tell them apart")

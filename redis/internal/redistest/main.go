@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
@@ -17,7 +17,7 @@ import (
 
 // Main runs a package's tests. stop ends what they share.
 func Main(m *testing.M, stop func() error) {
-	redis.SetLogger(quiet{}) // go-redis tells every outage; here they are made on purpose
+	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
 		b, _, err := backend.DefaultMux.Open(ctx, url)
 		return b, err
@@ -51,7 +51,3 @@ func waitTogether() {
 		_ = flag.Set("test.parallel", together)
 	}
 }
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
