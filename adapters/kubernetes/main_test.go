@@ -12,18 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/adapters/kubernetes"
-	_ "github.com/anylock/lock/etcd"
-	_ "github.com/anylock/lock/file"
-	"github.com/anylock/lock/internal/servers"
-	"github.com/anylock/lock/internal/storetest"
-	_ "github.com/anylock/lock/redis"
+	"github.com/anylock/lock/internal/adaptertest"
 )
 
 // childURL makes the program a candidate on the store that it names.
@@ -36,12 +30,11 @@ func TestMain(m *testing.M) {
 	klog.InitFlags(quietly)
 	_ = quietly.Parse([]string{"-logtostderr=false", "-stderrthreshold=FATAL"})
 	klog.SetOutput(io.Discard)
-	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	if url := os.Getenv(childURL); url != "" {
 		beCandidate(url)
 		return
 	}
-	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
+	adaptertest.Main(m)
 }
 
 // Times are an elector's, in the proportions of client-go's defaults.
@@ -149,8 +142,7 @@ func beCandidate(url string) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	prefix, url, _ := strings.Cut(url, " ")
-	locks, err := lock.Open(ctx, url, lock.WithPrefix(prefix))
+	locks, err := lock.Open(ctx, url)
 	check(err)
 	l, err := kubernetes.New(locks, key, "child", cancel)
 	check(err)
@@ -169,10 +161,10 @@ type child struct {
 	lines *bufio.Scanner
 }
 
-func newChild(t *testing.T, prefix, url string) *child {
+func newChild(t *testing.T, url string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childURL+"="+prefix+" "+url)
+	cmd.Env = append(os.Environ(), childURL+"="+url)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

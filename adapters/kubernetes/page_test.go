@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/internal/adaptertest"
+	"github.com/anylock/lock/internal/servers"
 )
 
 const page = "../../docs/adapters/kubernetes.md"
 
-var (
-	goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-	link    = regexp.MustCompile(`\]\(([^)\s#]+)[^)]*\)`)
-)
+var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 
 // The program of the page leads on a real server until it is asked to end.
 func TestPage(t *testing.T) {
@@ -39,11 +38,7 @@ func TestPage(t *testing.T) {
 			program += code
 		}
 	}
-	for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(m[1]))); err != nil {
-			t.Error(err)
-		}
-	}
+	adaptertest.Links(t, page)
 
 	dir := t.TempDir()
 	source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
@@ -54,7 +49,7 @@ func TestPage(t *testing.T) {
 		t.Fatalf("%v: %s\n%s", err, out, program)
 	}
 	cmd := exec.CommandContext(t.Context(), binary)
-	cmd.Env = append(os.Environ(), lock.URLEnv+"=redis://"+sharedRedis.Get(t).Addr+"?lock_prefix=page/")
+	cmd.Env = append(os.Environ(), lock.URLEnv+"=redis://"+servers.Redis(t).Addr)
 	var log strings.Builder
 	cmd.Stderr = &log
 	stdout, err := cmd.StdoutPipe()

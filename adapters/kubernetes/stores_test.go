@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,41 +13,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/internal/adaptertest"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
 
-var (
-	sharedRedis = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Redis(t) }}
-	sharedEtcd  = servers.Shared{Start: func(t testing.TB) *servers.Server { return servers.Etcd(t) }}
-)
-
 func onStores(t *testing.T, test func(t *testing.T, url string)) {
-	t.Parallel()
-	for name, url := range map[string]func(t *testing.T) string{
-		"redis": func(t *testing.T) string { return "redis://" + sharedRedis.Get(t).Addr },
-		"etcd":  func(t *testing.T) string { return "etcd://" + sharedEtcd.Get(t).Addr },
-		"file":  func(t *testing.T) string { return "file://" + filepath.ToSlash(t.TempDir()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, url(t))
-		})
-	}
-}
-
-func open(t *testing.T, url string) *lock.Locker {
-	t.Helper()
-	l, err := lock.Open(t.Context(), url, lock.WithPrefix(t.Name()+"/"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
+	adaptertest.OnStores(t, test, "redis", "etcd", "file")
 }
 
 // A term is an interval of leadership.
@@ -72,7 +43,7 @@ func TestTermsOnStores(t *testing.T) {
 		over, finish := context.WithTimeout(context.Background(), time.Minute)
 		defer finish()
 		for i := range 3 {
-			locks, who := open(t, url), fmt.Sprint("candidate ", i)
+			locks, who := adaptertest.Open(t, url), fmt.Sprint("candidate ", i)
 			wg.Go(func() {
 				for over.Err() == nil {
 					leader := newCandidate(t, locks, who, c, true)
@@ -126,8 +97,8 @@ func TestTermsOnStores(t *testing.T) {
 // The next candidate leads when the lease of a killed leader has expired, and not before.
 func TestKilledLeaderOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		locks := open(t, url)
-		leader := newChild(t, t.Name()+"/", url)
+		locks := adaptertest.Open(t, url)
+		leader := newChild(t, url)
 		token := leader.token()
 		next := newCandidate(t, locks, "next", quick, true)
 		if owner := <-next.leaders; !strings.HasSuffix(owner, ":"+strconv.Itoa(leader.cmd.Process.Pid)) {
@@ -168,8 +139,8 @@ func (c *child) token() uint64 {
 func TestPausedLeaderOnStores(t *testing.T) {
 	storetest.Long(t, "waits for leases to expire")
 	onStores(t, func(t *testing.T, url string) {
-		locks := open(t, url)
-		leader := newChild(t, t.Name()+"/", url)
+		locks := adaptertest.Open(t, url)
+		leader := newChild(t, url)
 		token := leader.token()
 		leader.signal(syscall.SIGSTOP)
 		next := newCandidate(t, locks, "next", quick, true)
@@ -192,9 +163,9 @@ func TestPausedLeaderOnStores(t *testing.T) {
 // A leader whose lease is broken stops when it notices, at its next renewal at the latest, and not at RenewDeadline.
 func TestBrokenLeaseOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		locks := open(t, url)
+		locks := adaptertest.Open(t, url)
 		c := times{lease: 60 * time.Second, deadline: 30 * time.Second, retry: 100 * time.Millisecond}
-		leader := newCandidate(t, open(t, url), "leader", c, true)
+		leader := newCandidate(t, adaptertest.Open(t, url), "leader", c, true)
 		lease := leader.leads(t, storetest.Soon)
 		holder, err := locks.Inspect(t.Context(), key)
 		if err != nil || holder.Owner != lease.Owner() {
@@ -219,7 +190,7 @@ func TestStoreGone(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
 	c := times{lease: 5 * time.Second, deadline: 2 * time.Second, retry: 100 * time.Millisecond}
-	leader := newCandidate(t, open(t, "redis://"+server.Addr), "leader", c, true)
+	leader := newCandidate(t, adaptertest.Open(t, "redis://"+server.Addr), "leader", c, true)
 	lease := leader.leads(t, storetest.Soon)
 	server.Kill()
 	stopped := leader.stops(t, c.lease)

@@ -36,6 +36,21 @@ func Page(t *testing.T, page, source string) {
 			t.Errorf("%s has code that is not in %s:\n%s", page, source, block[1])
 		}
 	}
+	links(t, page, text)
+}
+
+// Links fails t unless each link to a file on page leads to one.
+func Links(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	links(t, page, string(text))
+}
+
+func links(t *testing.T, page, text string) {
+	t.Helper()
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
 		target, _, _ := strings.Cut(m[1], "#")
 		if target == "" || strings.Contains(target, "://") {
