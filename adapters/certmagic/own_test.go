@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/anylock/lock/internal/storetest"
 )
 
 const certmagicPath = "github.com/caddyserver/certmagic"
@@ -66,9 +68,7 @@ var (
 
 // The tests of certmagic's own release pass when FileStorage takes its locks from us. They are run on a copy of it, which is thrown away.
 func TestOwnTestsOfCertmagic(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it compiles certmagic anew")
-	}
+	storetest.Long(t, "it compiles certmagic anew")
 	var module struct{ Path, Version, Dir string }
 	out, err := exec.Command("go", "list", "-m", "-json", certmagicPath).Output()
 	if err == nil {

@@ -31,15 +31,17 @@ func Run(t *testing.T, d Database) {
 	for _, level := range d.Levels {
 		for name, check := range d.checks() {
 			t.Run(fmt.Sprintf("%v/%s", level, name), func(t *testing.T) {
-				t.Run("OldSnapshot", func(t *testing.T) {
-					if d.Dialect == fence.MySQL && level == sql.LevelSerializable {
-						t.Skip("a row that was read is locked: nobody can write to it")
-					}
-					if stale, err := d.OldSnapshot(t, level, check); stale || !d.refused(err) {
-						t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)
-					}
-				})
-				t.Run("Waits", func(t *testing.T) { d.waits(t, level, check) })
+				// There a row that was read is locked, and nobody else can write to it.
+				if d.Dialect != fence.MySQL || level != sql.LevelSerializable {
+					t.Run("OldSnapshot", func(t *testing.T) {
+						if stale, err := d.OldSnapshot(t, level, check); stale || !d.refused(err) {
+							t.Errorf("a write with a token below the last: took effect %v, error %v", stale, err)
+						}
+					})
+				}
+				if d.Waits != nil {
+					t.Run("Waits", func(t *testing.T) { d.waits(t, level, check) })
+				}
 				t.Run("Storm", func(t *testing.T) { d.storm(t, level, check) })
 			})
 		}

@@ -91,9 +91,6 @@ func (d Database) names(t *testing.T) {
 
 // waits lets a holder check while the transaction of a later one is open. It waits for that one's end, and passes only if it was rolled back.
 func (d Database) waits(t *testing.T, level sql.IsolationLevel, check Check) {
-	if d.Waits == nil {
-		t.Skip("this database makes nobody wait")
-	}
 	for end, name := range []string{"commit", "rollback"} {
 		d.reset(t)
 		ctx := t.Context()
