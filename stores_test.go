@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/internal/servers"
 )
 
 func open(t *testing.T, url string, opts ...lock.Option) *lock.Locker {
@@ -182,7 +183,7 @@ func TestFrozenStores(t *testing.T) {
 
 // A URL of a weaker store fails when it is opened, with all that is missing.
 func TestWeakStoresAreRefused(t *testing.T) {
-	url, _ := startStore(t, "memcached")
+	url, _ := servers.Store(t, "memcached")
 	_, err := lock.Open(t.Context(), url, lock.Require(lock.NeedLinearizable(), lock.NeedNoEarlyLoss(), lock.NeedFIFO(), lock.NeedPush(),
 		lock.NeedReach(lock.ReachNetwork)))
 	if !errors.Is(err, lock.ErrUnsupported) {

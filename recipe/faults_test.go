@@ -22,6 +22,7 @@ import (
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
+	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/recipe"
 )
@@ -29,19 +30,19 @@ import (
 // Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its TTL, and one is cut
 // off from the store for as long. No two ever lead, no more hold permits than there are, and no key of a set is another's.
 func TestFaults(t *testing.T) {
-	for _, s := range realStores {
-		t.Run(s.name, func(t *testing.T) {
-			if s.name != "redis" {
+	for _, name := range servers.SharedStores {
+		t.Run(name, func(t *testing.T) {
+			if name != "redis" {
 				storetest.Long(t, "processes on every store")
 			}
 			t.Parallel()
-			faults(t, s)
+			faults(t, name)
 		})
 	}
 }
 
-func faults(t *testing.T, s realStore) {
-	url, addrs := s.start(t)
+func faults(t *testing.T, store string) {
+	url, list := servers.Store(t, store)
 	locks, err := lock.Open(t.Context(), url, lock.WithTTL(time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +57,11 @@ func faults(t *testing.T, s realStore) {
 		cutOff  *link.Link
 	)
 	linked := url
-	if addrs != nil {
+	if list != nil {
+		var addrs []string
+		for _, s := range list {
+			addrs = append(addrs, s.Addr)
+		}
 		if cutOff, err = link.New(addrs...); err != nil {
 			t.Fatal(err)
 		}

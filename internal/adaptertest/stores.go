@@ -21,17 +21,15 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(servers.Sharing(m), storetest.GoRedisDials())
 }
 
-var stores = map[string]func(t *testing.T) (url string){
-	"redis": func(t *testing.T) string { return "redis://" + servers.Redis(t).Addr },
-	"etcd":  func(t *testing.T) string { return "etcd://" + servers.Etcd(t).Addr },
-	"file":  func(t *testing.T) string { return "file://" + t.TempDir() },
-}
-
-// OnStores runs test with the URL of a store of its own, on each of the named kinds ("redis", "etcd", "file") at once.
+// OnStores runs test with the URL of a store of its own, on each of the named kinds at once.
 func OnStores(t *testing.T, test func(t *testing.T, url string), kinds ...string) {
 	t.Parallel()
 	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) { t.Parallel(); test(t, stores[kind](t)) })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url, _ := servers.Store(t, kind)
+			test(t, url)
+		})
 	}
 }
 
