@@ -24,6 +24,19 @@ func again(t *testing.T, b *Backend, key string) int32 {
 	return last.number
 }
 
+// quick is what a client writes that locks a key again, and releases it.
+const quick = "create 1 delete 1 "
+
+// duringAgain is what b wrote for that. Other tests write to its server, and after many writes it looks at the queue: so several tries.
+func (f *frames) duringAgain(t *testing.T, b *Backend, key string) (got string) {
+	t.Helper()
+	for tries := 0; got != quick && tries < 20; tries++ {
+		again(t, b, key)
+		got = f.during(func() { release(t, acquire(t, b, waiting(key, countedTTL))) })
+	}
+	return got
+}
+
 // refusedSoon fails if an Acquire that may wait need not.
 func refusedSoon(t *testing.T, b *Backend, key, why string) {
 	t.Helper()
@@ -43,13 +56,7 @@ func TestAgain(t *testing.T) {
 	b, f := counted(t, s.url())
 	other := opened(t, s.url())
 	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
-	const quick = "create 1 delete 1 "
-	got := ""
-	for tries := 0; got != quick && tries < 20; tries++ { // other tests write to this server: after many writes it looks at the queue
-		again(t, b, "k")
-		got = f.during(cycle)
-	}
-	if got != quick {
+	if got := f.duringAgain(t, b, "k"); got != quick {
 		t.Errorf("again: %s", got)
 	}
 	release(t, acquire(t, other, waiting("k", time.Minute)))
