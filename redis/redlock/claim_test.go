@@ -93,7 +93,7 @@ func TestRepairedTwice(t *testing.T) {
 	q := req("k", claimTTL)
 	c := r.newClaim(q, claimTTL)
 	l := elected(t, r, q, c)
-	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	f.whole(r, l)
 	if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestLostAtRenewalLeavesNothing(t *testing.T) {
 	f.bootstrap()
 	r := f.open()
 	l := acquire(t, r, req("k", claimTTL))
-	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	f.whole(r, l)
 	for _, n := range f.nodes[1:] {
 		if err := redistest.Raw(t, n.Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestReleaseWithoutANode(t *testing.T) {
 	f.bootstrap()
 	r := f.open()
 	l := acquire(t, r, req("k", claimTTL))
-	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 })
+	f.whole(r, l)
 	if err := redistest.Raw(t, f.nodes[1].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -143,13 +143,13 @@ func TestClocksDiffer(t *testing.T) {
 	r := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
 	ctx := context.Background()
 	// All three: the other two agree.
-	release(t, acquire(t, r, req("k", time.Second)))
+	release(t, acquire(t, r, req("k", claimTTL)))
 	// One of the two and the odd one are no quorum.
 	f.nodes[2].Kill()
 	var err error
 	until(t, soon, "no node has the released lease any more", func() bool {
 		var l backend.Lease
-		if l, err = r.Acquire(ctx, req("k", time.Second)); err == nil {
+		if l, err = r.Acquire(ctx, req("k", claimTTL)); err == nil {
 			t.Fatalf("granted by nodes whose clocks are an hour apart: %v", l)
 		}
 		return !errors.Is(err, backend.ErrHeld)
@@ -159,7 +159,7 @@ func TestClocksDiffer(t *testing.T) {
 	}
 	f.nodes[2].Start()
 	until(t, soon, "granted again", func() bool {
-		l, err := r.Acquire(ctx, req("k", time.Second))
+		l, err := r.Acquire(ctx, req("k", claimTTL))
 		if err == nil {
 			release(t, l)
 		}

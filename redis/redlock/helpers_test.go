@@ -16,6 +16,10 @@ import (
 
 const soon = storetest.Soon
 
+// attempts is how often something is measured at most: a busy machine is slow now and then, what takes too long for a reason does so
+// every time.
+const attempts = 3
+
 type outcome = storetest.Outcome
 
 // What all stores' tests do.
@@ -93,6 +97,27 @@ func (f *fleet) keys(n *servers.Server) []string {
 		f.t.Fatal(err)
 	}
 	return list
+}
+
+// settled waits until a client has nothing under way: every node has heard of what it has acquired, renewed and released.
+func settled(t testing.TB, r *Backend) {
+	t.Helper()
+	until(t, soon, "nothing is under way", r.usage.Calls.Idle)
+}
+
+// whole waits until every node has a lease and its client knows, which Acquire does not promise: it returns when a quorum has it. A
+// renewal puts it back on a node that took too long.
+func (f *fleet) whole(r *Backend, l backend.Lease) {
+	f.t.Helper()
+	life := l.(*backend.Life)
+	until(f.t, soon, "every node has the lease", func() bool {
+		settled(f.t, r)
+		if len(f.having(life.Key())) == len(f.nodes) {
+			return true
+		}
+		_ = l.Renew(context.Background(), life.Data.(*claim).ttl)
+		return false
+	})
 }
 
 func openURL(ctx context.Context, url string) (*Backend, error) {

@@ -35,32 +35,36 @@ func TestForgetfulVoter(t *testing.T) {
 			f.bootstrap()
 			a, b := f.open(paramMaxTTL+"="+maxTTL.String()), f.open(paramMaxTTL+"="+maxTTL.String())
 			hold := func() backend.Lease {
-				l := acquire(t, a, req("k", maxTTL))
+				l := acquire(t, a, waiting("k", maxTTL))
 				lock := newNaming(endpoint.DefaultNamespace).lock("k")
-				for _, n := range f.nodes {
-					until(t, soon, "every node has it", func() bool { return len(f.keys(n)) == 1 })
-				}
+				f.whole(a, l)
 				if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), lock).Err(); err != nil {
 					t.Fatal(err)
 				}
 				return l
 			}
-			l := hold()
-			forget(f.nodes[1])
+			var l backend.Lease
 			tries := 0
-			for time.Now().Before(l.Deadline()) {
-				ctx, cancel := context.WithDeadline(context.Background(), l.Deadline())
-				other, err := b.Acquire(ctx, req("k", maxTTL))
-				now := time.Now()
-				cancel()
-				if err == nil && now.Before(l.Deadline()) {
-					t.Fatalf("a second owner got the key %v before the deadline of %v", l.Deadline().Sub(now), other)
+			for attempt := 1; tries < 3; attempt++ { // a machine that pauses for most of a TTL leaves no time for them
+				if attempt > attempts {
+					t.Fatalf("only %d tries", tries)
 				}
-				tries++
-				time.Sleep(20 * time.Millisecond)
-			}
-			if tries < 3 {
-				t.Fatalf("only %d tries", tries)
+				l, tries = hold(), 0
+				forget(f.nodes[1])
+				for time.Now().Before(l.Deadline()) {
+					ctx, cancel := context.WithDeadline(context.Background(), l.Deadline())
+					other, err := b.Acquire(ctx, req("k", maxTTL))
+					now := time.Now()
+					cancel()
+					if err == nil && now.Before(l.Deadline()) {
+						t.Fatalf("a second owner got the key %v before the deadline of %v", l.Deadline().Sub(now), other)
+					}
+					if err == nil {
+						_ = other.Release(context.Background())
+					}
+					tries++
+					time.Sleep(20 * time.Millisecond)
+				}
 			}
 			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.
 			ctx, cancel := context.WithTimeout(context.Background(), maxTTL+soon)
@@ -77,7 +81,7 @@ func TestForgetfulVoter(t *testing.T) {
 				if err != nil {
 					return false
 				}
-				defer release(t, l)
+				defer func() { _ = l.Release(context.Background()) }() // it may have expired
 				return len(f.keys(f.nodes[0])) == 1 && b.voters(t, f) == 3
 			})
 			l = hold()
@@ -217,7 +221,8 @@ func TestBirthInTheFuture(t *testing.T) {
 			f := startFleet(t, 3, redistest.Durable...)
 			f.bootstrap()
 			r := f.open(paramMaxTTL + "=" + maxTTL.String())
-			release(t, acquire(t, r, req("k", time.Second)))
+			release(t, acquire(t, r, req("k", maxTTL)))
+			settled(t, r)
 			ctx := context.Background()
 			for _, n := range f.nodes {
 				c := redistest.Raw(t, n.Addr)
@@ -238,14 +243,14 @@ func TestBirthInTheFuture(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(ctx, maxTTL+soon)
 			defer cancel()
-			l, err := r.Acquire(ctx, waiting("k", time.Second))
+			l, err := r.Acquire(ctx, waiting("k", maxTTL))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(begun); took < maxTTL {
 				t.Errorf("the nodes vote again after %v, less than %v", took, maxTTL)
 			}
-			release(t, l)
+			_ = l.Release(context.Background()) // it may have expired
 		})
 	}
 }

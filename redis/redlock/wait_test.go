@@ -22,7 +22,7 @@ func TestWaitEnds(t *testing.T) {
 	f.bootstrap()
 	r := f.open()
 	l := acquire(t, r, req("k", 30*time.Second))
-	until(t, soon, "every node has voted", func() bool { return len(f.having("k")) == 3 }) // one without the key is free of it, hung or not
+	f.whole(r, l) // a node without the key is free of it, hung or not
 	wait := func() error {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
@@ -33,7 +33,11 @@ func TestWaitEnds(t *testing.T) {
 		}
 		return err
 	}
-	if err := wait(); !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "held by") {
+	err := wait()
+	for n := 1; n < attempts && !errors.Is(err, backend.ErrHeld); n++ { // a busy machine may be slow to answer now and then
+		err = wait()
+	}
+	if !errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "held by") {
 		t.Errorf("a waiter for a held key: %v", err)
 	}
 	for _, n := range f.nodes[1:] {
@@ -43,7 +47,7 @@ func TestWaitEnds(t *testing.T) {
 	if err := wait(); errors.Is(err, backend.ErrHeld) || !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("a waiter with two of three nodes frozen: %v", err)
 	}
-	_, err := r.Acquire(context.Background(), req("k", 30*time.Second))
+	_, err = r.Acquire(context.Background(), req("k", 30*time.Second))
 	if !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("acquire with two of three nodes frozen: %v", err)
 	}
@@ -61,6 +65,7 @@ func TestNotReady(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	r := f.open()
+	settled(t, r) // opening does not wait for a node that is slow
 	tells := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
@@ -84,7 +89,7 @@ func TestNotReady(t *testing.T) {
 	}
 	f.bless(f.nodes[0])
 	f.bless(f.nodes[1])
-	release(t, acquire(t, r, waiting("k", time.Second)))
+	release(t, acquire(t, r, waiting("k", time.Minute)))
 	if err := r.NotReady(); err != nil {
 		t.Errorf("two of three nodes vote: %v", err)
 	}
@@ -97,32 +102,51 @@ func TestNotReady(t *testing.T) {
 // A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them for their votes.
 func TestWaiterPassesSlowNode(t *testing.T) {
 	t.Parallel()
-	const ttl, idle = 30 * time.Second, 2 * time.Second
+	const ttl, idle = time.Minute, 2 * time.Second
 	f := startFleet(t, 3)
 	f.bootstrap()
 	p := storetest.NewProxy(t, f.nodes[1].Addr)
 	holder := f.open()
 	waiter := opened(t, through([]string{f.nodes[0].Addr, p.Addr, f.nodes[2].Addr}))
 	l := acquire(t, holder, req("k", ttl))
+	f.whole(holder, l)
 	done := startAcquire(context.Background(), waiter, waiting("k", ttl))
 	until(t, soon, "the waiter has been refused and looks at the key", func() bool {
 		return redistest.Commands(t, redistest.Raw(t, f.nodes[0].Addr))["pttl"]+redistest.Commands(t, redistest.Raw(t, f.nodes[2].Addr))["pttl"] > 0
 	})
 	p.Set(func(p *storetest.Proxy) { p.Delay = nodeTimeout(ttl) * 3 / 2 })
-	var before []map[string]int
-	for _, n := range f.nodes {
-		before = append(before, redistest.Commands(t, redistest.Raw(t, n.Addr)))
-	}
-	time.Sleep(idle)
-	const most = 5 // 11 to 15, and 20 at the slow one, where it is not passed over
-	for i, n := range f.nodes {
-		diff, _ := redistest.Since(before[i], redistest.Commands(t, redistest.Raw(t, n.Addr)))
-		if diff["evalsha"] > most {
-			t.Errorf("node %d was asked for its vote %d times in %v: %v", i, diff["evalsha"], idle, diff)
+	const most = 5                  // 11 to 15, and 20 at the slow one, where it is not passed over
+	for attempt := 1; ; attempt++ { // on a busy machine all nodes are slow now and then
+		asked := 0
+		for i, diff := range f.during(idle) {
+			t.Logf("node %d was asked for its vote %d times in %v: %v", i, diff["evalsha"], idle, diff)
+			asked = max(asked, diff["evalsha"])
+		}
+		if asked <= most {
+			break
+		}
+		if attempt == attempts {
+			t.Errorf("a node was asked for its vote %d times in %v, want at most %d", asked, idle, most)
+			break
 		}
 	}
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
+}
+
+// during is what each node executes in a time.
+func (f *fleet) during(d time.Duration) (diffs []map[string]int) {
+	f.t.Helper()
+	var before []map[string]int
+	for _, n := range f.nodes {
+		before = append(before, redistest.Commands(f.t, redistest.Raw(f.t, n.Addr)))
+	}
+	time.Sleep(d)
+	for i, n := range f.nodes {
+		diff, _ := redistest.Since(before[i], redistest.Commands(f.t, redistest.Raw(f.t, n.Addr)))
+		diffs = append(diffs, diff)
+	}
+	return diffs
 }
 
 // Whoever waits for a key that stays held costs the nodes little, and has it soon when it is released.
@@ -131,33 +155,27 @@ func TestIdleWaiter(t *testing.T) {
 	f := startFleet(t, 3)
 	f.bootstrap()
 	holder, waiter := f.open(), f.open()
-	const ttl, idle, keys = 30 * time.Second, 3 * time.Second, 20
+	const ttl, idle, keys = time.Minute, 3 * time.Second, 20
 	l := acquire(t, holder, req("idle", ttl))
-	until(t, soon, "the holder has every node", func() bool { // the waiter asks for a node that it has not
-		if len(f.having("idle")) == len(f.nodes) {
-			return true
-		}
-		_ = l.Renew(context.Background(), ttl) // mends it
-		return false
-	})
+	f.whole(holder, l) // the waiter asks for a node that it has not
 	done := startAcquire(context.Background(), waiter, waiting("idle", ttl))
 	time.Sleep(500 * time.Millisecond) // pauses have grown
-	var before []map[string]int
-	for _, n := range f.nodes {
-		before = append(before, redistest.Commands(t, redistest.Raw(t, n.Addr)))
-	}
-	begun := time.Now()
-	time.Sleep(idle)
-	took := time.Since(begun)
-	for i, n := range f.nodes {
-		after := redistest.Commands(t, redistest.Raw(t, n.Addr))
-		diff, sum := redistest.Since(before[i], after)
-		const most = 15
-		rate := float64(sum) / took.Seconds()
-		if rate > most {
-			t.Errorf("node %d: %.0f commands/s for one idle waiter, want at most %d: %v", i, rate, most, diff)
+	const most = 15
+	for attempt := 1; ; attempt++ { // a node that is slow to answer now and then makes the waiter ask all of them
+		highest := 0.0
+		for i, diff := range f.during(idle) {
+			_, sum := redistest.Since(nil, diff)
+			rate := float64(sum) / idle.Seconds()
+			t.Logf("node %d: %.1f commands/s: %v", i, rate, diff)
+			highest = max(highest, rate)
 		}
-		t.Logf("node %d: %.1f commands/s: %v", i, rate, diff)
+		if highest <= most {
+			break
+		}
+		if attempt == attempts {
+			t.Errorf("%.0f commands/s at a node for one idle waiter, want at most %d", highest, most)
+			break
+		}
 	}
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
