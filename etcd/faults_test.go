@@ -3,12 +3,16 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
@@ -84,27 +88,59 @@ func TestSilenceIsNoContextError(t *testing.T) {
 	asked.Wait()
 }
 
+// An endingLink ends a context when a transaction is answered.
+type endingLink struct {
+	end atomic.Pointer[context.CancelFunc]
+}
+
+func (e *endingLink) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if end := e.end.Load(); end != nil && err == nil && strings.HasSuffix(method, "/Txn") {
+		(*end)()
+	}
+	return err
+}
+
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b, other := opened(t, s.via(p.Addr)), opened(t, s.URL())
+	link := &endingLink{}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Addr}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(link.unary)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := New(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	other := opened(t, s.URL())
 	holder := acquire(t, other, req("k", time.Minute))
-	for range 2 { // by its first request it finds out, and then queues at once
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err := b.Acquire(ctx, waiting("k", time.Minute))
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, backend.ErrHeld) {
-			t.Errorf("the end of a wait behind a holder: %v", err)
+	for _, lately := range []bool{false, true} { // by its first request it finds out, or queues at once
+		if lately {
+			b.waited.Store(time.Now().Add(time.Hour).UnixNano())
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		link.end.Store(&cancel)
+		_, err := b.Acquire(ctx, waiting("k", placeTTL))
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
+			t.Errorf("the end of a wait behind a holder, queued at once %v: %v", lately, err)
+		}
+		link.end.Store(nil)
+		cancel()
 	}
 	release(t, holder)
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := b.Acquire(ctx, waiting("k", time.Minute))
+	_, err = b.Acquire(ctx, waiting("k", time.Minute))
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("the end of a wait for a silent server: %v", err)
 	}

@@ -31,18 +31,24 @@ type position struct {
 // queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
 // waiter outlives an outage of max(TTL, leastPatience), and queues again at the end if its place is gone.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
-	l, at, err := a.enter(ctx)
-	if l != nil || err != nil && !isLeaseNotFound(err) {
-		return l, err
-	}
-	patience := max(a.ttl, leastPatience)
-	answered := time.Now()
 	ended := func(err error) error {
 		if a.busy != nil {
 			err = a.busy
 		}
 		return backend.ContextError(ctx, err)
 	}
+	l, at, err := a.enter(ctx)
+	switch {
+	case l != nil:
+		return l, nil
+	case err == nil, isLeaseNotFound(err):
+	case a.busy != nil && backend.Ended(ctx) && !a.granted:
+		return nil, ended(err)
+	default:
+		return nil, err
+	}
+	patience := max(a.ttl, leastPatience)
+	answered := time.Now()
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {
 		switch {
