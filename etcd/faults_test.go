@@ -65,7 +65,7 @@ func TestSilenceIsNoContextError(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	b := opened(t, s.via(p.Addr))
 	warm(t, b, 30*time.Second)
-	const ttl = 6 * time.Second
+	const ttl = 12 * time.Second // in which a renewal finds the servers silent, also where the machine stands still for a while
 	l, batched, ending := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl)), acquire(t, b, req("e", time.Minute))
 	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
@@ -151,21 +151,21 @@ func TestLostReplyIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.via(p.Addr))
+	b, c := opened(t, s.via(p.Addr)), raw(t, s.Addr)
 	for _, r := range []backend.Request{req("a", 30*time.Second), waiting("b", 30*time.Second), waiting("c", time.Hour)} {
 		warm(t, b, r.TTL)
 		lost := p.LoseReply()
 		l := acquire(t, b, r)
 		select {
 		case <-lost:
-		default:
+		case <-time.After(soon):
 			t.Fatal("no reply was lost: the test proves nothing")
 		}
 		if _, err := b.Acquire(t.Context(), req(r.Key, time.Minute)); !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("a second owner: %v", err)
 		}
 		release(t, l)
-		until(t, soon, "nothing is left", func() bool { return s.countKeys(t, raw(t, s.Addr)) == 0 })
+		until(t, soon, "nothing is left", func() bool { return s.countKeys(t, c) == 0 })
 	}
 }
 
@@ -176,8 +176,8 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	s := shared(t)
 	c := raw(t, s.Addr)
 	b := opened(t, s.URL())
-	holder := acquire(t, b, req("k", time.Minute))
 	for _, ttl := range []time.Duration{10 * time.Second, time.Hour} {
+		holder := acquire(t, b, req("k", time.Minute))
 		r := waiting("k", ttl)
 		done := queueUp(t, b, r, 1)
 		own := ownKey(t, c, r.Owner)
@@ -194,9 +194,8 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 		if o.Lease.Token() <= uint64(before.CreateRevision) {
 			t.Errorf("token %d is that of the lost place", o.Lease.Token())
 		}
-		holder = o.Lease
+		release(t, o.Lease)
 	}
-	release(t, holder)
 }
 
 // E4. A holder that is cut off knows that its lease is lost before another client gets the key.
@@ -205,12 +204,14 @@ func TestCutOffHolderLosesFirst(t *testing.T) {
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
 	b, other := opened(t, s.via(p.Addr)), opened(t, s.URL())
-	const ttl = 4 * time.Second // in which the other one has to queue, also where the machine stands still for a while
-	l := acquire(t, b, req("k", ttl))
-	if err := l.Renew(t.Context(), ttl); err != nil {
-		t.Fatal(err)
-	}
+	const ttl = 4 * time.Second
+	l := acquire(t, b, req("k", time.Minute))
 	done := queueUp(t, other, waiting("k", time.Minute), 1)
+	for range 2 { // the second changes nothing but the deadline
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	go func() { _ = l.Renew(context.Background(), ttl) }()
 	o := granted(t, done, 20*time.Second)
