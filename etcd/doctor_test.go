@@ -2,12 +2,14 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
@@ -55,9 +57,12 @@ func TestDoctorNoSpace(t *testing.T) {
 	b := opened(t, s.URL())
 	c := raw(t, s.Addr)
 	for i := 0; ; i++ {
-		if _, err := c.Put(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 100_000)); err != nil {
-			t.Log(err)
+		_, err := c.Put(t.Context(), fmt.Sprint("filler-", i), strings.Repeat("x", 100_000))
+		if errors.Is(err, rpctypes.ErrNoSpace) {
 			break
+		}
+		if err != nil && (t.Context().Err() != nil || i > 1000) {
+			t.Fatal(err)
 		}
 	}
 	storetest.Finds(t, b, "no-space")
