@@ -24,19 +24,6 @@ func again(t *testing.T, b *Backend, key string) int32 {
 	return last.number
 }
 
-// quick is what a client writes that locks a key again, and releases it.
-const quick = "create 1 delete 1 "
-
-// duringAgain is what b wrote for that. Other tests write to its server, and after many writes it looks at the queue: so several tries.
-func (f *frames) duringAgain(t *testing.T, b *Backend, key string) (got string) {
-	t.Helper()
-	for tries := 0; got != quick && tries < 20; tries++ {
-		again(t, b, key)
-		got = f.during(func() { release(t, acquire(t, b, waiting(key, countedTTL))) })
-	}
-	return got
-}
-
 // refusedSoon fails if an Acquire that may wait need not.
 func refusedSoon(t *testing.T, b *Backend, key, why string) {
 	t.Helper()
@@ -52,11 +39,12 @@ func refusedSoon(t *testing.T, b *Backend, key, why string) {
 // A client that expects the next number reads nothing, and is not mistaken when another has come in between.
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	s := on(t, lasting)
+	s := alone(t)
 	b, f := counted(t, s.url())
 	other := opened(t, s.url())
 	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
-	if got := f.duringAgain(t, b, "k"); got != quick {
+	again(t, b, "k")
+	if got := f.during(cycle); got != "create 1 delete 1 " {
 		t.Errorf("again: %s", got)
 	}
 	release(t, acquire(t, other, waiting("k", time.Minute)))

@@ -192,7 +192,7 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	const timeout = 4 * time.Second
+	const timeout = 8 * time.Second
 	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,9 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 		t.Errorf("places %v behind an attempt that was refused", q)
 	}
 	pass := p.swallow(opDelete)
-	if took := refused(time.Second); took > timeout*3/4 {
-		t.Errorf("an attempt with a context of a second took %v", took)
+	const within = 2 * time.Second // also where the machine stands still for a moment, it is refused by then
+	if took := refused(within); took > timeout*3/4 {
+		t.Errorf("an attempt with a context of %v took %v", within, took)
 	}
 	pass()
 	until(t, 3*soon, "its place is gone", func() bool { return len(places(t, c, b, "k")) == 1 })

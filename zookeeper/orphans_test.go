@@ -68,7 +68,10 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			release(t, acquire(t, b, r)) // the parent is there, and the session
 			id := b.onlySession(t).id
 			r.Owner = backend.NewOwner()
-			met := lostCreate(p, true, 1500*time.Millisecond)
+			met := p.once(opCreate, func() (bool, bool) {
+				p.Refuse(true)
+				return true, true
+			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var ended time.Time
@@ -87,6 +90,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			if len(places(t, c, b, r.Key)) != 1 {
 				t.Fatal("the create has not arrived: nothing is tested")
 			}
+			p.Refuse(false)
 			until(t, soon, "the node is removed", func() bool { return len(places(t, c, b, r.Key)) == 0 })
 			time.Sleep(2 * settle)
 			if n := len(places(t, c, b, r.Key)); n != 0 {

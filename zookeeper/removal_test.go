@@ -132,8 +132,17 @@ func TestWatchCostsOneRead(t *testing.T) {
 	if took := time.Since(begun); reads > int(took/watchAfter) {
 		t.Errorf("%d cycles in %v: %s", cycles, took, got)
 	}
-	l := acquire(t, b, waiting("k", countedTTL))
-	if got := f.during(func() { time.Sleep(5 * watchAfter) }); got != "getData 1 " {
+	var l backend.Lease
+	got = f.during(func() {
+		l = acquire(t, b, waiting("l", countedTTL)) // a new key
+		until(t, soon, "the read", func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.n[opGetData] > 0
+		})
+		time.Sleep(4 * watchAfter)
+	})
+	if got != "children 1 getData 1 createContainer 1 create 2 " {
 		t.Errorf("a lease that lives: %s", got)
 	}
 	if got := f.during(func() { release(t, l) }); got != "delete 1 " {
