@@ -229,7 +229,19 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 func TestTryOutlivesIdleSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
-	b := opened(t, s.url())
+	var dialing sync.Mutex // there is no other connection before the session has expired
+	b, err := New(t.Context(), []string{s.Addr}, &Options{
+		Chroot: s.chroot, Timeout: 4 * soon,
+		Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
+			dialing.Lock()
+			defer dialing.Unlock()
+			return net.DialTimeout(network, address, timeout)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
 	for range 10 {
 		l := acquire(t, b, req("k", time.Minute))
 		sess, _ := l.(lease).n.home()
@@ -243,8 +255,10 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 				return
 			}
 			once.Do(func() {
+				dialing.Lock()
 				_ = w.Conn.Close()
 				go func() {
+					defer dialing.Unlock()
 					for ended := false; !ended; time.Sleep(100 * time.Microsecond) {
 						w.mu.Lock()
 						ended = w.ended

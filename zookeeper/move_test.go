@@ -165,7 +165,7 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	s := on(t, usual)
 	c := raw(t, s.Addr)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 500 * time.Millisecond})
+	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	b.mu.Lock()
 	b.idle = 50 * time.Millisecond
 	b.mu.Unlock()
-	const ttl = 2 * time.Second
+	const ttl = 2 * defaultTimeout
 	release(t, acquire(t, b, req("k", time.Hour))) // in the session that was opened first
 	l := acquire(t, b, req("k", ttl))
 	pass := p.swallow(opDelete)

@@ -25,15 +25,17 @@ func TestOwnLimitsAreUnavailable(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	p := newProxy(t, s.Addr)
-	b, err := New(t.Context(), []string{p.Addr}, &Options{Chroot: s.chroot, Timeout: 500 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	held := acquire(t, b, req("k", time.Minute))
+	b := opened(t, s.at(p.Addr))
+	b.options.Timeout = 500 * time.Millisecond
+	var held backend.Lease
+	until(t, 4*soon, "a lease, also where the machine stands still for as long", func() (ok bool) {
+		var err error
+		held, err = b.Acquire(t.Context(), req("k", time.Minute))
+		return err == nil
+	})
 	p.set(func(p *proxy) { p.silent = true })
 	ctx := context.Background()
-	_, err = b.Acquire(ctx, req("a", time.Minute))
+	_, err := b.Acquire(ctx, req("a", time.Minute))
 	isUnavailable(t, "try", err)
 	_, err = b.Acquire(ctx, waiting("k", time.Minute))
 	isUnavailable(t, "acquire", err)
