@@ -49,12 +49,13 @@ type line struct {
 	key   string
 	waits []*waiting
 	all   sync.WaitGroup
+	end   func() // of watching the store
 
 	mu    sync.Mutex
 	turns []string
 }
 
-func (t *trial) newLine(key string) *line { return &line{t: t, key: key} }
+func (t *trial) newLine(key string) *line { return &line{t: t, key: key, end: t.watchStore()} }
 
 // join adds a waiter, which has arrived when join returns.
 func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
@@ -99,6 +100,7 @@ func (l *line) drained(d time.Duration) {
 	if !l.t.within(d, done) {
 		l.t.notInTime(l.t.rule, "%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
 	}
+	l.end()
 }
 
 // inOrder waits until all have had their turn or have left, and fails unless it was in order.

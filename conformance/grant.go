@@ -141,12 +141,13 @@ const (
 // answered gives up the trial if err, of a request begun at begun, is a timeout of the client, which a store in good health
 // has on a busy machine only.
 func (t *trial) answered(err error, begun time.Time) {
+	took := time.Since(begun)
+	t.pulse.answered(took)
 	for _, answer := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return
 		}
 	}
-	took := time.Since(begun)
 	if err != nil && (took > slow || took > patient && errors.Is(err, backend.ErrUnavailable)) && t.ctx.Err() == nil {
 		t.tooLate("no answer after %v: %v", took, err)
 	}
@@ -247,10 +248,11 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	return g
 }
 
-// becomesFree waits until key can be acquired, which must be so within d. It gives the key back.
+// becomesFree waits until key can be acquired, which must be so within d. It gives the key back. Where something stood still, a key that is
+// free soon after proves nothing; one that stays held is a failure.
 func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
 	var err error
-	ok := t.poll(d, func() bool {
+	free := func() bool {
 		var g *grant
 		g, err = t.attempt(b, key, t.long())
 		if err == nil {
@@ -259,10 +261,15 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 			t.breaksText(grantRule, "%s: Acquire: %v", when, err)
 		}
 		return err == nil
-	})
-	if !ok {
-		t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, err)
 	}
+	if t.poll(d, free) {
+		return
+	}
+	refusal := err
+	if still := t.stoodStill(); still != "" && t.poll(soon, free) {
+		t.tooLate("%s; %s: the key did not become free within %v: %v", still, when, d, refusal)
+	}
+	t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, refusal)
 }
 
 // inspect asks the second client who holds key.

@@ -28,6 +28,7 @@ type crowd struct {
 
 // longQueueIsServed renews a lease while waiters come, and leave; lets it end by itself; and has each waiter renew its own.
 func longQueueIsServed(t *trial) {
+	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
 	c.come(t.waiters(24))
 	// A renewal for less reaches the store: so does the next, or the key would be free.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -8,10 +9,15 @@ import (
 // stall is how long the machine must have stood still to count.
 const stall = 50 * time.Millisecond
 
-// A pulse tells for how long at most this process has stood still.
+// A pulse tells for how long at most this process has stood still, and for how long the store has answered nothing.
 type pulse struct {
 	mu      sync.Mutex
 	longest time.Duration
+	slowest time.Duration // of the answers that the store owed at once
+	asked   time.Time     // when watchStore asked, zero once it has the answer
+
+	watchers int // of the store
+	unwatch  func()
 }
 
 // beat measures until done is closed.
@@ -49,11 +55,108 @@ func (p *pulse) stood() time.Duration {
 	return p.longest
 }
 
+// answered notes how long the store took to answer.
+func (p *pulse) answered(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slowest = max(p.slowest, took)
+}
+
+// silent is the longest time that the store has taken to answer, 0 if it was hardly slow.
+func (p *pulse) silent() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	longest := p.slowest
+	if !p.asked.IsZero() {
+		longest = max(longest, time.Since(p.asked))
+	}
+	if longest <= slow {
+		return 0
+	}
+	return longest
+}
+
+func (p *pulse) ask(begun time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = begun
+}
+
+func (p *pulse) hear(begun time.Time) {
+	p.answered(time.Since(begun))
+	p.ask(time.Time{})
+}
+
+// watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
+// asks nothing itself, and would not notice that it stands still. It asks about keys that nobody uses: a store may end a lease, or wake a
+// waiter, because somebody looks.
+func (t *trial) watchStore() (end func()) {
+	p := &t.pulse
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watchers++; p.watchers == 1 {
+		done := make(chan struct{})
+		p.unwatch = func() { close(done) }
+		t.spawn(func() { t.askUntil(done) })
+	}
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.watchers--; p.watchers == 0 {
+			p.unwatch()
+		}
+	})
+}
+
+func (t *trial) askUntil(done <-chan struct{}) {
+	const every = slow / 4
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-t.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		t.askStore()
+		timer.Reset(every)
+	}
+}
+
+func (t *trial) askStore() {
+	begun := time.Now()
+	t.pulse.ask(begun)
+	_, _ = t.b.Inspect(t.ctx, t.newKey())
+	t.pulse.hear(begun)
+}
+
 // notInTime records that a store has done something too late, or out of turn, and ends the goroutine it is called on. A store may pass
-// over a client that does not answer, so that where this process has stood still nothing is proven.
+// over a client that does not answer, and it does nothing while it stands still itself, so that where this process has stood still, or the
+// store without the check's doing, nothing is proven.
 func (t *trial) notInTime(rule, format string, args ...any) {
-	if stood := t.pulse.stood(); stood > 0 {
-		t.tooLate("this process stood still for %v; "+format, append([]any{stood}, args...)...)
+	if still := t.stoodStill(); still != "" {
+		t.tooLate("%s; "+format, append([]any{still}, args...)...)
 	}
 	t.breaksText(rule, format, args...)
+}
+
+// stoodStill tells of this process or the store what keeps a store from doing something in time; it is empty if nothing did.
+func (t *trial) stoodStill() string {
+	if stood := t.pulse.stood(); stood > 0 {
+		return fmt.Sprintf("this process stood still for %v", stood)
+	}
+	if silent := t.silence(); silent > 0 {
+		return fmt.Sprintf("the store took %v to answer", silent)
+	}
+	return ""
+}
+
+// silence is the longest time in which the store has answered nothing although the check has not disturbed it, 0 if there was none.
+func (t *trial) silence() time.Duration {
+	if t.alone {
+		return 0
+	}
+	return min(t.pulse.silent(), soon)
 }

@@ -28,6 +28,7 @@ type trial struct {
 	run     func(*trial)
 	rule    string // that the check proves
 	hasty   bool   // as in Options.Short
+	alone   bool   // as in Check: it makes faults
 
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
@@ -46,7 +47,8 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, status: Pass}
+	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
+		status: Pass}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
 	t.label = t.key

@@ -65,16 +65,23 @@ func (s *stalls) saw(took, usual time.Duration) {
 	}
 }
 
-// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which it may.
+// outlast sleeps until at, when the store must have done something by itself: longer by the stalls in the time in which it may, and by
+// the longest time in which the store has answered nothing.
 func (t *trial) outlast(at time.Time) {
+	defer t.watchStore()()
 	var s stalls
+	asked := t.alone // such a check may have stopped the store
 	for due := later(time.Now(), at.Add(-t.g.MaxLate)); ; {
 		time.Sleep(time.Until(due))
 		now := time.Now()
 		s.saw(now.Sub(due), 0)
-		left := at.Add(s.sum).Sub(now)
-		if left <= 0 {
+		left := at.Add(s.sum + t.silence()).Sub(now)
+		if left <= 0 && asked {
 			return
+		}
+		if left <= 0 { // the store may stand still at this moment
+			t.askStore()
+			asked, left = true, time.Nanosecond
 		}
 		due = now.Add(min(left, tick))
 	}

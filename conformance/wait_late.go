@@ -30,6 +30,7 @@ func (l *lates) add(how string, late time.Duration) {
 // waiterIsNotLate judges the median of several waiters, as any one of them may have had a machine that stood still.
 func waiterIsNotLate(t *trial) {
 	const each = 3
+	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
 	holders := []func(int){
 		func(int) { // as it was granted

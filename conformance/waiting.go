@@ -91,6 +91,7 @@ func waiterGetsExpiredKey(t *trial) {
 // waiter that looks now and then has none, as its delays differ.
 func pushIsPrompt(t *trial) {
 	const keys, rounds, chances = 3, 9, 3
+	defer t.watchStore()()
 	var first, behind pushedWaiters
 	for chance := 1; ; chance++ {
 		t.together(keys, func(int) {
@@ -119,9 +120,9 @@ func pushIsPrompt(t *trial) {
 			return
 		case chance < chances:
 		case !ok:
-			t.fatalf("a waiter gets a released key after %v (median of %d), as if it found out by a timer", median, chances*rounds)
+			t.notInTime(t.rule, "a waiter gets a released key after %v (median of %d), as if it found out by a timer", median, chances*rounds)
 		default:
-			t.fatalf("a waiter behind another gets a released key after %v (median of %d), as if it found out by a timer",
+			t.notInTime(t.rule, "a waiter behind another gets a released key after %v (median of %d), as if it found out by a timer",
 				next, chances*rounds)
 		}
 	}
