@@ -134,6 +134,7 @@ func (t *trial) eitherOr(w *waiting) {
 	case w.err == nil:
 		t.release(w.grant)
 	case !errors.Is(w.err, context.Canceled):
+		w.unavailable(t)
 		t.fatalf("a cancelled Acquire: %v, want context.Canceled", w.err)
 	}
 }
@@ -269,10 +270,13 @@ func refusedCleanUpSparesHolder(t *trial) {
 		client := t.client(i)
 		for range t.rounds(60, end) {
 			ctx, cancel := context.WithCancel(t.ctx)
-			cancelled := make(chan struct{})
+			cancelled, begun := make(chan struct{}), time.Now()
 			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()
 			other, err := t.ask(ctx, client, t.key, t.long(), false)
 			<-cancelled
+			if errors.Is(err, backend.ErrUnavailable) {
+				t.answered(err, begun)
+			}
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {
 				t.fatalf("Acquire of a held key: lease %v, error %v, want ErrHeld or the context's", other != nil, err)
 			}

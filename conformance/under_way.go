@@ -46,11 +46,16 @@ func (t *trial) cancelsUnderWay(all []method, held *grant) {
 	const patience = 150 * time.Millisecond // the request is under way, and no limit of the store's own has passed
 	t.together(len(all), func(i int) {
 		ctx, cancel := context.WithCancel(t.ctx)
+		begun := time.Now()
 		under := t.call(func() error { return all[i].do(ctx) })
 		time.Sleep(patience)
+		waited := time.Since(begun)
 		cancel()
 		what := all[i].name + " whose context was cancelled while its request was under way"
 		if err := under.ends(t, soon, what); !errors.Is(err, context.Canceled) && !t.excused(held, err) {
+			if waited > patience+stall && errors.Is(err, backend.ErrUnavailable) {
+				t.tooLate("%s after %v: %v", what, waited, err)
+			}
 			t.breaks(4, "%s: %v, want context.Canceled", what, err)
 		}
 	})

@@ -94,6 +94,7 @@ func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 type waiting struct {
 	key    string
 	owner  string
+	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
 	grant  *grant // set when done is closed
@@ -117,7 +118,7 @@ func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
 // begin starts an Acquire on a goroutine of its own.
 func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &waiting{key: r.Key, owner: r.Owner, cancel: cancel, done: make(chan struct{})}
+	w := &waiting{key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
 	if r.Wait {
 		t.mu.Lock()
 		t.waits = append(t.waits, w)
@@ -180,7 +181,15 @@ func (w *waiting) fails(t *trial, when string) error {
 func (w *waiting) cancelAndFail(t *trial) {
 	w.cancel()
 	if err := w.fails(t, "cancelled Acquire"); !errors.Is(err, context.Canceled) {
+		w.unavailable(t)
 		t.breaks(4, "cancelled Acquire: %v, want context.Canceled", err)
+	}
+}
+
+// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled.
+func (w *waiting) unavailable(t *trial) {
+	if errors.Is(w.err, backend.ErrUnavailable) {
+		t.answered(w.err, w.begun)
 	}
 }
 
