@@ -144,7 +144,7 @@ func (r *remote) answered(d time.Duration) bool {
 // granted waits for the lease, which must come within d.
 func (r *remote) granted(d time.Duration, when string) {
 	if !r.answered(d) {
-		r.t.fatalf("%s: another process has not been granted the free key within %v", when, d)
+		r.t.notInTime(r.t.ruleText(9), "%s: another process has not been granted the free key within %v", when, d)
 	}
 	if err := r.answer.Err; err != nil {
 		if errors.Is(err, backend.ErrLost) && r.after.Sub(r.before) > r.t.g.Round(r.ttl)/2 {
@@ -221,7 +221,7 @@ func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	g, err := t.ask(t.ctx, t.a, r.key, t.long(), false)
 	t.answered(err, sent)
 	if err != nil {
-		t.fatalf("the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",
+		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",
 			sent.Sub(answered), r.ttl, t.g.MaxLate, err)
 	}
 	return g
