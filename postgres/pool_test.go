@@ -116,3 +116,20 @@ func TestWatchedAgain(t *testing.T) {
 	endSession(t, c, "k")
 	lost(t, l, soon)
 }
+
+// A connection is watched after each request, also where its watch would begin before the turn has ended.
+func TestWatchBeginsAfterTurn(t *testing.T) {
+	t.Parallel()
+	b := opened(t, gentleURL(t))
+	b.pool.mu.Lock()
+	b.pool.quiet = time.Nanosecond // as if whoever ends the turn stood still for as long as a connection is quiet
+	b.pool.mu.Unlock()
+	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
+	for range 200 {
+		until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*hold).s.isWatched)
+		if err := l.Renew(context.Background(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release(t, l)
+}

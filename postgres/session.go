@@ -98,14 +98,15 @@ func (s *session) give() {
 	s.over = nil
 	if s.isBroken() {
 		p.bury(s)
+		<-s.turn
 	} else {
 		s.answered.Store(true)
 		p.mu.Lock()
 		s.used = time.Now()
+		<-s.turn // before the watch can begin, which ends where it finds the turn taken
 		s.quiet.Reset(p.quiet)
 		p.mu.Unlock()
 	}
-	<-s.turn
 	if over != nil {
 		p.drop(over)
 	}
