@@ -43,7 +43,7 @@ func TestServerClockBack(t *testing.T) {
 // looks at the clock. The holder is told at once, as of any end of a session.
 func TestServerClockForward(t *testing.T) {
 	t.Parallel()
-	const ttl, step, tries = 3 * time.Second, time.Hour, 3
+	const ttl, step, tries = 3 * time.Second, time.Hour, 10
 	s := servers.Postgres(t)
 	stepClock := clockOf(t, s)
 	a, b := opened(t, s.PostgresURL()), opened(t, s.PostgresURL())
