@@ -274,10 +274,10 @@ func refusedCleanUpSparesHolder(t *trial) {
 			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()
 			other, err := t.ask(ctx, client, t.key, t.long(), false)
 			<-cancelled
-			if errors.Is(err, backend.ErrUnavailable) {
-				t.answered(err, begun)
-			}
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {
+				if errors.Is(err, backend.ErrUnavailable) {
+					t.answered(err, begun)
+				}
 				t.fatalf("Acquire of a held key: lease %v, error %v, want ErrHeld or the context's", other != nil, err)
 			}
 		}
