@@ -54,13 +54,13 @@ func ExampleLocker_TryAcquire() {
 
 func ExampleLocker_Acquire() {
 	ctx := context.Background()
-	locks, err := lock.Open(ctx, "memory:", lock.WithTTL(10*time.Second))
+	locks, err := lock.Open(ctx, "memory:", lock.WithTTL(time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer locks.Close()
 
-	lease, err := locks.Acquire(ctx, "report", lock.WithWait(5*time.Second), lock.WithMaxHold(time.Minute))
+	lease, err := locks.Acquire(ctx, "report", lock.WithWait(5*time.Second), lock.WithMaxHold(time.Hour))
 	if errors.Is(err, lock.ErrHeld) {
 		fmt.Println("still held after five seconds")
 		return
@@ -72,12 +72,12 @@ func ExampleLocker_Acquire() {
 	case <-lease.Lost():
 		fmt.Println("stop writing: another may hold it now")
 	default:
-		fmt.Println("held until", time.Until(lease.Deadline()) > 9*time.Second)
+		fmt.Println("held for half a minute more", time.Until(lease.Deadline()) > 30*time.Second)
 	}
 	if err := lease.Release(ctx); errors.Is(err, lock.ErrLost) {
 		fmt.Println("it was lost before the release")
 	}
-	// Output: held until true
+	// Output: held for half a minute more true
 }
 
 func ExampleReentrant() {
