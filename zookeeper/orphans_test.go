@@ -136,7 +136,7 @@ func TestLostCreateIsRecovered(t *testing.T) {
 		if err != nil && was.isOver() && ended < 2 { // the machine is so slow that the session has expired: that is another matter
 			ended++
 			i--
-			until(t, 2*soon, "the session's node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
+			until(t, 4*soon, "the session's node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
 			continue
 		}
 		if err != nil {
