@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/memory"
@@ -66,6 +67,54 @@ func TestCutOfCounter(t *testing.T) {
 		}
 	})
 }
+
+// Of a store whose numbers follow a clock, the cut is the number that comes when the time is over, even where a probe was held up.
+func TestCutOfClock(t *testing.T) {
+	for name, stalled := range map[string]int{"steady": 0, "before the second": 21, "after it": 22} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, asked := memory.NewStore(), 0
+				client := func() backend.Backend {
+					return clocked{store.Client(), func() {
+						if asked++; asked == stalled {
+							time.Sleep(300 * time.Millisecond)
+						}
+					}}
+				}
+				s := &switched{Store: pair.Store{Backend: client()}, other: client(), key: "probe"}
+				defer s.close()
+				const within = 10 * time.Minute
+				c, err := s.findCut(t.Context(), within)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reached := time.UnixMicro(int64(c.number)); !strings.Contains(c.found, "follow a clock") || time.Until(reached) > within {
+					t.Errorf("found by %q; reached in %v, want %v", c.found, time.Until(reached), within)
+				}
+			})
+		})
+	}
+}
+
+// A clocked store numbers leases by its clock. Its answers may be late.
+type clocked struct {
+	backend.Backend
+	answered func()
+}
+
+func (c clocked) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := c.Backend.Acquire(ctx, r)
+	defer c.answered()
+	time.Sleep(time.Microsecond)
+	return clockedLease{l, uint64(time.Now().UnixMicro())}, err
+}
+
+type clockedLease struct {
+	backend.Lease
+	token uint64
+}
+
+func (l clockedLease) Token() uint64 { return l.token }
 
 // The same with a server whose numbers are revisions: a lock takes several.
 func TestCutOfEtcd(t *testing.T) {
