@@ -159,7 +159,11 @@ func TestForeignFilesSurvive(t *testing.T) {
 				var wg sync.WaitGroup
 				for _, key := range append(keys, "held", "free", "free 2") {
 					wg.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), 600*time.Millisecond)
+						patience := 2 * time.Second
+						if strings.HasPrefix(key, "free") {
+							patience = time.Minute
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
 						defer cancel()
 						wait := mrand.N(2) == 0
 						l, err := b.Acquire(ctx, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: time.Minute, Wait: wait})

@@ -48,8 +48,7 @@ func TestOtherPrivileges(t *testing.T) {
 			if err := os.Chown(locks, nobody, nobody); err != nil {
 				t.Fatal(err)
 			}
-			const ttl = "3"
-			holder := newJob(t, fileURL(locks), "k", command, "--ttl", ttl)
+			holder := newJob(t, fileURL(locks), "k", command, "--ttl", "6")
 			holder.cmd.Path, holder.cmd.SysProcAttr.Credential, holder.cmd.Dir = filepath.Join(dir, "anylock"), asUser, dir
 			holder.start()
 			ids := holder.pids(2)
@@ -60,7 +59,7 @@ func TestOtherPrivileges(t *testing.T) {
 			holder.says("run anylock itself as that user, as in: sudo anylock run")
 			holder.signal(syscall.SIGTERM)
 
-			next := exec.Command(filepath.Join(dir, "anylock"), "run", "--backend", fileURL(locks), "-w", "4", "k", "--", "true")
+			next := exec.Command(filepath.Join(dir, "anylock"), "run", "--backend", fileURL(locks), "-w", "8", "k", "--", "true")
 			next.SysProcAttr, next.Dir = &syscall.SysProcAttr{Credential: asUser}, dir
 			out, _ := next.CombinedOutput()
 			if code := next.ProcessState.ExitCode(); code != exitConflict {
@@ -116,6 +115,8 @@ func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	syscall.ForkLock.RLock() // a program that starts meanwhile would have the file open for writing, too, and make it busy
+	defer syscall.ForkLock.RUnlock()
 	out := create(t, to)
 	if _, err := io.Copy(out, in); err != nil {
 		t.Fatal(err)

@@ -224,7 +224,7 @@ func TestTerminalForeground(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"outer.sh": `anylock run k -- sh inner.sh; read a; echo "got $a"`,
-		"inner.sh": `until set -- $(ps -o pgid=,tpgid= -p $$); test $1 = $2; do :; done; echo foreground`,
+		"inner.sh": `until set -- $(cut -d ' ' -f 5,8 /proc/$$/stat) && test "$1" = "$2"; do :; done; echo foreground`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
