@@ -126,6 +126,21 @@ func TestSlowRestartProvesNothing(t *testing.T) {
 	})
 }
 
+// Where no lease can outlive a restart, as slow as it is, nothing is known of the store.
+func TestRestartSlowerThanSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("deadline stands at MaxSilence")
+		defer close(s.stop)
+		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only("RestartKeepsLeases"), Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Skip || !strings.Contains(r.Output, "MaxSilence") {
+			t.Errorf("%s: %s", r.Status, r.Output)
+		}
+	})
+}
+
 // An eviction that comes after the lease's end hits the next one.
 func TestSlowEvictionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
