@@ -72,7 +72,7 @@ func thawedRenewals(t *trial) (believed int) {
 		})
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now())
+		next := t.takesOver(r, time.Now().Add(t.h.Settle)) // the store may have yet to do what is on its way
 		if len(renewed) > 0 {
 			if err := <-renewed; errors.Is(err, backend.ErrLost) && answered.After(r.until()) {
 				t.tooLate("a lease of another process ended before it was renewed")
@@ -106,7 +106,7 @@ func frozenInsideAcquire(t *trial) {
 		r := t.remotely(p, t.newKey(), t.short(), false)
 		time.Sleep(rand.N(delay))
 		p.Freeze()
-		next := t.takesOver(r, time.Now())
+		next := t.takesOver(r, time.Now().Add(t.h.Settle)) // the store may have yet to do what is on its way
 		before := r.answered(0)
 		p.Thaw()
 		if !r.answered(recovery) {

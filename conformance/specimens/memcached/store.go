@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
@@ -101,13 +102,13 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)
 	_, err := s.ask(ctx, func() (string, error) { return "", s.prolong(s, l.Key(), l.Owner(), ttl) }, func() {})
-	return ttl, err
+	return ttl, s.failed(ctx, err)
 }
 
 // ReleaseLease implements [backend.Requests].
 func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	_, err := s.ask(ctx, func() (string, error) { return "", s.remove(s, l.Key(), l.Owner()) }, func() {})
-	return err
+	return s.failed(ctx, err)
 }
 
 // Inspect implements [backend.Backend].
@@ -164,13 +165,14 @@ func (s *store) ready(ctx context.Context) error {
 
 // failed is the error of a request that failed with err.
 func (s *store) failed(ctx context.Context, err error) error {
-	switch {
-	case s.leases.Closed():
+	if err != nil && s.leases.Closed() {
 		return backend.ErrClosed
-	case ctx.Err() != nil:
-		return backend.ContextError(ctx, err)
 	}
-	return err
+	var timeout *memcache.ConnectTimeoutError
+	if errors.As(err, &timeout) {
+		return specimens.Failed(ctx, err, timeout)
+	}
+	return specimens.Failed(ctx, err)
 }
 
 // Close implements [backend.Backend].

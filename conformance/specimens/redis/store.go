@@ -152,7 +152,7 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 	_, err := s.ask(ctx, s, func(ctx context.Context) (answer, error) {
 		return answer{}, s.prolong(ctx, s, l.Key(), l.Owner(), ttl)
 	}, func() {})
-	return ttl, err
+	return ttl, s.failed(ctx, err)
 }
 
 // ReleaseLease implements [backend.Requests].
@@ -163,7 +163,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if err == nil {
 		s.told(s, l.Key())
 	}
-	return err
+	return s.failed(ctx, err)
 }
 
 // Inspect implements [backend.Backend].
@@ -199,13 +199,10 @@ func (s *store) ready(ctx context.Context) error {
 
 // failed is the error of a request that failed with err.
 func (s *store) failed(ctx context.Context, err error) error {
-	if s.leases.Closed() {
+	if err != nil && s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	if ctx.Err() != nil {
-		return backend.ContextError(ctx, err)
-	}
-	return err
+	return specimens.Failed(ctx, err)
 }
 
 // Close implements [backend.Backend].

@@ -130,7 +130,7 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 		return ttl, nil
 	}
 	if yes+len(s.nodes)-t.answered() >= len(s.nodes)/2+1 { // it hangs on nodes that have not answered
-		return 0, t.failed()
+		return 0, s.failedBy(ctx, t.failed())
 	}
 	return 0, backend.ErrLost
 }
@@ -146,7 +146,7 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	err := t.failed()
 	switch {
 	case err != nil && (l.Data == nil || t.answered() <= len(s.nodes)/2): // of an abandoned owner nothing may be left
-		return err
+		return s.failedBy(ctx, err)
 	case err != nil:
 		s.leases.Abandon(l.Key(), l.Owner(), guarantees.MinTTL)
 		if yes > 0 {
@@ -186,13 +186,13 @@ func (s *store) ready(ctx context.Context) error {
 }
 
 func (s *store) failedBy(ctx context.Context, err error) error {
-	switch {
-	case s.leases.Closed():
+	if s.leases.Closed() {
 		return backend.ErrClosed
-	case ctx.Err() != nil:
-		return backend.ContextError(ctx, err)
 	}
-	return err
+	if err == nil {
+		return backend.ContextError(ctx, nil)
+	}
+	return specimens.Failed(ctx, err)
 }
 
 // Close implements [backend.Backend].

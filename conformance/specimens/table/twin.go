@@ -161,10 +161,7 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 	switch {
 	case err != nil:
 		a.Unanswered()
-		if backend.Ended(ctx) {
-			err = backend.ContextError(ctx, err)
-		}
-		return nil, err
+		return nil, specimens.Failed(ctx, err)
 	case got.owner != r.Owner:
 		return nil, &backend.HeldError{Holder: got.holder()}
 	}
@@ -242,13 +239,13 @@ func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 }
 
 func (s *store) change(ctx context.Context, f func(c *pgx.Conn) (found bool, err error)) error {
-	return s.use(ctx, func(c *pgx.Conn) error {
+	return specimens.Failed(ctx, s.use(ctx, func(c *pgx.Conn) error {
 		found, err := f(c)
 		if err == nil && !found {
 			return backend.ErrLost
 		}
 		return err
-	})
+	}))
 }
 
 // Inspect implements backend.Backend.
@@ -264,5 +261,5 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 		got, err = s.read(ctx, c, key)
 		return err
 	})
-	return got.holder(), err
+	return got.holder(), specimens.Failed(ctx, err)
 }

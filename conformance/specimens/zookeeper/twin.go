@@ -171,7 +171,12 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	if s.base.Err() != nil {
 		err = backend.ErrClosed
 	}
-	return nil, err
+	return nil, failed(ctx, err)
+}
+
+// failed is the error of a request, as the caller that passed ctx may see it.
+func failed(ctx context.Context, err error) error {
+	return specimens.Failed(ctx, err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved)
 }
 
 // acquire takes a place in the queue and waits for its turn. A waiter outlives an outage, and a session that has ended.
@@ -195,7 +200,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (*ticket, error)
 			return t, nil
 		case !r.Wait || ctx.Err() != nil || time.Since(answered) > patience:
 			cleanUp(s, t)
-			return nil, cmp.Or(backend.ContextError(ctx, err), err)
+			return nil, err
 		case errors.Is(err, backend.ErrHeld):
 			answered = time.Now()
 		case errors.Is(err, backend.ErrLost):
@@ -273,7 +278,7 @@ func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {
 		return backend.ErrHeld
 	}
 	if err := s.untilChanged(ctx, dir+"/"+names[place-1]); err != nil {
-		return err
+		return cmp.Or(backend.ContextError(ctx, backend.ErrHeld), err)
 	}
 	t.sent = time.Now()
 	return s.told()
@@ -321,7 +326,7 @@ func (s *store) untilChanged(ctx context.Context, path string) error {
 
 // RenewLease implements backend.Requests.
 func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	return ttl, lostIfGone(s.confirm(ctx, s, l.Data.(*ticket)))
+	return ttl, failed(ctx, lostIfGone(s.confirm(ctx, s, l.Data.(*ticket))))
 }
 
 func lostIfGone(err error) error {
@@ -343,7 +348,7 @@ func check(ctx context.Context, s *store, t *ticket) error {
 // ReleaseLease implements backend.Requests.
 func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if t, ok := l.Data.(*ticket); ok {
-		return lostIfGone(s.remove(ctx, s, t))
+		return failed(ctx, lostIfGone(s.remove(ctx, s, t)))
 	}
 	names, err := s.queue(ctx, l.Key())
 	if err != nil {
@@ -397,5 +402,6 @@ func (s *store) Inspect(ctx context.Context, key string) (backend.Holder, error)
 	if err := s.ready(ctx); err != nil {
 		return backend.Holder{}, err
 	}
-	return s.holder(ctx, key)
+	h, err := s.holder(ctx, key)
+	return h, failed(ctx, err)
 }

@@ -1,0 +1,34 @@
+package specimens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Failed is the error of a request of a twin, as the caller that passed ctx may see it. What tells that there was no answer becomes
+// backend.ErrUnavailable: the end of another context than ctx, an error of the network, and those of unanswered.
+func Failed(ctx context.Context, err error, unanswered ...error) error {
+	switch {
+	case err == nil, errors.Is(err, backend.ErrUnavailable):
+		return err
+	case backend.Ended(ctx):
+		if backend.IsContextError(err) {
+			return err
+		}
+		return backend.ContextError(ctx, err)
+	}
+	var network net.Error
+	none := errors.As(err, &network)
+	for _, e := range append(unanswered, io.EOF, net.ErrClosed) {
+		none = none || errors.Is(err, e)
+	}
+	if none {
+		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	}
+	return backend.NotOurs(ctx, err)
+}
