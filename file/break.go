@@ -14,14 +14,14 @@ const breakAfter = 200 * time.Millisecond
 // spareSuffix ends the name of the file that is to take the place of a bucket whose lock is broken.
 const spareSuffix = ".next"
 
-// A watch finds out whether a file that cannot be locked makes no progress.
-type watch struct {
+// A stall finds out whether a file that cannot be locked makes no progress.
+type stall struct {
 	since time.Time
 	seq   uint64
 }
 
 // stuck tells that the file has stayed as it is since the last look.
-func (w *watch) stuck(fd int) (bool, error) {
+func (w *stall) stuck(fd int) (bool, error) {
 	now := time.Now()
 	first := w.since.IsZero()
 	if !first && now.Sub(w.since) < breakAfter {
@@ -85,7 +85,7 @@ func names(path string, l locked) bool {
 // lock opens and locks a bucket's file, and creates it if told so: else a missing file is errAbsent. It waits until ctx ends,
 // never in the kernel.
 func (s *store) lock(ctx context.Context, path string, create bool) (locked, image, error) {
-	var stuck watch
+	var stuck stall
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
 		l, img, ok, err := s.tryLock(path, create)
 		switch {

@@ -28,16 +28,16 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return l, nil
 }
 
-// newHold is what r asks for.
-func (b *Backend) newHold(r backend.Request) *hold {
-	h := &hold{h: hashOf(b.options.Namespace, r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
+// newHeld is what r asks for.
+func (b *Backend) newHeld(r backend.Request) *held {
+	h := &held{h: hashOf(b.options.Namespace, r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
 	return h
 }
 
 // An attempt asks for a lock, on one session.
 type attempt struct {
-	*hold
+	*held
 	sent  time.Time
 	token uint64 // 0 if the key is held
 }
@@ -53,13 +53,13 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, er
 }
 
 func (b *Backend) tryOnce(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
-	h := b.newHold(r)
-	s, err := b.pool.checkOut(ctx, &place{h: h, share: h.ttl <= b.options.Share, wait: r.Wait})
+	h := b.newHeld(r)
+	s, err := b.pool.checkOut(ctx, &order{h: h, share: h.ttl <= b.options.Share, wait: r.Wait})
 	if err != nil {
 		b.pool.drop(h)
 		return nil, false, err
 	}
-	a := attempt{hold: h}
+	a := attempt{held: h}
 	used := s.answered.Load()
 	limit, alone := s.bounds(h)
 	left, err := s.make(ctx, request{
@@ -95,9 +95,9 @@ func (b *Backend) tryOnce(ctx context.Context, r backend.Request) (l backend.Lea
 func (a *attempt) ask(ctx context.Context) (err error) {
 	a.sent = time.Now()
 	if a.s.b.options.Mode == ModeTransaction {
-		a.token, err = a.s.lockTransaction(ctx, a.hold)
+		a.token, err = a.s.lockTransaction(ctx, a.held)
 	} else {
-		a.token, err = a.s.lock(a.hold, stTry)
+		a.token, err = a.s.lock(a.held, stTry)
 	}
 	return err
 }
@@ -107,16 +107,16 @@ func (a *attempt) giveBack() {
 	s := a.s
 	if a.token > 0 && !s.isBroken() {
 		s.limit(s.b.options.Timeout)
-		if err := s.unlock(a.hold); err != nil {
+		if err := s.unlock(a.held); err != nil {
 			s.close()
 		}
 	}
-	s.over = a.hold
+	s.over = a.held
 }
 
 // grant begins the life of what a holds.
 func (b *Backend) grant(ctx context.Context, r backend.Request, a attempt) (backend.Lease, error) {
-	h, p := a.hold, &b.pool
+	h, p := a.held, &b.pool
 	life, err := b.leases.Grant(ctx, r, backend.Grant{Token: a.token, Sent: a.sent, TTL: h.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
@@ -130,7 +130,7 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, a attempt) (back
 }
 
 // expired gives up a lock whose lease is over: its session may live on with others.
-func (b *Backend) expired(h *hold) {
+func (b *Backend) expired(h *held) {
 	if b.isClosing() {
 		return // its key stays held until the TTL has run out
 	}

@@ -128,7 +128,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 	until(t, soon, "the connection is given up, and no lease is counted", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return l.(*backend.Life).Data.(*hold).s.dead && b.pool.leases() == 0
+		return l.(*backend.Life).Data.(*held).s.dead && b.pool.leases() == 0
 	})
 	p.set(func(p *proxy) { p.mute = false })
 }
@@ -144,7 +144,7 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	shared := over.(*backend.Life).Data.(*hold).s
+	shared := over.(*backend.Life).Data.(*held).s
 	if err := shared.take(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*hold), since: time.Now()}
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*held), since: time.Now()}
 	s.used = s.since
 	err = s.bounded(ctx, func() (err error) {
 		s.server, err = s.lookAt()

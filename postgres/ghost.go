@@ -10,7 +10,7 @@ import (
 // A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
 
 // exorcise makes sure of what h holds when its connection is broken: nil or ErrLost mean that it is free.
-func (b *Backend) exorcise(ctx context.Context, h *hold) error {
+func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	b.pool.drop(h)
 	if b.options.Mode == ModeSession {
 		if err := b.banish(ctx, h.s); err != nil {

@@ -19,7 +19,7 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	h, p := l.Data.(*hold), &q.b.pool
+	h, p := l.Data.(*held), &q.b.pool
 	limit, _ := h.s.bounds(nil)
 	_, err := h.s.make(ctx, request{
 		limit: max(limit, ttl),
@@ -42,14 +42,14 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return ttl, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
 }
 
-func (s *session) prolong(h *hold, ttl time.Duration) error {
+func (s *session) prolong(h *held, ttl time.Duration) error {
 	if s.b.options.Mode == ModeTransaction {
 		return s.prolongTransaction(ttl)
 	}
 	return s.renew(h, ttl)
 }
 
-func (p *pool) isGone(h *hold) bool {
+func (p *pool) isGone(h *held) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return h.gone
@@ -57,7 +57,7 @@ func (p *pool) isGone(h *hold) bool {
 
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	h, ok := l.Data.(*hold)
+	h, ok := l.Data.(*held)
 	if !ok {
 		return nil // an attempt that failed has closed its connection or given the lock up
 	}
@@ -65,7 +65,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 }
 
 // giveUp releases what h holds, and makes sure of it if its connection is broken.
-func (b *Backend) giveUp(ctx context.Context, h *hold) error {
+func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	p := &b.pool
 	limit, alone := h.s.bounds(h)
 	_, err := h.s.make(ctx, request{
@@ -99,7 +99,7 @@ func (b *Backend) giveUp(ctx context.Context, h *hold) error {
 	return err
 }
 
-func (s *session) unlock(h *hold) error {
+func (s *session) unlock(h *held) error {
 	if s.b.options.Mode == ModeTransaction {
 		return s.endTransaction()
 	}

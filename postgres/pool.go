@@ -20,60 +20,60 @@ type pool struct {
 	dialing int
 	carry   int      // sessions with holds, and those that are dialled for one
 	waiters int      // who queue at the server, or are about to
-	line    []*place // who wait for a session, in order
+	line    []*order // that wait for a session, first come, first served
 	closed  bool
 
 	quiet time.Duration // after which a session is watched
 	rest  time.Duration // after which a session without leases is closed
 }
 
-// A place is where somebody stands who asks for a session.
-type place struct {
-	h     *hold // that it is for; nil for a look around, which there is one more session for
+// An order is for a session.
+type order struct {
+	h     *held // that it is for; nil for a look around, which there is one more session for
 	share bool  // others' leases may be on it
 	wait  bool  // until there is one
 	seat  chan seat
 }
 
-// A seat is a session for a place, or its turn to make one, or why it gets none.
+// A seat is a session for an order, or its turn to make one, or why it gets none.
 type seat struct {
 	s   *session
 	err error
 }
 
-// checkOut gets a session, which has at.h among its holds then. Where there is none, those who wait stand in line for the next one.
-func (p *pool) checkOut(ctx context.Context, at *place) (*session, error) {
+// checkOut gets a session, which has o.h among its holds then. Where there is none, those who wait stand in line for the next one.
+func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 	p.mu.Lock()
-	got, ok := p.seatLocked(at)
+	got, ok := p.seatLocked(o)
 	if !ok {
-		at.seat = make(chan seat, 1)
-		p.line = append(p.line, at)
+		o.seat = make(chan seat, 1)
+		p.line = append(p.line, o)
 	}
 	p.mu.Unlock()
 	if !ok {
 		select {
-		case got = <-at.seat:
+		case got = <-o.seat:
 		case <-ctx.Done():
-			p.leaveLine(at)
+			p.leaveLine(o)
 			return nil, backend.ContextError(ctx, nil)
 		}
 	}
 	if got.s == nil && got.err == nil {
-		return p.dial(ctx, at.h)
+		return p.dial(ctx, o.h)
 	}
 	return got.s, got.err
 }
 
-// seatLocked finds what there is for a place.
-func (p *pool) seatLocked(at *place) (got seat, ok bool) {
-	h, most := at.h, p.b.options.MaxLeases
+// seatLocked finds what there is for an order.
+func (p *pool) seatLocked(o *order) (got seat, ok bool) {
+	h, most := o.h, p.b.options.MaxLeases
 	switch {
 	case p.closed:
 		return seat{err: backend.ErrClosed}, true
 	case h != nil && p.isFullLocked():
-		return p.exhaustedLocked(at)
+		return p.exhaustedLocked(o)
 	}
-	if at.share {
+	if o.share {
 		for s := range p.all {
 			if s.takesLocked(h) {
 				p.addLocked(s, h)
@@ -94,15 +94,15 @@ func (p *pool) seatLocked(at *place) (got seat, ok bool) {
 			return seat{}, true
 		}
 	}
-	if h != nil && !at.wait && p.pinnedLocked() >= most {
-		return p.exhaustedLocked(at)
+	if h != nil && !o.wait && p.pinnedLocked() >= most {
+		return p.exhaustedLocked(o)
 	}
 	return seat{}, false
 }
 
-// exhaustedLocked is for places that no session comes free for soon.
-func (p *pool) exhaustedLocked(at *place) (got seat, ok bool) {
-	if at.wait {
+// exhaustedLocked is for orders that no session comes free for soon.
+func (p *pool) exhaustedLocked(o *order) (got seat, ok bool) {
+	if o.wait {
 		return seat{}, false
 	}
 	return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, p.b.options.MaxLeases, paramMaxLeases)}, true
@@ -125,34 +125,34 @@ func (p *pool) serveLocked() {
 	if len(p.line) == 0 {
 		return
 	}
-	p.line = slices.DeleteFunc(p.line, func(at *place) bool {
-		got, ok := p.seatLocked(at)
+	p.line = slices.DeleteFunc(p.line, func(o *order) bool {
+		got, ok := p.seatLocked(o)
 		if ok {
-			at.seat <- got
+			o.seat <- got
 		}
 		return ok
 	})
 }
 
-// leaveLine is for a place that has not waited for its seat, which another gets.
-func (p *pool) leaveLine(at *place) {
+// leaveLine is for an order that has not waited for its seat, which another gets.
+func (p *pool) leaveLine(o *order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.line, at); i >= 0 {
+	if i := slices.Index(p.line, o); i >= 0 {
 		p.line = slices.Delete(p.line, i, i+1)
 		return
 	}
-	switch got := <-at.seat; {
-	case got.s != nil && at.h == nil:
+	switch got := <-o.seat; {
+	case got.s != nil && o.h == nil:
 		p.giveBackLocked(got.s)
 	case got.s == nil && got.err == nil:
-		p.dialedLocked(at.h)
+		p.dialedLocked(o.h)
 		p.serveLocked()
 	} // else h is dropped by who has made it
 }
 
 // restingLocked takes a session from those at rest, with the timeout that h needs if there is one.
-func (p *pool) restingLocked(h *hold) *session {
+func (p *pool) restingLocked(h *held) *session {
 	best := len(p.idle) - 1
 	if best < 0 {
 		return nil
@@ -170,7 +170,7 @@ func (p *pool) restingLocked(h *hold) *session {
 
 // takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
 // a session would be granted, and as far as the label has room.
-func (s *session) takesLocked(h *hold) bool {
+func (s *session) takesLocked(h *held) bool {
 	if s.dead || s.waits || len(s.holds) == 0 || s.timeout != h.ttl || s.holds[h.h] != nil {
 		return false
 	}
@@ -184,7 +184,7 @@ func (s *session) takesLocked(h *hold) bool {
 	return room > 0
 }
 
-func (p *pool) addLocked(s *session, h *hold) {
+func (p *pool) addLocked(s *session, h *held) {
 	if h == nil {
 		s.lent = true
 		return
@@ -211,7 +211,7 @@ func (p *pool) pinnedLocked() int {
 }
 
 // dial makes a session, whose place is reserved.
-func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
+func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	if h != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = p.b.untilClosing(ctx)
@@ -235,7 +235,7 @@ func (p *pool) dial(ctx context.Context, h *hold) (*session, error) {
 	return s, nil
 }
 
-func (p *pool) dialedLocked(h *hold) {
+func (p *pool) dialedLocked(h *held) {
 	p.dialing--
 	if h != nil {
 		p.carry-- // addLocked counts it
@@ -255,7 +255,7 @@ func (p *pool) giveBackLocked(s *session) {
 }
 
 // drop takes h from its session.
-func (p *pool) drop(h *hold) {
+func (p *pool) drop(h *held) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h.gone {
@@ -280,7 +280,7 @@ func (p *pool) settleLocked(s *session) {
 }
 
 // began notes that h is granted, or that its session waits in the server's queue, or no longer.
-func (p *pool) began(h *hold, life *backend.Life, waits bool) {
+func (p *pool) began(h *held, life *backend.Life, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.life, h.s.waits = life, waits

@@ -35,8 +35,8 @@ func TestExhaustedByWaiters(t *testing.T) {
 	for range 3 {
 		defer release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
 	}
-	h := b.newHold(waiting(backend.NewOwner(), time.Minute))
-	if _, err := b.pool.checkOut(context.Background(), &place{h: h}); err != nil {
+	h := b.newHeld(waiting(backend.NewOwner(), time.Minute))
+	if _, err := b.pool.checkOut(context.Background(), &order{h: h}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -102,7 +102,7 @@ func TestWatchedAgain(t *testing.T) {
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	l := acquire(t, b, req("k", time.Minute))
-	held := l.(*backend.Life).Data.(*hold).s
+	held := l.(*backend.Life).Data.(*held).s
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
@@ -126,7 +126,7 @@ func TestWatchBeginsAfterTurn(t *testing.T) {
 	b.pool.mu.Unlock()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	for range 200 {
-		until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*hold).s.isWatched)
+		until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*held).s.isWatched)
 		if err := l.Renew(context.Background(), time.Minute); err != nil {
 			t.Fatal(err)
 		}

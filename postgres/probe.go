@@ -84,7 +84,7 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 
 // look connects for the first time.
 func (b *Backend) look(ctx context.Context) error {
-	s, err := b.pool.checkOut(ctx, &place{})
+	s, err := b.pool.checkOut(ctx, &order{})
 	if err != nil {
 		return err
 	}

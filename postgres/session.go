@@ -31,7 +31,7 @@ type session struct {
 
 	// Of whose turn it is.
 	ignore func() bool // stops watching the request's context; nil if that is not watched
-	over   *hold       // goes at the end of the turn
+	over   *held       // goes at the end of the turn
 
 	mu      sync.Mutex // guards what follows
 	turns   uint64     // their number
@@ -40,7 +40,7 @@ type session struct {
 	watched bool       // it is being read from, until somebody wants the turn
 
 	// Guarded by pool.mu.
-	holds   map[hash]*hold
+	holds   map[hash]*held
 	lent    bool          // it is used to look around
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
@@ -48,8 +48,8 @@ type session struct {
 	dead    bool
 }
 
-// A hold is one lease, or the attempt to get one, on a session.
-type hold struct {
+// held is one lease, or the attempt to get one, on a session.
+type held struct {
 	s     *session
 	h     hash
 	owner string
@@ -215,7 +215,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 // was at rest turns out to have ended before. do can be repeated, and has Options.Timeout.
 func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	for n := 0; ; n++ {
-		s, err := b.pool.checkOut(ctx, &place{})
+		s, err := b.pool.checkOut(ctx, &order{})
 		if err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func (s *session) labelNow(timeout time.Duration) string {
 }
 
 // idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
-func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
+func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
 	p := &s.b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +257,7 @@ func (s *session) idleFor(own *hold, ttl time.Duration) time.Duration {
 }
 
 // bounds tell how long a request for h may take, and whether h is alone. A session with other leases is not given up while they live.
-func (s *session) bounds(h *hold) (limit time.Duration, alone bool) {
+func (s *session) bounds(h *held) (limit time.Duration, alone bool) {
 	p := &s.b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +271,7 @@ func (s *session) bounds(h *hold) (limit time.Duration, alone bool) {
 }
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
-func (s *session) lock(h *hold, st statement) (token uint64, err error) {
+func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
@@ -306,14 +306,14 @@ func (s *session) setTimeout(timeout time.Duration) {
 }
 
 // renew starts the idle time anew, with the timeout that h needs from now on.
-func (s *session) renew(h *hold, ttl time.Duration) error {
+func (s *session) renew(h *held, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
 	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), timeout, step{statement: stRenew})
 	return err
 }
 
 // release gives up h's lock. ErrLost means that the session did not have it.
-func (s *session) release(h *hold) error {
+func (s *session) release(h *held) error {
 	var row []string
 	var err error
 	if _, alone := s.bounds(h); alone && s.direct {

@@ -12,7 +12,7 @@ import (
 // back vacuum. It takes no transaction id for the same reason; the token is taken on another connection.
 
 // lockTransaction asks for h's lock in a new transaction, and for a token when it is granted.
-func (s *session) lockTransaction(ctx context.Context, h *hold) (token uint64, err error) {
+func (s *session) lockTransaction(ctx context.Context, h *held) (token uint64, err error) {
 	timeout := min(h.ttl, maxTimeout)
 	text := s.labelNow(labelTimeout(h.ttl, timeout)) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
 	row, err := s.simple(text)

@@ -94,14 +94,14 @@ func (p *pool) endWait() {
 
 // queue waits once, if a first attempt is refused.
 func (b *Backend) queue(ctx context.Context, r backend.Request, w *waiter) (backend.Lease, error) {
-	h := b.newHold(r)
-	s, err := b.pool.checkOut(ctx, &place{h: h, wait: true})
+	h := b.newHeld(r)
+	s, err := b.pool.checkOut(ctx, &order{h: h, wait: true})
 	if err != nil {
 		b.pool.drop(h)
 		return nil, err
 	}
 	b.pool.began(h, nil, true)
-	a := attempt{hold: h}
+	a := attempt{held: h}
 	_, err = s.make(ctx, request{alone: true, do: func() error {
 		if err := a.ask(ctx); err != nil || a.token > 0 {
 			return err
@@ -122,13 +122,13 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, w *waiter) (back
 func (a *attempt) queue() (err error) {
 	s := a.s
 	a.sent = time.Now()
-	if a.token, err = s.lock(a.hold, stWait); err != nil {
+	if a.token, err = s.lock(a.held, stWait); err != nil {
 		return err
 	}
 	if time.Since(a.sent) > a.ttl/lateGrant {
 		a.sent = time.Now()
 		s.limit(s.b.options.Timeout)
-		if err = s.renew(a.hold, a.ttl); err != nil {
+		if err = s.renew(a.held, a.ttl); err != nil {
 			s.close()
 		}
 	}

@@ -26,15 +26,15 @@ type claim struct {
 	number atomic.Uint64 // of the last request
 
 	mu    sync.Mutex
-	given uint64  // requests up to this number are given up, and not sent any more
-	at    []place // by node
+	given uint64 // requests up to this number are given up, and not sent any more
+	at    []part // by node
 }
 
-// A place is a claim at one node.
+// A part is a claim at one node.
 //
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
 // requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
-type place struct {
+type part struct {
 	busy  bool     // a request is under way
 	queue []func() // that wait for their turn
 	there bool     // the node may have the key
@@ -45,18 +45,18 @@ type place struct {
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 	return &claim{
 		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
-		at: make([]place, len(r.nodes)),
+		at: make([]part, len(r.nodes)),
 	}
 }
 
-// place is what is known of the claim at node i.
-func (c *claim) place(i int) place {
+// part is what is known of the claim at node i.
+func (c *claim) part(i int) part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at[i]
 }
 
-// giveUp lets no request up to number be sent any more. What may be at a node already is known to place from now on.
+// giveUp lets no request up to number be sent any more. What may be at a node already is known to part from now on.
 func (c *claim) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,13 +155,13 @@ const (
 // remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
 // now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
 func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(removal, error)) {
-	if !c.place(i).there {
+	if !c.part(i).there {
 		done(never, nil)
 		return
 	}
 	c.turn(i, func() {
 		n := r.nodes[i]
-		if !c.place(i).there { // what was under way has been refused
+		if !c.part(i).there { // what was under way has been refused
 			c.next(i)
 			done(never, nil)
 			return

@@ -86,7 +86,7 @@ func (n *node) due(i int) []*debt {
 		switch {
 		case now.After(d.until):
 			delete(n.debts, id)
-		case d.claim.place(i).busy, !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
+		case d.claim.part(i).busy, !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
 		case len(list) < debtBatch:
 			list = append(list, d)
 		}
@@ -118,7 +118,7 @@ func (n *node) settle(i int, due []*debt) bool {
 	for k, d := range due {
 		switch {
 		case replies[k].Err != nil, n.debts[d.claim.id] != d: // in the second case it is another one by now
-		case d.absent.IsZero() && d.claim.place(i).doubt:
+		case d.absent.IsZero() && d.claim.part(i).doubt:
 			d.absent = now
 		default:
 			delete(n.debts, d.claim.id)

@@ -114,7 +114,7 @@ func (call *rollCall) ask(i int, enter entry) {
 			}
 		}
 		for k, a := range answers {
-			if a == leaseMissing && call.claims[k].place(i).busy {
+			if a == leaseMissing && call.claims[k].part(i).busy {
 				answers[k] = nil // the grant may still be on its way to this node
 			}
 		}

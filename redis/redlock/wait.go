@@ -21,8 +21,8 @@ const (
 // slowStart is for how long a waiter does not take a fleet to be down that is slow to answer.
 const slowStart = endpoint.OpenTimeout
 
-// A vigil is one Acquire that waits.
-type vigil struct {
+// A waiter is one Acquire that waits.
+type waiter struct {
 	r     *Backend
 	q     backend.Request
 	c     *claim
@@ -37,7 +37,7 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.waits, cancel)()
-	w := &vigil{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
+	w := &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	l, err := backend.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
 	if err == nil {
@@ -54,7 +54,7 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 }
 
 // last is what the waiter has learned from the nodes.
-func (w *vigil) last() error {
+func (w *waiter) last() error {
 	switch {
 	case w.busy != nil:
 		return w.busy
@@ -65,7 +65,7 @@ func (w *vigil) last() error {
 }
 
 // try makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
-func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
+func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 	if w.busy != nil && w.r.peek(ctx, w) {
 		return nil, w.busy
 	}
@@ -98,7 +98,7 @@ func (w *vigil) try(ctx context.Context) (backend.Lease, error) {
 // peek asks nodes one after the other, beginning with another each time, whether they still have the key, until one has it or a
 // quorum is free of it: that costs a node one command, where an attempt costs every node a script. A node that is slow to answer is
 // passed over. It is a hint: where it is wrong, because a node has missed a release, the next one begins elsewhere.
-func (r *Backend) peek(ctx context.Context, w *vigil) (there bool) {
+func (r *Backend) peek(ctx context.Context, w *waiter) (there bool) {
 	w.peeks++
 	free := 0
 	for k := range r.nodes {
