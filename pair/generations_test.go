@@ -282,8 +282,8 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 			time.Sleep(rand.N(20 * time.Millisecond)) // between attempts
 			continue
 		}
-		h := granted{since: time.Now(), token: got.Token + g.base, by: g}
 		deadline := got.Looked.Add(got.Left)
+		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // it may be told of late
 		time.Sleep(rand.N(10 * time.Millisecond)) // it works
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
