@@ -104,7 +104,8 @@ type suite struct {
 	gate    *gate          // what all others wait for
 	gated   bool           // whether its check was started; until started is closed
 	shared  sync.WaitGroup // checks that run side by side
-	alone   sync.Mutex     // held by a check that makes faults, when those are done
+	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
+	alone   sync.Mutex     // held by a check that makes faults, when those that run side by side are done
 
 	ending  sync.Mutex
 	nothing error // why the store grants nothing any more
@@ -161,8 +162,11 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 func (s *suite) start(c Check, observe func(Result)) <-chan Result {
 	done := make(chan Result, 1)
 	s.gated = s.gated || c.Name == s.gate.check
-	if !c.alone {
+	switch {
+	case !c.alone:
 		s.shared.Add(1)
+	case !c.stepsClock():
+		s.faults.Add(1)
 	}
 	go func() {
 		r := s.execute(c)
@@ -182,6 +186,11 @@ func (s *suite) execute(c Check) (r Result) {
 	if c.alone {
 		<-s.started
 		s.shared.Wait()
+		if c.stepsClock() {
+			s.faults.Wait()
+		} else {
+			defer s.faults.Done()
+		}
 		s.alone.Lock()
 		defer s.alone.Unlock()
 	} else {
@@ -216,6 +225,12 @@ func (s *suite) execute(c Check) (r Result) {
 		s.look()
 	}
 	return r
+}
+
+// stepsClock tells a check that comes last: where tokens come from a clock, those that were granted while it was ahead are above what a
+// store that has lost its data grants for a while.
+func (c Check) stepsClock() bool {
+	return slices.ContainsFunc(c.Needs, func(n Need) bool { return n.Missing == needsStepClock.Missing })
 }
 
 // skips tells why c is not run, if so, and what it lacks, if that is the reason.

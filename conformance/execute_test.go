@@ -52,6 +52,27 @@ func TestExecuteReportsEverySelectedCheck(t *testing.T) {
 	}
 }
 
+// Tokens that come from a clock and were granted while it was ahead are above those of a store that has lost its data.
+func TestClockIsSteppedLast(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		s := newServer("")
+		h := s.harness()
+		var order []string
+		note := func(what string) {
+			if len(order) == 0 || order[len(order)-1] != what {
+				order = append(order, what)
+			}
+		}
+		h.StepClock = func(time.Duration) { note("stepped") }
+		h.RestartEmpty = func() { note("emptied") }
+		o := conformance.Options{Run: regexp.MustCompile("SteppedClockEndsNoLease|EmptiedStoreServes")}
+		if _, err := conformance.Execute(t.Context(), h, o); err != nil || !slices.Equal(order, []string{"emptied", "stepped"}) {
+			t.Errorf("%v; the store was %v", err, order)
+		}
+	}
+}
+
 func TestExecuteNeedsAStore(t *testing.T) {
 	if _, err := conformance.Execute(t.Context(), conformance.Harness{}, conformance.Options{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("harness without Open: %v, want ErrInvalid", err)

@@ -191,7 +191,7 @@ func (s *Store) Acquire(ctx context.Context, r backend.Request) (l backend.Lease
 	} else {
 		l, err = s.try(ctx, r)
 	}
-	if err != nil && !errors.Is(err, backend.ErrHeld) { // done or not: remove what may be there
+	if err != nil && (!errors.Is(err, backend.ErrHeld) || backend.IsContextError(err)) { // done or not: remove what may be there
 		s.leases.Abandon(r.Key, r.Owner, guarantees.Round(r.TTL))
 	}
 	return l, err
