@@ -48,8 +48,8 @@ type Harness struct {
 	// is not told. It proves what the store itself refuses, where a client would refuse first.
 	Evict func(ctx context.Context, key string) error
 
-	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does. Thaw lets it go on with what it
-	// has received. Set both or none.
+	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has stopped. Thaw lets it go on
+	// with what it has received. Set both or none.
 	Freeze func()
 	Thaw   func()
 
