@@ -10,6 +10,11 @@ import (
 // settle is how long a waiter gets to be waiting, as the store sees it.
 const settle = 5 * time.Millisecond
 
+var errParked = fmt.Errorf("a waiter is not granted a free key within %v", parked)
+
+// parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake it.
+const parked = time.Minute
+
 // handOff passes a key from one client to the other, back and forth.
 func handOff(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, 2)
@@ -29,9 +34,15 @@ func handOff(ctx context.Context, t *trial) error {
 	var times []time.Duration
 	for i, end := 1, time.Now().Add(t.Duration); time.Now().Before(end) || i < 3; i++ {
 		next := make(chan turn, 1)
+		waits, stop := context.WithTimeoutCause(ctx, parked, errParked)
 		go func() {
-			l, err := clients[i%2].Acquire(ctx, key)
-			next <- turn{l, time.Now(), err}
+			defer stop()
+			l, err := clients[i%2].Acquire(waits, key)
+			at := time.Now()
+			if err != nil && errors.Is(context.Cause(waits), errParked) {
+				err = errParked
+			}
+			next <- turn{l, at, err}
 		}()
 		time.Sleep(settle)
 		if err := held.Release(ctx); err != nil {

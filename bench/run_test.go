@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/bench"
@@ -149,6 +150,36 @@ func TestRoundsTakeTurns(t *testing.T) {
 	if got, want := strings.Join(order, ""), "xyzyzxzxy"; got != want {
 		t.Errorf("stores were opened as %s, want %s", got, want)
 	}
+}
+
+// A store that forgets a waiter is told as failed, and does not stop the run.
+func TestParkedWaiter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newToy().store("forgetful")
+		open := s.Open
+		s.Open = func(ctx context.Context, ttl time.Duration) (bench.Client, error) {
+			c, err := open(ctx, ttl)
+			return forgetful{c}, err
+		}
+		o := quick(s)
+		o.Scenarios = []string{"hand-off"}
+		if r := measured(t, o).Result("hand-off", "forgetful"); !strings.Contains(r.Problem, "a free key") {
+			t.Errorf("the result is %+v", r)
+		}
+	})
+}
+
+// A forgetful client never wakes who waits.
+type forgetful struct{ bench.Client }
+
+func (c forgetful) Acquire(ctx context.Context, key string) (bench.Lease, error) {
+	l, err := c.Try(ctx, key)
+	if errors.Is(err, bench.ErrBusy) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l, err
 }
 
 // A store that fails is told as failed; the others go on.
