@@ -77,6 +77,9 @@ func endError(ctx context.Context, last error) error {
 	if err == nil {
 		err = context.DeadlineExceeded
 	}
+	if errors.Is(last, ErrHeld) && errors.Is(last, err) {
+		return last // which this has made before
+	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
 		if isOurs(cause) {
 			err = fmt.Errorf("%w: %v", err, cause)

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -21,6 +22,21 @@ func TestHeldErrorIsOneLine(t *testing.T) {
 		if got := (&HeldError{Holder{Owner: owner, TTL: time.Second}}).Error(); got != want {
 			t.Errorf("%q: %s, want %s", owner, got, want)
 		}
+	}
+}
+
+// What Poll has returned may be passed to ContextError again.
+func TestContextErrorKeepsBusy(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("shutting down"))
+	err := ContextError(ctx, ErrHeld)
+	for _, err := range []error{err, ContextError(ctx, err)} {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, ErrHeld) || strings.Count(err.Error(), "shutting down") != 1 {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if err := ContextError(ctx, context.DeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is that of another context: %v", err)
 	}
 }
 
