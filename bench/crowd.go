@@ -105,7 +105,7 @@ func waiters(n int) run {
 		go func() {
 			done <- together(n, func(i int) error {
 				ready.Done()
-				l, err := others[i%len(others)].Acquire(ctx, key)
+				l, err := granted(ctx, others[i%len(others)], key, time.Duration(n)*time.Second)
 				if err != nil {
 					return err
 				}

@@ -10,10 +10,21 @@ import (
 // settle is how long a waiter gets to be waiting, as the store sees it.
 const settle = 5 * time.Millisecond
 
-var errParked = fmt.Errorf("a waiter is not granted a free key within %v", parked)
-
 // parked is how long after its release a key has not been granted to the one who waits for it, where nobody will wake it.
 const parked = time.Minute
+
+var errParked = errors.New("a waiter is not granted a free key, long after it was released")
+
+// granted waits for key, whose holders before may take so long together.
+func granted(ctx context.Context, c Client, key string, others time.Duration) (Lease, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, parked+others, errParked)
+	defer stop()
+	l, err := c.Acquire(ctx, key)
+	if err != nil && errors.Is(context.Cause(ctx), errParked) {
+		err = errParked
+	}
+	return l, err
+}
 
 // handOff passes a key from one client to the other, back and forth.
 func handOff(ctx context.Context, t *trial) error {
@@ -34,15 +45,9 @@ func handOff(ctx context.Context, t *trial) error {
 	var times []time.Duration
 	for i, end := 1, time.Now().Add(t.Duration); time.Now().Before(end) || i < 3; i++ {
 		next := make(chan turn, 1)
-		waits, stop := context.WithTimeoutCause(ctx, parked, errParked)
 		go func() {
-			defer stop()
-			l, err := clients[i%2].Acquire(waits, key)
-			at := time.Now()
-			if err != nil && errors.Is(context.Cause(waits), errParked) {
-				err = errParked
-			}
-			next <- turn{l, at, err}
+			l, err := granted(ctx, clients[i%2], key, 0)
+			next <- turn{l, time.Now(), err}
 		}()
 		time.Sleep(settle)
 		if err := held.Release(ctx); err != nil {

@@ -163,9 +163,12 @@ func TestParkedWaiter(t *testing.T) {
 			return forgetful{c}, err
 		}
 		o := quick(s)
-		o.Scenarios = []string{"hand-off"}
-		if r := measured(t, o).Result("hand-off", "forgetful"); !strings.Contains(r.Problem, "a free key") {
-			t.Errorf("the result is %+v", r)
+		o.Scenarios = []string{"hand-off", "waiters"}
+		b := measured(t, o)
+		for _, scenario := range []string{"hand-off", "waiters-20"} {
+			if r := b.Result(scenario, "forgetful"); !strings.Contains(r.Problem, "a free key") {
+				t.Errorf("%s: the result is %+v", scenario, r)
+			}
 		}
 	})
 }
