@@ -284,7 +284,7 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		}
 		deadline := got.Looked.Add(got.Left)
 		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // it may be told of late
-		time.Sleep(rand.N(10 * time.Millisecond)) // it works
+		time.Sleep(rand.N(10 * time.Millisecond))                                              // it works
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
 		last := i == times-1
