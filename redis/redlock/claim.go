@@ -142,70 +142,47 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// A removal is what a node says of one.
-type removal int
-
-const (
-	removed removal = iota
-	absent          // it was there once
-	never           // it has never been there
-	unknown
-)
-
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
-// now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
-func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(removal, error)) {
-	if !c.part(i).there {
-		done(never, nil)
-		return
-	}
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done whether there was
+// anything. What cannot be removed now, or may come back, is left to the node's debts; and what a node has that does not answer is only
+// tried if it is urgent.
+func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
+	n := r.nodes[i]
 	c.turn(i, func() {
-		n := r.nodes[i]
-		if !c.part(i).there { // what was under way has been refused
+		switch {
+		case !c.part(i).there: // what was under way has been refused, perhaps
 			c.next(i)
-			done(never, nil)
+			done(false, nil)
 			return
-		}
-		if !urgent && n.isDeaf() {
+		case !urgent && n.isDeaf():
 			c.next(i)
 			r.owe(i, c, number)
-			done(unknown, errStuck)
+			done(false, errStuck)
 			return
 		}
-		n.post(c.removal(number), func(v any, err error) {
-			gone, ok := v.(int64)
-			if err == nil && !ok {
-				err = exchange.ErrReply(v)
-			}
-			c.mu.Lock()
-			p := &c.at[i]
-			sure := err == nil && !p.doubt
-			p.there = !sure || number < p.wrote
-			c.mu.Unlock()
-			c.next(i)
+		c.clear(n, i, number, func(gone, sure bool, err error) {
 			if sure {
 				n.forgive(c, number)
 			} else {
 				r.owe(i, c, number)
 			}
-			switch {
-			case err != nil:
-				done(unknown, err)
-			case gone > 0:
-				done(removed, nil)
-			default:
-				done(absent, nil)
-			}
+			done(gone, err)
 		})
 	})
 }
 
-// removal is the request that removes the key from a node.
-func (c *claim) removal(number uint64) exchange.Request {
-	return exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}
-}
-
-// keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.
-func (c *claim) keep(limit time.Duration) time.Time {
-	return time.Now().Add(c.ttl + keepPad + limit)
+// clear makes the request of a removal, in a turn that has begun. sure tells that nothing can come back.
+func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
+	n.post(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(v any, err error) {
+		gone, ok := v.(int64)
+		if err == nil && !ok {
+			err = exchange.ErrReply(v)
+		}
+		c.mu.Lock()
+		p := &c.at[i]
+		sure := err == nil && !p.doubt
+		p.there = !sure || number < p.wrote
+		c.mu.Unlock()
+		c.next(i)
+		done(gone > 0, sure, err)
+	})
 }

@@ -20,7 +20,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
 	// The nodes that have not answered can change nothing that is told.
-	t.certain = func() bool {
+	t.over = func() bool {
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
 	}
@@ -39,7 +39,7 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	if !t.won() {
-		return backend.Holder{}, r.noQuorum(t.silent())
+		return backend.Holder{}, r.noQuorum(t.misses())
 	}
 	h, _ := t.holder(answers)
 	return h, nil
@@ -71,7 +71,7 @@ func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
 			}
 		}
 	}
-	if silent := t.n - t.yes; best == "" || owners[best]+silent < t.quorum {
+	if mute := len(t.said) - t.number(yes); best == "" || owners[best]+mute < t.quorum {
 		return backend.Holder{}, 0
 	}
 	h = backend.Holder{Owner: best, Waiters: -1, Token: agreedToken(answers, best, t.quorum)}
@@ -91,7 +91,7 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
 	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
 	least := left[min(t.quorum, len(left))-1]
-	if most := left[max(t.quorum-(t.n-t.yes), 1)-1]; most-least > much {
+	if most := left[max(t.quorum-(len(t.said)-t.number(yes)), 1)-1]; most-least > much {
 		return 0
 	}
 	return least

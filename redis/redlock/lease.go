@@ -30,21 +30,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if !ok {
 		return errors.New("a lease without a claim")
 	}
-	t := r.newTally()
-	var said [unknown + 1]int
-	// A quorum cannot have had it: it was lost before.
-	lost := func() bool { return t.n-said[never]-said[absent] < t.quorum }
-	free := func() bool { return said[removed]+said[never] >= t.quorum }
-	t.certain = func() bool { return lost() || free() }
-	w := r.windowFor(c.ttl)
-	w.linger = true
-	r.removeAll(context.WithoutCancel(ctx), t, c, w, func(what removal) { said[what]++ })
-	switch {
-	case lost():
-		return backend.ErrLost
-	case free(), said[removed]+said[never]+said[absent] >= t.quorum:
-		// In the second case nodes do not answer that decide whether the lease had been lost; the key is free in any case.
-		return nil
+	t := r.newRollCall()
+	gone := 0
+	r.removeAll(context.WithoutCancel(ctx), t, c, r.windowFor(c.ttl), func() { gone++ })
+	switch free := t.number(yes); {
+	case free-gone > len(r.nodes)-t.quorum:
+		return backend.ErrLost // a quorum cannot have had it
+	case free >= t.quorum:
+		return nil // perhaps it had been lost, of which nodes decide that do not answer
 	}
-	return r.noQuorum(t.silent())
+	return r.noQuorum(t.misses())
 }

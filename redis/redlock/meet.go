@@ -154,26 +154,26 @@ func (r *Backend) look(ctx context.Context) error {
 	begun := time.Now()
 	t := r.newRollCall()
 	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
-		err := r.acquaint(r.nodes[i], endpoint.OpenTimeout, begun)
-		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
-			err = r.acquaint(r.nodes[i], endpoint.OpenTimeout-time.Since(begun), begun)
+		n := r.nodes[i]
+		err := r.acquaint(n, endpoint.OpenTimeout, begun)
+		for isTimeout(err) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
+			err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
 		}
-		v := yes
-		if err != nil && !exchange.IsReply(err) && !r.nodes[i].isOutcast(begun) {
-			v = none
+		if exchange.IsReply(err) || n.isOutcast(begun) {
+			return no, nil, err
 		}
-		return v, nil, err
+		return told(err), nil, err
 	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range t.errs {
-		if err != nil && (r.nodes[i].isOutcast(begun) || exchange.IsReply(err)) {
-			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
+	for i, said := range t.said {
+		if said == no {
+			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
 		}
 	}
 	if !t.won() {
-		return r.noQuorum(t.silent())
+		return r.noQuorum(t.misses())
 	}
 	all := make([]int, len(r.nodes))
 	for i := range all {
@@ -214,7 +214,7 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 	}
 	defer r.usage.Calls.End()
 	t := r.newRollCall()
-	t.quorum = t.n // all of them must answer
+	t.quorum = len(r.nodes) // all of them must answer
 	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
@@ -222,12 +222,12 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 		if err == nil {
 			err = r.acquaint(n, endpoint.OpenTimeout, time.Now())
 		}
-		return yes, nil, err
+		return told(err), nil, err
 	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range t.silent() {
+	for i, err := range t.misses() {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}

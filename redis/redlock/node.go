@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,7 +35,7 @@ type node struct {
 	clock  serverClock
 	deaf   bool          // the last request that has ended was not answered
 	usual  time.Duration // how long an answer takes, smoothed
-	debts  map[string]*debt
+	debts  map[*claim]*debt
 	paying bool // a goroutine sees to debts
 }
 
@@ -44,7 +43,7 @@ func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
 	o := c.Options()
 	return &node{
 		name: o.Addr, client: c, lanes: exchange.NewLanes(c, inUse), single: o.MaxRetries == 0, limit: limit,
-		meet: make(chan struct{}, 1), debts: make(map[string]*debt),
+		meet: make(chan struct{}, 1), debts: make(map[*claim]*debt),
 	}
 }
 
@@ -56,28 +55,6 @@ func (n *node) post(q exchange.Request, done func(v any, err error)) {
 		n.heard(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
 		done(r.V, r.Err)
 	})
-}
-
-// postAll makes requests side by side. done is told the first error, too.
-func (n *node) postAll(list []exchange.Request, done func(results []exchange.Result, err error)) {
-	results := make([]exchange.Result, len(list))
-	var left atomic.Int64
-	left.Store(int64(len(list)))
-	for i, q := range list {
-		n.post(q, func(v any, err error) {
-			results[i] = exchange.Result{V: v, Err: err}
-			if left.Add(-1) > 0 {
-				return
-			}
-			for _, r := range results {
-				if r.Err != nil {
-					done(results, r.Err)
-					return
-				}
-			}
-			done(results, nil)
-		})
-	}
 }
 
 // heard notes how a request ended.

@@ -37,11 +37,11 @@ func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 		return nil, err
 	}
 	if !t.won() {
-		return nil, r.noQuorum(t.silent())
+		return nil, r.noQuorum(t.misses())
 	}
 	var keys []string
 	for key, nodes := range found {
-		if nodes+t.n-t.yes >= t.quorum {
+		if nodes+len(t.said)-t.number(yes) >= t.quorum {
 			keys = append(keys, key)
 		}
 	}
@@ -72,12 +72,9 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer r.usage.Calls.End()
-	t := r.newTally()
-	t.certain = func() bool { return t.won() }
-	w := r.windowFor(r.options.MaxTTL)
-	w.linger = true
+	t := r.newRollCall()
 	gone := 0
-	r.ask(ctx, t, w, func(i int, enter entry) {
+	r.ask(ctx, t, r.windowFor(r.options.MaxTTL), func(i int, enter entry) {
 		q := exchange.Request{Script: breakScript, Keys: []string{r.naming.lock(key)}, Args: []any{owner, idLen}}
 		r.nodes[i].post(q, func(v any, err error) {
 			enter(told(err), func() {
@@ -96,5 +93,5 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return err
 	}
-	return r.noQuorum(t.silent())
+	return r.noQuorum(t.misses())
 }

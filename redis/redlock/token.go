@@ -41,7 +41,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	if !t.won() {
-		return 0, e.r.noQuorum(t.silent())
+		return 0, e.r.noQuorum(t.misses())
 	}
 	return token, nil
 }
@@ -53,13 +53,13 @@ func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
 			e.c.next(i)
 			switch {
 			case err != nil:
-				done(none, err)
+				done(failed, err)
 			case v == int64(1):
 				done(yes, nil)
 			case v == int64(0):
 				done(no, errMissing) // its vote has expired meanwhile
 			default:
-				done(none, exchange.ErrReply(v))
+				done(failed, exchange.ErrReply(v))
 			}
 		})
 	})

@@ -40,11 +40,9 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	w := &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	l, err := backend.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
-	if err == nil {
-		return l, nil
-	}
-	r.abandon(c)
 	switch {
+	case err == nil:
+		return l, nil
 	case !backend.Ended(ctx) && r.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case backend.Ended(ctx) && exchange.IsContextError(err):
@@ -70,10 +68,7 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 		return nil, w.busy
 	}
 	for {
-		l, e, err := w.r.elect(ctx, w.q, w.c)
-		if e != nil {
-			w.r.withdraw(w.c, e.number)
-		}
+		l, _, err := w.r.elect(ctx, w.q, w.c)
 		var held *backend.HeldError
 		var none *noQuorumError
 		switch {
