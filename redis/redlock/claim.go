@@ -43,10 +43,13 @@ type part struct {
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
-	return &claim{
-		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
-		at: make([]part, len(r.nodes)),
-	}
+	return r.claimOf(q.Key, newID()+q.Owner, ttl)
+}
+
+// claimOf is the claim of an owner that nodes call id.
+func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
+	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
+	return &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
 }
 
 // part is what is known of the claim at node i.

@@ -17,6 +17,13 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer r.usage.Calls.End()
+	h, err := r.holder(ctx, key)
+	h.Owner = ownerOf(h.Owner)
+	return h, err
+}
+
+// holder is who holds a key, with its id for its owner.
+func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
 	// The nodes that have not answered can change nothing that is told.
@@ -46,18 +53,11 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 }
 
 func parseInspect(v any) (backend.Holder, error) {
-	list, ok := v.([]any)
-	switch {
-	case ok && len(list) == 0:
+	if list, ok := v.([]any); ok && len(list) == 0 {
 		return backend.Holder{}, nil
-	case !ok || len(list) != 3:
-		return backend.Holder{}, exchange.ErrReply(v)
 	}
-	token, err := exchange.ParseToken(list[0])
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	return parseHolder(token, list[1], list[2])
+	f := exchange.ReadFields(v)
+	return readHolder(f), f.Err()
 }
 
 // holder is what the answers of the nodes amount to, and how many name it.

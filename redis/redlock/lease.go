@@ -22,22 +22,29 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [backend.Requests]. It returns when a quorum of the nodes is free of the lease, and a moment later
-// if the others are about to answer; those that do not are seen to in the background.
+// ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	r := q.r
 	c, ok := l.Data.(*claim)
 	if !ok {
 		return errors.New("a lease without a claim")
 	}
+	return q.r.release(context.WithoutCancel(ctx), c)
+}
+
+// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer; those that do not
+// are seen to in the background.
+func (r *Backend) release(ctx context.Context, c *claim) error {
 	t := r.newRollCall()
 	gone := 0
-	r.removeAll(context.WithoutCancel(ctx), t, c, r.windowFor(c.ttl), func() { gone++ })
+	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { gone++ })
 	switch free := t.number(yes); {
 	case free-gone > len(r.nodes)-t.quorum:
 		return backend.ErrLost // a quorum cannot have had it
 	case free >= t.quorum:
 		return nil // perhaps it had been lost, of which nodes decide that do not answer
+	}
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
 	}
 	return r.noQuorum(t.misses())
 }

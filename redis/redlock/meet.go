@@ -89,24 +89,20 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	if said.Err != nil {
 		return acquaintance{}, said.Err
 	}
-	list, _ := said.V.([]any)
-	if len(list) == 0 {
+	if list, ok := said.V.([]any); ok && len(list) == 0 {
 		return acquaintance{}, errors.New("it was started again just now")
 	}
-	if len(list) != 6 {
-		return acquaintance{}, exchange.ErrReply(said.V)
+	f := exchange.ReadFields(said.V)
+	found := acquaintance{run: run, record: f.Text(), born: f.Text()}
+	max := f.Text()
+	found.id, found.from, found.left = f.Text(), f.Text(), f.Millis()
+	if err := f.Err(); err != nil {
+		return acquaintance{}, err
 	}
-	texts := make([]string, 5)
-	for i := range texts {
-		texts[i], _ = list[i].(string)
-	}
-	if err := r.agreed(texts[2]); err != nil {
+	if err := r.agreed(max); err != nil {
 		return acquaintance{run: run, outcast: err}, nil
 	}
-	left, _ := list[5].(int64)
-	return acquaintance{
-		run: run, record: texts[0], born: texts[1], id: texts[3], from: texts[4], left: time.Duration(left) * time.Millisecond,
-	}, nil
+	return found, nil
 }
 
 // agreed is nil if max, in ms, is our longest TTL.

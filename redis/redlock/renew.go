@@ -17,6 +17,7 @@ const (
 	leaseMissing = int64(0)
 	leaseRenewed = int64(1)
 	leaseOther   = int64(3)
+	leaseUntold  = int64(-1) // it says nothing that can be used
 )
 
 var errMissing = errors.New("it does not have the lease")
@@ -65,7 +66,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	}
 	sent := time.Now()
 	r.ask(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter entry) {
-		r.renewAt(i, list, func(answers []any, err error) {
+		r.renewAt(i, list, func(answers []int64, err error) {
 			enter(told(err), func() {
 				for k, a := range answers {
 					list[k].count(i, a)
@@ -96,7 +97,7 @@ func (t *tally) kept(w *renewal) bool { return w.have >= t.quorum }
 func (t *tally) lost(w *renewal) bool { return w.lack > len(t.said)-t.quorum }
 
 // count enters what node i has answered.
-func (w *renewal) count(i int, answer any) {
+func (w *renewal) count(i int, answer int64) {
 	switch answer {
 	case leaseRenewed:
 		w.have++
@@ -108,8 +109,8 @@ func (w *renewal) count(i int, answer any) {
 	}
 }
 
-// renewAt renews leases at node i. Answers are those of renew.lua, or nil where they tell nothing.
-func (r *Backend) renewAt(i int, list []*renewal, done func(answers []any, err error)) {
+// renewAt renews leases at node i.
+func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err error)) {
 	q := exchange.Request{Script: renewScript}
 	for _, w := range list {
 		q.Keys = append(q.Keys, w.claim.keys[0])
@@ -117,26 +118,23 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []any, err e
 	}
 	n, sent := r.nodes[i], time.Now()
 	n.post(q, func(v any, err error) {
-		answers, _ := v.([]any)
-		if err == nil && len(answers) != 1+len(list) {
-			err = exchange.ErrReply(v)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		server, err := parseClock(answers[0])
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		_ = n.observe(clockSample{server, sent, time.Now()}, r.ban) // a key that is there counts whatever the clock did before
-		answers = answers[1:]
-		for k, a := range answers {
-			if a == leaseMissing && list[k].claim.part(i).busy {
-				answers[k] = nil // the grant may still be on its way to this node
+		f := exchange.ReadFields(v)
+		clock := clockSample{f.Number(), sent, time.Now()}
+		answers := make([]int64, len(list))
+		for k := range answers {
+			answers[k] = f.Number()
+			if answers[k] == leaseMissing && list[k].claim.part(i).busy {
+				answers[k] = leaseUntold // the grant may still be on its way to this node
 			}
 		}
+		if err == nil {
+			err = f.Err()
+		}
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		_ = n.observe(clock, r.ban) // a key that is there counts whatever the clock did before
 		done(answers, nil)
 	})
 }
