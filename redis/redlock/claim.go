@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,7 @@ type claim struct {
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
 // requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type part struct {
-	busy  bool     // a request is under way
-	queue []func() // that wait for their turn
+	turns []func() // the request that is under way, and those that wait for their turn
 	there bool     // the node may have the key
 	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
@@ -71,29 +71,28 @@ func (c *claim) giveUp(number uint64) {
 func (c *claim) turn(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
-	if p.busy {
-		p.queue = append(p.queue, f)
-		c.mu.Unlock()
-		return
-	}
-	p.busy = true
+	p.turns = append(p.turns, f)
+	first := len(p.turns) == 1
 	c.mu.Unlock()
-	f()
+	if first {
+		f()
+	}
 }
 
 func (c *claim) next(i int) {
 	c.mu.Lock()
 	p := &c.at[i]
-	if len(p.queue) == 0 {
-		p.busy = false
-		c.mu.Unlock()
-		return
+	p.turns = slices.Delete(p.turns, 0, 1)
+	f := func() {}
+	if len(p.turns) > 0 {
+		f = p.turns[0]
 	}
-	f := p.queue[0]
-	p.queue = p.queue[1:]
 	c.mu.Unlock()
 	f()
 }
+
+// isBusy reports whether a request to node i is under way.
+func (c *claim) isBusy(i int) bool { return len(c.part(i).turns) > 0 }
 
 // A trace is what the answer to a request tells of the owner's key at the node.
 type trace int
@@ -123,7 +122,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == untold, err != nil && n.harmless(err):
+			case err == nil && found == untold, err != nil && exchange.Definite(err, n.single): // it has not been carried out
 				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == present || p.doubt
@@ -175,17 +174,13 @@ func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(
 
 // clear makes the request of a removal, in a turn that has begun. sure tells that nothing can come back.
 func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	n.post(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(v any, err error) {
-		gone, ok := v.(int64)
-		if err == nil && !ok {
-			err = exchange.ErrReply(v)
-		}
+	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(gone bool, err error) {
 		c.mu.Lock()
 		p := &c.at[i]
 		sure := err == nil && !p.doubt
 		p.there = !sure || number < p.wrote
 		c.mu.Unlock()
 		c.next(i)
-		done(gone > 0, sure, err)
+		done(gone, sure, err)
 	})
 }

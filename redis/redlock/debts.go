@@ -95,7 +95,7 @@ func (n *node) due(i int) (list []*debt) {
 		switch {
 		case now.After(d.until):
 			delete(n.debts, c)
-		case c.part(i).busy, !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
+		case c.isBusy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
 		case len(list) == 0 || !n.deaf:
 			list = append(list, d)
 		}

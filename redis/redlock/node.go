@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 // A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out when it answers.
 const mostOwed = 32
 
-var errStuck = errors.New("node does not answer; request not sent")
+var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
 
 // A node is one server of a fleet.
 type node struct {
@@ -93,9 +92,14 @@ func (n *node) patience(w window) time.Duration {
 	return min(w.node, max(few*n.usual, least))
 }
 
-// harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
-func (n *node) harmless(err error) bool {
-	return errors.Is(err, errStuck) || exchange.Definite(err, n.single)
+// flag makes a request that is answered by 1 or 0.
+func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
+	n.post(q, func(v any, err error) {
+		if err == nil && v != int64(0) && v != int64(1) {
+			err = exchange.ErrReply(v)
+		}
+		done(v == int64(1), err)
+	})
 }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote

@@ -123,7 +123,7 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		answers := make([]int64, len(list))
 		for k := range answers {
 			answers[k] = f.Number()
-			if answers[k] == leaseMissing && list[k].claim.part(i).busy {
+			if answers[k] == leaseMissing && list[k].claim.isBusy(i) {
 				answers[k] = leaseUntold // the grant may still be on its way to this node
 			}
 		}
@@ -155,18 +155,13 @@ func (r *Backend) repairAt(i int, w *renewal, sent time.Time, done func(error)) 
 			ended(untold, nil)
 			return
 		}
-		n.post(exchange.Request{
+		n.flag(exchange.Request{
 			Script: repairScript, Keys: c.keys[:2], Args: []any{c.id, keepFor(left), w.number, c.token},
-		}, func(v any, err error) {
-			switch {
-			case err != nil:
-				ended(untold, err)
-			case v == int64(1):
-				ended(present, nil)
-			case v == int64(0):
-				ended(missing, nil)
-			default:
-				ended(untold, exchange.ErrReply(v))
+		}, func(there bool, err error) {
+			if there {
+				ended(present, err)
+			} else {
+				ended(missing, err)
 			}
 		})
 	}, done)
