@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -119,21 +118,17 @@ func (r *Backend) agreed(max string) error {
 
 // unfit says why a server must not be a node.
 func unfit(info map[string]string) error {
-	version, _, _ := strings.Cut(info["redis_version"], ".")
-	major, err := strconv.Atoi(version)
-	switch policy := info["maxmemory_policy"]; {
+	switch policy := endpoint.Evicts(info); {
 	case info["run_id"] == "":
 		return errors.New("INFO tells no run_id")
-	case err == nil && major < endpoint.OldestMajor:
-		return fmt.Errorf("redis %s is older than %d.0", info["redis_version"], endpoint.OldestMajor)
 	case info["role"] != "master":
 		return errors.New("the server is a replica: nodes must be independent")
 	case info["cluster_enabled"] == "1":
 		return errors.New("the server belongs to a cluster: nodes must be independent")
-	case policy != "" && policy != "noeviction" && info["maxmemory"] != "0":
+	case policy != "":
 		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %s", policy)
 	}
-	return nil
+	return endpoint.TooOld(info)
 }
 
 // idLen is the length of newID's.
