@@ -27,7 +27,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		if err == nil {
 			return v, unanswered, nil
 		}
-		unanswered = unanswered || !exchange.Definite(err, b.single)
+		unanswered = unanswered || !exchange.Definite(err, b.lanes != nil)
 		if backend.Ended(ctx) {
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
@@ -67,5 +67,5 @@ func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exc
 		return slices.Repeat([]exchange.Result{{Err: backend.ErrClosed}}, len(list))
 	}
 	defer b.usage.Calls.End()
-	return b.lanes.DoAll(ctx, time.Time{}, list)
+	return b.lanes.DoAll(ctx, list)
 }

@@ -122,7 +122,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == untold, err != nil && exchange.Definite(err, n.single): // it has not been carried out
+			case err == nil && found == untold, err != nil && exchange.Definite(err, true): // it has not been carried out
 				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == present || p.doubt

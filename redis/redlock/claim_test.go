@@ -70,7 +70,7 @@ func TestRefusedUnseen(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	met, _ := r.nodes[2].acquaintance()
+	met := r.nodes[2].acquaintance()
 	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
 	if err := redistest.Raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
 		t.Fatal(err)

@@ -62,27 +62,33 @@ func parseInspect(v any) (backend.Holder, error) {
 
 // holder is what the answers of the nodes amount to, and how many name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
-	owners := make(map[string]int)
-	best := ""
-	for _, h := range answers {
-		if h.Held() {
-			if owners[h.Owner]++; owners[h.Owner] > owners[best] {
-				best = h.Owner
-			}
-		}
-	}
-	if mute := len(t.said) - t.number(yes); best == "" || owners[best]+mute < t.quorum {
+	best := mostNamed(answers)
+	if mute := len(t.said) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
 		return backend.Holder{}, 0
 	}
-	h = backend.Holder{Owner: best, Waiters: -1, Token: agreedToken(answers, best, t.quorum)}
 	var left []time.Duration
+	for _, a := range best {
+		left = append(left, a.TTL)
+	}
+	h = best[0]
+	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(left)
+	return h, len(best)
+}
+
+// mostNamed are the answers that name the owner that most of them name.
+func mostNamed(answers []backend.Holder) (best []backend.Holder) {
+	byOwner := make(map[string][]backend.Holder)
 	for _, a := range answers {
-		if a.Owner == best {
-			left = append(left, a.TTL)
+		if !a.Held() {
+			continue
+		}
+		same := append(byOwner[a.Owner], a)
+		byOwner[a.Owner] = same
+		if len(same) > len(best) {
+			best = same
 		}
 	}
-	h.TTL = t.quorumTTL(left)
-	return h, owners[best]
+	return best
 }
 
 // quorumTTL is for how long a quorum has a key, of which some nodes have told how long they have it: the lease is over when fewer
@@ -97,15 +103,12 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	return least
 }
 
-// agreedToken is the token of owner that a quorum names, 0 if none is: a node has its own number until it hears of the
-// token that was chosen.
-func agreedToken(answers []backend.Holder, owner string, quorum int) uint64 {
+// agreedToken is the token that a quorum of answers which name one owner tells, 0 if none is: a node has its own number until it hears of
+// the token that was chosen.
+func (t *tally) agreedToken(answers []backend.Holder) uint64 {
 	tokens := make(map[uint64]int)
 	for _, a := range answers {
-		if a.Owner != owner {
-			continue
-		}
-		if tokens[a.Token]++; tokens[a.Token] >= quorum {
+		if tokens[a.Token]++; tokens[a.Token] >= t.quorum {
 			return a.Token
 		}
 	}

@@ -2,13 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-// redlockRequests are what Leases asks of the nodes.
+// requests are what Leases asks of the nodes.
 type requests struct{ r *Backend }
 
 var _ backend.Requests = requests{}
@@ -24,11 +23,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	c, ok := l.Data.(*claim)
-	if !ok {
-		return errors.New("a lease without a claim")
-	}
-	return q.r.release(context.WithoutCancel(ctx), c)
+	return q.r.release(context.WithoutCancel(ctx), l.Data.(*claim))
 }
 
 // release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer; those that do not

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -24,14 +23,15 @@ type acquaintance struct {
 	record, born, from string // for acquire.lua
 	outcast            error  // why it must not vote; nil if it may
 	left               time.Duration
+	at                 time.Time // when the meeting began
 }
 
 // acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
 // that began after since will do; several that want one share it. It takes several round trips, and mostly a new connection.
 func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error {
-	n.meet <- struct{}{} // bounded by the limit of another meeting
-	defer func() { <-n.meet }()
-	if found, at := n.acquaintance(); at.After(since) {
+	n.meet.Lock() // bounded by the limit of another meeting
+	defer n.meet.Unlock()
+	if found := n.acquaintance(); found.at.After(since) {
 		return found.outcast
 	}
 	begun := time.Now()
@@ -44,15 +44,16 @@ func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error 
 	if n.unmet = err; err != nil {
 		return err
 	}
-	n.found, n.metAt, n.barred = found, begun, begun.Add(found.left)
+	found.at = begun
+	n.found, n.barred = found, begun.Add(found.left)
 	return found.outcast
 }
 
 // isOutcast reports whether the node was found not long ago to be one that must not vote.
 func (n *node) isOutcast(now time.Time) bool {
 	const pause = time.Second // it is looked at again
-	found, at := n.acquaintance()
-	return found.outcast != nil && now.Sub(at) < pause
+	found := n.acquaintance()
+	return found.outcast != nil && now.Sub(found.at) < pause
 }
 
 func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) {
@@ -80,7 +81,7 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	}
 	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), durable}
 	for _, other := range r.nodes {
-		if found, _ := other.acquaintance(); other != n && found.id != "" {
+		if found := other.acquaintance(); other != n && found.id != "" {
 			args = append(args, found.id)
 		}
 	}
@@ -93,27 +94,18 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	}
 	f := exchange.ReadFields(said.V)
 	found := acquaintance{run: run, record: f.Text(), born: f.Text()}
-	max := f.Text()
+	longest, err := time.ParseDuration(f.Text() + "ms")
 	found.id, found.from, found.left = f.Text(), f.Text(), f.Millis()
-	if err := f.Err(); err != nil {
-		return acquaintance{}, err
-	}
-	if err := r.agreed(max); err != nil {
+	switch {
+	case f.Err() != nil:
+		return acquaintance{}, f.Err()
+	case err != nil:
+		return acquaintance{}, exchange.ErrReply(said.V)
+	case longest != r.options.MaxTTL:
+		err = fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
 		return acquaintance{run: run, outcast: err}, nil
 	}
 	return found, nil
-}
-
-// agreed is nil if max, in ms, is our longest TTL.
-func (r *Backend) agreed(max string) error {
-	ms, err := strconv.ParseInt(max, 10, 64)
-	if err != nil {
-		return exchange.ErrReply(max)
-	}
-	if theirs := time.Duration(ms) * time.Millisecond; theirs != r.options.MaxTTL {
-		return fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, theirs, r.options.MaxTTL)
-	}
-	return nil
 }
 
 // unfit says why a server must not be a node.
@@ -176,9 +168,9 @@ func (r *Backend) look(ctx context.Context) error {
 // distinct refuses one server under two addresses.
 func (r *Backend) distinct(list []int) error {
 	for k, i := range list {
-		found, _ := r.nodes[i].acquaintance()
+		found := r.nodes[i].acquaintance()
 		for _, j := range list[:k] {
-			if other, _ := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
+			if other := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
 				return fmt.Errorf("%s and %s are one server", r.nodes[j].name, r.nodes[i].name)
 			}
 		}

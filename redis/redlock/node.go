@@ -21,13 +21,11 @@ type node struct {
 	name   string
 	client *redis.Client
 	lanes  *exchange.Lanes
-	single bool          // the client makes no attempts of its own
 	limit  time.Duration // of a request, Options.Timeout
-	meet   chan struct{} // full while the node is being met
+	meet   sync.Mutex    // held while the node is being met
 
 	mu     sync.Mutex
 	found  acquaintance // of the last meeting that told something
-	metAt  time.Time    // when that began
 	unmet  error        // why it could not be met; nil if it has been
 	barred time.Time    // it has no vote before, by what it said last
 	out    time.Time    // it has no vote with us before, because its clock was set forward
@@ -39,10 +37,9 @@ type node struct {
 }
 
 func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
-	o := c.Options()
 	return &node{
-		name: o.Addr, client: c, lanes: exchange.NewLanes(c, inUse), single: o.MaxRetries == 0, limit: limit,
-		meet: make(chan struct{}, 1), debts: make(map[*claim]*debt),
+		name: c.Options().Addr, client: c, lanes: exchange.NewLanes(c, inUse), limit: limit,
+		debts: make(map[*claim]*debt),
 	}
 }
 
@@ -121,10 +118,10 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 }
 
 // acquaintance is what the last meeting with the node has told.
-func (n *node) acquaintance() (found acquaintance, at time.Time) {
+func (n *node) acquaintance() acquaintance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.found, n.metAt
+	return n.found
 }
 
 // bar notes for how long the node says that it has no vote.

@@ -90,7 +90,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 // request makes the request once.
 func (e *election) request(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
-	met, _ := n.acquaintance()
+	met := n.acquaintance()
 	n.post(exchange.Request{
 		Script: acquireScript, Keys: c.keys,
 		Args: []any{c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from, met.run},
@@ -181,10 +181,9 @@ func (e *election) held() error {
 	var named []backend.Holder
 	others, barred := 0, 0 // that do not name a holder
 	for i, err := range e.t.errs {
-		var h *backend.HeldError
 		switch {
-		case errors.As(err, &h):
-			named = append(named, h.Holder)
+		case e.votes[i].what == voteHeld:
+			named = append(named, e.votes[i].holder)
 		case errors.As(err, new(*noVoteError)):
 			barred++
 		case e.t.said[i] == yes, errors.Is(err, errOvertaken):
@@ -195,12 +194,11 @@ func (e *election) held() error {
 		return nil
 	}
 	e.doubtful = len(named) <= len(e.votes)-e.t.quorum && barred == 0
-	owners := make(map[string]int)
-	for _, h := range named {
-		if owners[h.Owner]++; owners[h.Owner] == e.t.quorum {
-			h.Token = agreedToken(named, h.Owner, e.t.quorum)
-			return &backend.HeldError{Holder: h}
-		}
+	best := mostNamed(named)
+	if len(best) < e.t.quorum {
+		return &backend.HeldError{}
 	}
-	return &backend.HeldError{}
+	h := best[0]
+	h.Token = e.t.agreedToken(best)
+	return &backend.HeldError{Holder: h}
 }

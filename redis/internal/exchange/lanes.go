@@ -105,15 +105,12 @@ func newCall(ctx context.Context, end time.Time, q Request) *call {
 	return c
 }
 
-// DoAll makes requests side by side, all by end or each within its own limit from now.
-func (l *Lanes) DoAll(ctx context.Context, end time.Time, list []Request) []Result {
+// DoAll makes requests side by side, each within its own limit from now.
+func (l *Lanes) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
 	for i, q := range list {
-		if q.Limit > 0 {
-			end = begun.Add(q.Limit)
-		}
-		calls[i] = l.Begin(ctx, end, q)
+		calls[i] = l.Begin(ctx, begun.Add(q.Limit), q)
 	}
 	results := make([]Result, len(list))
 	for i, c := range calls {
