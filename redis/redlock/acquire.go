@@ -93,6 +93,11 @@ func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, g
 			enter(told(err), record, err)
 		})
 	})
+	for i, said := range t.said {
+		if said == silent {
+			r.owe(i, c, lastNumber) // before the removal fails, so that a node that hangs is soon left alone
+		}
+	}
 }
 
 // abandon removes, in the background, whatever the claim has or may yet get.
