@@ -70,7 +70,7 @@ func TestRefusedUnseen(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	met, _ := r.nodes[2].acquaintance()
+	met := r.nodes[2].acquaintance()
 	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
 	if err := redistest.Raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -98,11 +98,8 @@ func TestRepairedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		call := &rollCall{
-			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)}, sent: time.Now(),
-		}
 		done := make(chan error, 1)
-		call.repairAt(2, 0, func(err error) { done <- err })
+		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1)}, time.Now(), func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -148,11 +145,11 @@ func TestDebtLasts(t *testing.T) {
 	c.turn(0, func() {}) // so that nothing can be paid
 	r.owe(0, c, 1)
 	n.mu.Lock()
-	n.debts[c.id].until = time.Now().Add(time.Millisecond)
+	n.debts[c].until = time.Now().Add(time.Millisecond)
 	n.mu.Unlock()
 	r.owe(0, c, 2)
 	n.mu.Lock()
-	left := time.Until(n.debts[c.id].until)
+	left := time.Until(n.debts[c].until)
 	n.mu.Unlock()
 	if left < claimTTL {
 		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)
