@@ -329,13 +329,15 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		ids[i] = l.id
 	}
 	sent := time.Now()
-	got, errs := p.b.renewer.renew(ctx, patience, ids...)
+	got := p.b.renewer.renew(ctx, patience, ids...)
+	errs := make([]error, len(leases))
 	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
 		switch {
-		case errs[i] != nil:
+		case got[i].err != nil:
+			errs[i] = got[i].err
 		case got[i].seconds == 0:
 			l.loseLocked()
 			errs[i] = backend.ErrLost
