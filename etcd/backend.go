@@ -103,14 +103,6 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer b.calls.End()
-	h, err := b.inspect(ctx, key)
-	if err != nil && backend.Ended(ctx) {
-		err = backend.ContextError(ctx, err)
-	}
-	return h, err
-}
-
-func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var first *clientv3.GetResponse
 	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
 		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)

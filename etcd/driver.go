@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -113,7 +112,7 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 	if err == nil {
 		b.guarantees = guarantees(max(least, granularity))
 		var oldest string
-		oldest, err = b.mostFlawed(ctx, client)
+		oldest, err = b.mostFlawed(ctx)
 		b.guarantees = weakened(b.guarantees, oldest)
 	}
 	if err != nil {
@@ -125,21 +124,12 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 
 // leastTTL asks for a lease of a second, to see what the server grants instead.
 func (b *Backend) leastTTL(ctx context.Context) (time.Duration, error) {
-	var granted time.Duration
-	l := &lease{id: rand.Int64(), ttl: usualMinTTL, renewed: time.Now(), gone: make(chan struct{})}
-	l.place.Item = l
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
-		l.id = newLeaseID()
-		resp, err := b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: 1})
-		if err == nil {
-			granted = time.Duration(resp.TTL) * time.Second
-		}
-		return err
-	})
-	if err == nil || unanswered {
-		b.pool.drop(l)
+	l, err := b.pool.ask(ctx, time.Second)
+	if err != nil {
+		return 0, err
 	}
-	return granted, err
+	b.pool.drop(l)
+	return l.ttl, nil
 }
 
 func invalid(format string, args ...any) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -205,16 +206,30 @@ func (p *pool) revokeEmptied() {
 	}
 }
 
-// grant makes a lease. Each attempt has an id of its own: one that arrives late, with what a frozen server goes on to do,
-// would make again a lease that was revoked meanwhile, and a late transaction could bind its key to that.
+// grant makes a lease for locks of a TTL.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
-	asked := class + spare
+	l, err := p.ask(ctx, class+spare)
+	if err != nil {
+		return nil, err
+	}
+	if l.ttl > class+spare {
+		p.drop(l)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
+	}
+	l.class = class
+	return l, nil
+}
+
+// ask makes a lease, for longer than asked for if the server wants that. Each attempt has an id of its own: one that arrives late, with
+// what a frozen server goes on to do, would make again a lease that was revoked meanwhile, and a late transaction could bind its
+// key to that.
+func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
 	var strays []*lease // that may be granted, without an answer
 	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
-		l = &lease{id: newLeaseID(), class: class, ttl: asked, gone: make(chan struct{}), renewed: time.Now()}
+		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
 		l.place.Item = l
-		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(asked / time.Second)})
+		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
 			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
@@ -225,39 +240,32 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 		return err
 	})
 	p.drop(strays...)
-	switch {
-	case err != nil:
-		return nil, err
-	case l.ttl > asked:
-		p.drop(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
-	}
-	return l, nil
+	return l, err
 }
 
-func newLeaseID() int64 {
-	for {
-		if id := rand.Int64(); id != 0 {
-			return id
-		}
-	}
-}
+// newLeaseID is not 0, for which a server would choose another.
+func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
 // revoke ends a lease, and so every key that is bound to it. nil says that it is gone, whoever has ended it: a request
 // that would bind a key to it fails from now on.
 func (p *pool) revoke(ctx context.Context, l *lease) error {
-	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
-		_, err := p.b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l.id})
-		if isLeaseNotFound(err) {
-			return nil
-		}
-		return err
-	})
+	err := p.b.revoke(ctx, l.id)
 	if err == nil {
 		p.mu.Lock()
 		l.loseLocked()
 		p.mu.Unlock()
 	}
+	return err
+}
+
+func (b *Backend) revoke(ctx context.Context, id int64) error {
+	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+		_, err := b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		if isLeaseNotFound(err) {
+			return nil
+		}
+		return err
+	})
 	return err
 }
 
