@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -267,8 +268,14 @@ func (a *attempt) takePlaceLease(ctx context.Context) (err error) {
 
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
-	fired, created := make(chan int64, 1), make(chan int64, 1)
-	w := a.b.watches.add(at.before, func(from int64) { created <- from }, func(at int64) { fired <- at })
+	gone, looks := make(chan int64, 1), make(chan int64, 1)
+	w := a.b.watches.add(at.before, func(from int64) {
+		select {
+		case <-looks: // it counts no more
+		default:
+		}
+		looks <- from
+	}, func(at int64) { gone <- at })
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
@@ -276,40 +283,22 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 		var since int64
 		list := []contender{at.before}
 		select {
-		case deleted := <-fired:
+		case deleted := <-gone:
 			return position{seen: deleted}, nil
 		case <-a.place.gone:
 			return position{}, nil // its being gone is found out by looking
 		case <-ctx.Done():
 			return at, backend.ContextError(ctx, nil)
-		case since = <-created:
-			if since <= at.seen {
+		case since = <-looks:
+			if since != 0 && since <= at.seen {
 				continue // nothing happened between the look and the watch
 			}
 		case <-look.C:
 			list = append(list, contender{a.own, a.rev})
 			look.Reset(recheck + rand.N(recheck/2))
 		}
-		if all, err := a.b.areThere(ctx, since, list...); err != nil || !all {
+		if there, _, err := a.b.areThere(ctx, since, list...); err != nil || slices.Contains(there, false) {
 			return position{seen: since}, err
 		}
 	}
-}
-
-// areThere reports whether all of list existed at a revision, 0 for the present.
-func (b *Backend) areThere(ctx context.Context, at int64, list ...contender) (bool, error) {
-	gets := make([]clientv3.Op, len(list))
-	for i, c := range list {
-		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
-	}
-	resp, err := b.readAt(ctx, at, gets...)
-	if err != nil {
-		return false, err
-	}
-	for i, r := range resp.Responses {
-		if !list[i].isThere(r.GetResponseRange().Kvs) {
-			return false, nil
-		}
-	}
-	return true, nil
 }
