@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,13 +89,13 @@ func (b *Backend) bind(ctx context.Context, list []*change) (again []*change) {
 		return err
 	})
 	for i, c := range list {
-		if unanswered && !contains(c.h.doubtful, c.to) {
+		if unanswered && !slices.Contains(c.h.doubtful, c.to) {
 			c.h.doubtful = append(c.h.doubtful, c.to)
 		}
 		if c.err = err; err != nil {
 			if len(list) > 1 && !uncertain(err) { // one of the leases is gone, or the server allows fewer operations
 				again = append(again, b.bind(ctx, list[i:i+1])...)
-			} else if !contains(c.h.doubtful, c.to) {
+			} else if !slices.Contains(c.h.doubtful, c.to) {
 				b.pool.drop(c.to)
 			}
 			continue
@@ -123,12 +124,15 @@ func (b *Backend) bind(ctx context.Context, list []*change) (again []*change) {
 
 // settle makes to the lease of h, and lets the others go. The caller holds h.mu.
 func (b *Backend) settle(h *held, to *lease) {
-	was, doubtful := h.main, h.doubtful
-	h.main, h.doubtful = to, nil
-	b.pool.letGo(was)
-	for _, l := range doubtful {
+	if h.unsure {
+		b.pool.drop(h.main)
+	} else {
+		b.pool.put(h.main)
+	}
+	for _, l := range h.doubtful {
 		if l != to {
 			b.pool.drop(l)
 		}
 	}
+	h.main, h.doubtful = to, nil
 }

@@ -19,9 +19,7 @@ type held struct {
 	mod  int64      // the revision at which the key was last written
 	// Leases that the key may be bound to by a change that was not answered.
 	doubtful []*lease
-	// A request that writes the key went unanswered and may still arrive after the release.
-	echo bool
-	// A release went unanswered.
+	// A request that writes the key, or a release, went unanswered: the first may still arrive after the second.
 	unsure bool
 
 	guarded guarded
@@ -80,7 +78,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if h.main == nil {
 		return backend.ErrLost
 	}
-	if h.unsure || h.echo || len(h.doubtful) > 0 {
+	if h.unsure || len(h.doubtful) > 0 {
 		if err := q.b.revokeHeld(ctx, h); err != nil {
 			return err
 		}

@@ -38,8 +38,8 @@ type pool struct {
 	clock   alarm.Clock[*lease] // of the leases that the pool renews
 	closed  bool
 
-	emptied  []*lease // to be revoked
-	emptying bool
+	dropped  []*lease // to be revoked
+	revoking bool
 }
 
 // A shelf keeps the leases of one TTL.
@@ -169,39 +169,28 @@ func (p *pool) drop(leases ...*lease) {
 
 func (p *pool) dropLocked(l *lease) {
 	p.clock.Remove(&l.place)
-	left := time.Until(l.renewed.Add(l.ttl))
-	p.b.calls.Background(func() {
-		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
-		defer cancel()
-		_ = p.revoke(ctx, l) // its TTL ends it in any case
-	})
-}
-
-// letGo revokes a lease that no key is bound to, nor will be, one after the other: after a change of leader there are thousands, and
-// other requests must not wait for them.
-func (p *pool) letGo(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.emptied = append(p.emptied, l)
-	if !p.emptying {
-		p.emptying = p.b.calls.Background(p.revokeEmptied)
+	p.dropped = append(p.dropped, l)
+	if !p.revoking {
+		p.revoking = p.b.calls.Background(p.revokeDropped)
 	}
 }
 
-func (p *pool) revokeEmptied() {
+// revokeDropped revokes one lease after the other: after a change of leader there are thousands, and other requests must not wait for
+// them.
+func (p *pool) revokeDropped() {
 	for {
 		p.mu.Lock()
-		if p.closed || len(p.emptied) == 0 {
-			p.emptying, p.emptied = false, nil // what is left ends with its TTL
+		if len(p.dropped) == 0 {
+			p.revoking, p.dropped = false, nil
 			p.mu.Unlock()
 			return
 		}
-		l := p.emptied[0]
-		p.emptied = p.emptied[1:]
+		l := p.dropped[0]
+		p.dropped = p.dropped[1:]
 		left := time.Until(l.renewed.Add(l.ttl))
 		p.mu.Unlock()
-		ctx, cancel := context.WithTimeout(p.b.base, min(left, p.b.options.Timeout))
-		_ = p.revoke(ctx, l)
+		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
+		_ = p.revoke(ctx, l) // its TTL ends it in any case
 		cancel()
 	}
 }
