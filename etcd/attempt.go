@@ -132,29 +132,21 @@ func (a *attempt) doubt(leases ...*lease) {
 	}
 }
 
-// A refresh is a renewal of the lock's lease under way.
-type refresh struct {
-	done chan struct{}
-	sent time.Time
-	err  error
-}
-
 // refreshStale renews the lock's lease, at the same time as the key is asked for, if it has not enough time left for the
 // TTL. nil means that it has, or will not be the lock's.
-func (a *attempt) refreshStale(ctx context.Context) *refresh {
-	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) {
+func (a *attempt) refreshStale(ctx context.Context) (refreshed chan struct{}) {
+	l := a.lease
+	if l.class != a.ttl || a.b.pool.covers(l, time.Now()) {
 		return nil
 	}
-	f, l := &refresh{done: make(chan struct{})}, a.lease
-	started := a.b.calls.Background(func() {
-		defer close(f.done)
-		f.sent, f.err = a.b.pool.refresh(ctx, l)
-	})
-	if !started {
-		f.err = backend.ErrClosed
-		close(f.done)
+	refreshed = make(chan struct{})
+	if !a.b.calls.Background(func() {
+		defer close(refreshed)
+		_, _ = a.b.pool.refresh(ctx, l) // the grant looks whether it has
+	}) {
+		close(refreshed)
 	}
-	return f
+	return refreshed
 }
 
 // An entry is the owner's key as a request has written or found it.
@@ -172,10 +164,10 @@ func found(sent time.Time, kv *mvccpb.KeyValue) entry {
 }
 
 // grant begins the lease of a lock whose key nobody else has any more.
-func (a *attempt) grant(ctx context.Context, e entry, refreshed *refresh) (backend.Lease, error) {
+func (a *attempt) grant(ctx context.Context, e entry, refreshed chan struct{}) (backend.Lease, error) {
 	p := a.b.pool
 	if refreshed != nil {
-		<-refreshed.done
+		<-refreshed
 	}
 	tooShort := a.lease.class != a.ttl
 	for !tooShort && !p.covers(a.lease, e.sent) {
@@ -189,8 +181,8 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed *refresh) (backe
 	h := &held{name: a.name, own: contender{a.own, e.rev}, main: a.lease, mod: e.mod, unsure: len(a.doubtful) > 0}
 	if tooShort || p.isStale(a.lease) { // there is a new leader
 		e.sent = time.Now()
-		c := &change{h: h, owner: a.r.Owner, ttl: a.ttl}
-		if a.b.changeAll(ctx, []*change{c}); c.err != nil {
+		c := &extension{h: h, owner: a.r.Owner, ttl: a.ttl}
+		if a.b.changeAll(ctx, []*extension{c}); c.err != nil {
 			a.doubt(append(h.doubtful, a.lease)...)
 			return nil, c.err
 		}
@@ -233,18 +225,18 @@ func (a *attempt) giveUp() {
 	}
 }
 
-// abandon revokes leases in the background until it is certain that they are gone.
+// abandon revokes leases in the background until it is certain that they are gone, or have ended by themselves.
 func (a *attempt) abandon(leases ...*lease) {
-	const lastPause = time.Second // of the clean-up, at most
-	end := time.Now().Add(max(a.ttl, a.b.options.Timeout))
-	a.b.orphans.Store(a.r.Owner, orphan{leases, end.Add(-lastPause)})
-	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
-}
-
-// An orphan is what an attempt that got no lease may have left.
-type orphan struct {
-	leases []*lease  // that a request may have bound the owner's key to
-	last   time.Time // from when on an attempt to end it is the last: the leases end by themselves
+	b, most := a.b, max(a.ttl, a.b.options.Timeout)
+	b.calls.Background(func() {
+		ctx, cancel := context.WithTimeout(b.base, most)
+		defer cancel()
+		pause := backend.Pause{Min: leastPause, Max: time.Second}
+		for _, l := range leases {
+			for b.pool.revoke(ctx, l) != nil && backend.Sleep(ctx, pause.Next(0)) == nil {
+			}
+		}
+	})
 }
 
 // leave gives up a place in the queue.

@@ -34,7 +34,6 @@ type Backend struct {
 	guard   *guard
 	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
-	orphans sync.Map     // owner → orphan
 
 	closing context.Context // ends when Close begins
 	begin   context.CancelFunc

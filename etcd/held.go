@@ -68,10 +68,7 @@ func (h *held) keptBy(ttl time.Duration) (*lease, error) {
 // ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a
 // request has gone unanswered: then it revokes the lease, which ends the key, and what comes late too.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	h, _ := l.Data.(*held)
-	if h == nil {
-		return q.b.endOrphan(ctx, l.Owner())
-	}
+	h := l.Data.(*held)
 	q.b.guard.forget(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,22 +125,4 @@ func (b *Backend) revokeHeld(ctx context.Context, h *held) error {
 	}
 	h.main, h.doubtful = nil, nil
 	return nil
-}
-
-// endOrphan ends what an attempt that got no lease may have left.
-func (b *Backend) endOrphan(ctx context.Context, owner string) error {
-	v, ok := b.orphans.Load(owner)
-	if !ok {
-		return backend.ErrLost
-	}
-	o := v.(orphan)
-	var errs []error
-	for _, l := range o.leases {
-		errs = append(errs, b.pool.revoke(ctx, l))
-	}
-	err := errors.Join(errs...)
-	if err == nil || !time.Now().Before(o.last) {
-		b.orphans.Delete(owner)
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"slices"
 	"time"
 )
 
@@ -20,10 +21,7 @@ func (p *pool) wake() {
 	for e := p.clock.First(); e != nil && !now.Before(e.At().Add(-e.Item.ttl/gather)); e = p.clock.First() {
 		l := e.Item
 		switch {
-		case l.isGone:
-			p.clock.Remove(e)
-			p.unshelfLocked(l)
-		case !l.since.IsZero() && now.Sub(l.since) > idleLife && p.unshelfLocked(l):
+		case now.Sub(l.since) > idleLife && p.unshelfLocked(l):
 			p.dropLocked(l)
 		default:
 			p.clock.Set(e, now.Add(l.ttl)) // its place in the clock tells that the pool still renews it
@@ -65,13 +63,11 @@ func (p *pool) renewDue(due []*lease) {
 // unshelfLocked takes l out of the pool, and reports whether it was there.
 func (p *pool) unshelfLocked(l *lease) bool {
 	s := p.shelfLocked(l.class)
-	for i, other := range s.idle {
-		if other == l {
-			s.idle = append(s.idle[:i], s.idle[i+1:]...)
-			return true
-		}
+	i := slices.Index(s.idle, l)
+	if i >= 0 {
+		s.idle = slices.Delete(s.idle, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
 // close revokes what is in the pool, and lets nothing in any more.

@@ -23,7 +23,7 @@ type lease struct {
 	isStale bool      // renewed by a later leader than the one that granted it
 	heard   uint64    // the term of the leader that granted or last renewed it
 	renewed time.Time // before the request was sent that granted or last renewed it
-	since   time.Time // in the pool since; zero when it is in use
+	since   time.Time // when it was last put into the pool
 	place   alarm.Entry[*lease]
 	isGone  bool
 	gone    chan struct{} // closed when the server has said that it does not exist

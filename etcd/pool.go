@@ -65,25 +65,29 @@ func (p *pool) shelfLocked(class time.Duration) *shelf {
 
 // take returns a lease for a lock of that TTL: a pooled one, or a new one, and sees to the next one's being there.
 func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
-	l := p.takeIdle(class)
-	p.prepare(class)
+	p.mu.Lock()
+	s := p.shelfLocked(class)
+	l := p.takeIdleLocked(s)
+	if len(s.idle)+s.granting < ahead && !p.closed {
+		s.granting++
+		if !p.b.calls.Background(func() { p.prepare(class) }) {
+			s.granting--
+		}
+	}
+	p.mu.Unlock()
 	if l != nil {
 		return l, nil
 	}
 	return p.grant(ctx, class)
 }
 
-// takeIdle returns a lease of the pool, nil if there is none.
-func (p *pool) takeIdle(class time.Duration) *lease {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.shelfLocked(class)
+func (p *pool) takeIdleLocked(s *shelf) *lease {
 	now := time.Now()
 	for len(s.idle) > 0 {
 		l := s.idle[len(s.idle)-1]
 		s.idle = s.idle[:len(s.idle)-1]
 		p.clock.Remove(&l.place)
-		if l.since = (time.Time{}); l.aliveLocked(now) {
+		if l.aliveLocked(now) {
 			return l
 		}
 		p.dropLocked(l)
@@ -91,26 +95,14 @@ func (p *pool) takeIdle(class time.Duration) *lease {
 	return nil
 }
 
-// prepare grants leases in the background until there are enough for what comes next.
+// prepare grants a lease for what comes next.
 func (p *pool) prepare(class time.Duration) {
+	l, err := p.grant(p.b.base, class)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.shelfLocked(class)
-	if p.closed || len(s.idle)+s.granting >= ahead {
-		return
-	}
-	s.granting++
-	started := p.b.calls.Background(func() {
-		l, err := p.grant(p.b.base, class)
-		p.mu.Lock()
-		s.granting--
-		p.mu.Unlock()
-		if err == nil {
-			p.put(l)
-		}
-	})
-	if !started {
-		s.granting--
+	p.shelfLocked(class).granting--
+	p.mu.Unlock()
+	if err == nil {
+		p.put(l)
 	}
 }
 
