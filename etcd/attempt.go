@@ -134,19 +134,23 @@ func (a *attempt) doubt(leases ...*lease) {
 
 // refreshStale renews the lock's lease, at the same time as the key is asked for, if it has not enough time left for the
 // TTL. nil means that it has, or will not be the lock's.
-func (a *attempt) refreshStale(ctx context.Context) (refreshed chan struct{}) {
-	l := a.lease
-	if l.class != a.ttl || a.b.pool.covers(l, time.Now()) {
+func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) {
+	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) {
 		return nil
 	}
-	refreshed = make(chan struct{})
+	return a.refresh(ctx)
+}
+
+// refresh renews the lease in the background. Whoever relies on that looks whether it has succeeded.
+func (a *attempt) refresh(ctx context.Context) <-chan struct{} {
+	l, done := a.lease, make(chan struct{})
 	if !a.b.calls.Background(func() {
-		defer close(refreshed)
-		_, _ = a.b.pool.refresh(ctx, l) // the grant looks whether it has
+		defer close(done)
+		_, _ = a.b.pool.refresh(ctx, l)
 	}) {
-		close(refreshed)
+		close(done)
 	}
-	return refreshed
+	return done
 }
 
 // An entry is the owner's key as a request has written or found it.
@@ -164,7 +168,7 @@ func found(sent time.Time, kv *mvccpb.KeyValue) entry {
 }
 
 // grant begins the lease of a lock whose key nobody else has any more.
-func (a *attempt) grant(ctx context.Context, e entry, refreshed chan struct{}) (backend.Lease, error) {
+func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{}) (backend.Lease, error) {
 	p := a.b.pool
 	if refreshed != nil {
 		<-refreshed
@@ -186,8 +190,6 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed chan struct{}) (
 			a.doubt(append(h.doubtful, a.lease)...)
 			return nil, c.err
 		}
-	} else {
-		p.unkeep(a.lease)
 	}
 	for _, l := range a.doubtful {
 		if l != h.main {
@@ -207,9 +209,6 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed chan struct{}) (
 // to the pool; others are revoked, which ends their keys, and what requests still on their way would do with them.
 func (a *attempt) giveUp() {
 	b, l := a.b, a.lease
-	if l != nil {
-		b.pool.unkeep(l)
-	}
 	switch {
 	case a.granted: // Leases has given it back
 	case len(a.doubtful) > 0:

@@ -66,7 +66,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b.pool = newPool(b)
 	b.renewer = &renewer{client: b.leaseClient, base: b.base}
 	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
-	b.guard = newGuard(b)
+	b.guard = &guard{b: b}
 	return b
 }
 
@@ -144,7 +144,6 @@ func (b *Backend) Close() error {
 	b.once.Do(func() {
 		b.begin()
 		grace := time.AfterFunc(2*closeGrace, b.end)
-		b.guard.close()
 		b.calls.Drain(closeGrace)
 		b.leases.Close()
 		b.pool.close()

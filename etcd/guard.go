@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/alarm"
 )
 
 const (
@@ -22,37 +21,26 @@ type guard struct {
 	b *Backend
 
 	mu      sync.Mutex
-	clock   alarm.Clock[*guarded] // of the watches to begin
-	looks   []*guarded            // whose keys are to be looked for
+	looks   []*guarded // whose keys are to be looked for
 	looking bool
 }
 
 // A guarded is the guard's part of a lock. The guard's lock guards it.
 type guarded struct {
 	life  *backend.Life
+	begin *time.Timer
 	watch *watch // nil until it begins
 	since int64  // the revision at which the key was certainly there
-	place alarm.Entry[*guarded]
 	over  bool
-}
-
-func newGuard(b *Backend) *guard {
-	g := &guard{b: b}
-	g.clock = alarm.New[*guarded](g.wake)
-	return g
 }
 
 // watch begins to guard a lock that has just been granted.
 func (g *guard) watch(l *backend.Life, h *held, since int64) {
-	e := &h.guarded
-	e.life, e.since, e.place.Item = l, since, e
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.b.isClosing() || e.over {
-		return
-	}
-	g.clock.Set(&e.place, time.Now().Add(guardAfter))
-	g.clock.Arm()
+	e := &h.guarded
+	e.life, e.since = l, since
+	e.begin = time.AfterFunc(guardAfter, func() { g.begin(h) })
 }
 
 // forget ends it.
@@ -60,7 +48,9 @@ func (g *guard) forget(h *held) {
 	e := &h.guarded
 	g.mu.Lock()
 	e.over = true
-	g.clock.Remove(&e.place)
+	if e.begin != nil {
+		e.begin.Stop()
+	}
 	w := e.watch
 	e.watch = nil
 	g.mu.Unlock()
@@ -69,25 +59,12 @@ func (g *guard) forget(h *held) {
 	}
 }
 
-// wake begins the watches whose time has come.
-func (g *guard) wake() {
-	g.mu.Lock()
-	g.clock.Woken()
-	now := time.Now()
-	var due []*guarded
-	for e := g.clock.FirstDue(now); e != nil; e = g.clock.FirstDue(now) {
-		g.clock.Remove(e)
-		due = append(due, e.Item)
+// begin watches the key.
+func (g *guard) begin(h *held) {
+	if g.b.isClosing() {
+		return
 	}
-	g.clock.Arm()
-	g.mu.Unlock()
-	for _, e := range due {
-		g.begin(e)
-	}
-}
-
-func (g *guard) begin(e *guarded) {
-	h := e.life.Data.(*held)
+	e := &h.guarded
 	w := g.b.watches.add(h.own, func(from int64) { g.look(e, from) }, func(int64) { e.life.Lose() })
 	g.mu.Lock()
 	e.watch = w
@@ -148,10 +125,4 @@ func (g *guard) lookFor(some []*guarded) {
 	for _, e := range some {
 		e.since = at
 	}
-}
-
-func (g *guard) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.clock.Stop()
 }

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -41,12 +40,8 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	// Where a server hangs, a renewal fails while there is time for another one.
 	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
 	defer cancel()
-	_, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
-	err := errs[0]
-	if err != nil && limited.Err() != nil && !backend.Ended(ctx) && !errors.Is(err, backend.ErrLost) {
-		err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
-	}
-	return ttl, err
+	granted, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
 // errReleasing is what a renewal tells that finds a release under way: whoever renews, one lease or many, must not wait for a

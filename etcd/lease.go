@@ -1,10 +1,6 @@
 package etcd
 
-import (
-	"time"
-
-	"github.com/anylock/lock/internal/alarm"
-)
+import "time"
 
 // A lease is a lease of etcd's. At any time it belongs to one lock or one waiter, or to the pool. So a lock lives as long
 // as its TTL says whatever happens to other locks, and revoking the lease of a request that was not answered ends whatever
@@ -23,8 +19,6 @@ type lease struct {
 	isStale bool      // renewed by a later leader than the one that granted it
 	heard   uint64    // the term of the leader that granted or last renewed it
 	renewed time.Time // before the request was sent that granted or last renewed it
-	since   time.Time // when it was last put into the pool
-	place   alarm.Entry[*lease]
 	isGone  bool
 	gone    chan struct{} // closed when the server has said that it does not exist
 }

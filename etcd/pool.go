@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/alarm"
 )
 
 const (
@@ -22,20 +21,15 @@ const (
 	ahead = 1
 	// mostIdle bounds the leases kept per TTL after a burst.
 	mostIdle = 64
-	// idleLife is how long a lease stays in the pool unused.
-	idleLife = time.Minute
-	// renewals of pooled leases per lifetime of a lease.
-	renewalsPerTTL = 3
 )
 
-// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for, and renews them in the
-// background, and those of waiters.
+// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for. It does not renew them: one that nobody
+// has used for half its time is not used again.
 type pool struct {
 	b *Backend
 
 	mu      sync.Mutex
 	shelves map[time.Duration]*shelf
-	clock   alarm.Clock[*lease] // of the leases that the pool renews
 	closed  bool
 
 	dropped  []*lease // to be revoked
@@ -48,11 +42,7 @@ type shelf struct {
 	granting int      // in the background
 }
 
-func newPool(b *Backend) *pool {
-	p := &pool{b: b, shelves: make(map[time.Duration]*shelf)}
-	p.clock = alarm.New[*lease](p.wake)
-	return p
-}
+func newPool(b *Backend) *pool { return &pool{b: b, shelves: make(map[time.Duration]*shelf)} }
 
 func (p *pool) shelfLocked(class time.Duration) *shelf {
 	s := p.shelves[class]
@@ -86,7 +76,6 @@ func (p *pool) takeIdleLocked(s *shelf) *lease {
 	for len(s.idle) > 0 {
 		l := s.idle[len(s.idle)-1]
 		s.idle = s.idle[:len(s.idle)-1]
-		p.clock.Remove(&l.place)
 		if l.aliveLocked(now) {
 			return l
 		}
@@ -113,39 +102,27 @@ func (p *pool) put(l *lease) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clock.Remove(&l.place)
 	s := p.shelfLocked(l.class)
-	now := time.Now()
 	switch {
 	case l.isGone:
-	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(now): // stale ones too
+	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
 		p.dropLocked(l)
 	default:
-		l.since = now
 		s.idle = append(s.idle, l)
-		p.scheduleLocked(l)
-		p.clock.Arm()
 	}
 }
 
-// keep lets the pool renew the lease of a waiter until it is put back or dropped.
-func (p *pool) keep(l *lease) {
+// close revokes what is in the pool, and lets nothing in any more.
+func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.scheduleLocked(l)
-	p.clock.Arm()
-}
-
-// unkeep ends keep.
-func (p *pool) unkeep(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clock.Remove(&l.place)
-}
-
-func (p *pool) scheduleLocked(l *lease) {
-	third := l.ttl / renewalsPerTTL
-	p.clock.Set(&l.place, l.renewed.Add(third-rand.N(third/8)))
+	p.closed = true
+	for _, s := range p.shelves {
+		for _, l := range s.idle {
+			p.dropLocked(l)
+		}
+		s.idle = nil
+	}
 }
 
 // drop revokes a lease in the background, with all that hangs on it or may yet do so.
@@ -160,7 +137,6 @@ func (p *pool) drop(leases ...*lease) {
 }
 
 func (p *pool) dropLocked(l *lease) {
-	p.clock.Remove(&l.place)
 	p.dropped = append(p.dropped, l)
 	if !p.revoking {
 		p.revoking = p.b.calls.Background(p.revokeDropped)
@@ -209,7 +185,6 @@ func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var strays []*lease // that may be granted, without an answer
 	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
 		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
-		l.place.Item = l
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
@@ -257,6 +232,14 @@ func (p *pool) covers(l *lease, sent time.Time) bool {
 	return l.coversLocked(sent)
 }
 
+// untilRenewal is how long l may still do without one.
+func (p *pool) untilRenewal(l *lease) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	third := l.ttl / 3
+	return time.Until(l.renewed.Add(third - rand.N(third/8)))
+}
+
 // isStale reports whether a lock must not count on the renewals of l.
 func (p *pool) isStale(l *lease) bool {
 	p.mu.Lock()
@@ -285,10 +268,11 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 // refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
+	patience := min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for {
 		sent = time.Now()
-		errs := p.renew(ctx, p.patience(l.ttl), l)
+		errs := p.renew(ctx, patience, l)
 		if err = errs[0]; err == nil || !renewable(err) || sent.After(end) {
 			return sent, unavailable(err)
 		}
@@ -304,11 +288,6 @@ func renewable(err error) bool {
 		return false
 	}
 	return passing(err) || code(err) == codes.Unauthenticated
-}
-
-// patience is how long a renewal may stay unanswered before another server is tried.
-func (p *pool) patience(ttl time.Duration) time.Duration {
-	return min(p.b.options.Timeout/attemptShare, max(ttl/12, 250*time.Millisecond))
 }
 
 // renew renews leases once. An error is ErrLost where the server says that the lease is gone.

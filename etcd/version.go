@@ -68,13 +68,13 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 
 // mostFlawed asks the servers for their versions, and returns the one with most flaws. One that does not tell counts as sound: the URL
 // names more than are up at any time.
-func (b *Backend) mostFlawed(ctx context.Context) (version string, err error) {
+func (b *Backend) mostFlawed(ctx context.Context) (version string) {
 	for _, s := range b.statuses(ctx) {
 		if s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)) {
 			version = s.Version
 		}
 	}
-	return version, backend.ContextError(ctx, nil)
+	return version
 }
 
 // A serverStatus is what one server says of itself, or why it does not.
