@@ -113,7 +113,7 @@ func (a *attempt) take(ctx context.Context, class time.Duration) (err error) {
 func (a *attempt) commit(ctx context.Context, txn func(ctx context.Context) (*clientv3.TxnResponse, error)) (
 	sent time.Time, resp *clientv3.TxnResponse, err error,
 ) {
-	unanswered, err := a.b.repeat(ctx, a.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := a.b.repeat(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
 		resp, err = txn(ctx)
 		return err
@@ -138,15 +138,10 @@ func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) 
 	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) {
 		return nil
 	}
-	return a.refresh(ctx)
-}
-
-// refresh renews the lease in the background. Whoever relies on that looks whether it has succeeded.
-func (a *attempt) refresh(ctx context.Context) <-chan struct{} {
 	l, done := a.lease, make(chan struct{})
 	if !a.b.calls.Background(func() {
 		defer close(done)
-		_, _ = a.b.pool.refresh(ctx, l)
+		_, _ = a.b.pool.refresh(ctx, l) // the grant looks whether it has succeeded
 	}) {
 		close(done)
 	}
@@ -241,7 +236,7 @@ func (a *attempt) abandon(leases ...*lease) {
 // leave gives up a place in the queue.
 func (a *attempt) leave(l *lease) {
 	b := a.b
-	unanswered, err := b.repeat(b.base, b.options.Timeout, func(ctx context.Context) error {
+	unanswered, err := b.repeat(b.base, func(ctx context.Context) error {
 		_, err := b.remove(ctx, contender{a.own, a.rev})
 		return err
 	})

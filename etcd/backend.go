@@ -64,9 +64,9 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b.base, b.end = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.pool = newPool(b)
-	b.renewer = &renewer{client: b.leaseClient, base: b.base}
+	b.renewer = newRenewer(b.leaseClient, b.base, &b.calls)
 	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
-	b.guard = &guard{b: b}
+	b.guard = newGuard(b)
 	return b
 }
 
@@ -103,7 +103,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	}
 	defer b.calls.End()
 	var first *clientv3.GetResponse
-	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		return err
 	})
@@ -113,7 +113,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	h := holder(first.Kvs[0])
 	h.Waiters = int(first.Count) - 1
 	id := first.Kvs[0].Lease
-	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+	_, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 		if err == nil && resp.TTL > 0 {
 			h.TTL = time.Duration(resp.TTL+1) * time.Second // rounded down by the server
@@ -151,12 +151,11 @@ func (b *Backend) Close() error {
 		b.calls.Seal()
 		grace.Stop()
 		b.end()
-		b.renewer.close()
 		b.watches.close()
 		if b.owned != nil {
 			b.closed = b.owned.Close()
-			b.calls.Drain(closeGrace)
 		}
+		b.calls.Drain(closeGrace)
 	})
 	return b.closed
 }

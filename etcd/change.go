@@ -59,7 +59,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 			[]clientv3.Op{clientv3.OpGet(key)})
 	}
 	var resp *clientv3.TxnResponse
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
 		return err
 	})

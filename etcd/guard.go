@@ -20,9 +20,14 @@ const (
 type guard struct {
 	b *Backend
 
-	mu      sync.Mutex
-	looks   []*guarded // whose keys are to be looked for
-	looking bool
+	mu    sync.Mutex
+	looks backlog[*guarded] // whose keys are to be looked for
+}
+
+func newGuard(b *Backend) *guard {
+	g := &guard{b: b}
+	g.looks = backlog[*guarded]{calls: &b.calls, work: g.lookFor}
+	return g
 }
 
 // A guarded is the guard's part of a lock. The guard's lock guards it.
@@ -81,48 +86,30 @@ func (g *guard) begin(h *held) {
 func (g *guard) look(e *guarded, from int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e.over || from != 0 && from <= e.since {
-		return
-	}
-	g.looks = append(g.looks, e)
-	if !g.looking {
-		g.looking = g.b.calls.Background(g.lookForAll)
+	if !e.over && (from == 0 || from > e.since) {
+		g.looks.add(e)
 	}
 }
 
-// lookForAll looks for keys until none is left to look for.
-func (g *guard) lookForAll() {
-	for {
+func (g *guard) lookFor(list []*guarded) {
+	for some := range slices.Chunk(list, looksAtOnce) {
+		keys := make([]contender, len(some))
+		for i, e := range some {
+			keys[i] = e.life.Data.(*held).own
+		}
+		there, at, err := g.b.areThere(g.b.base, 0, keys...)
+		if err != nil {
+			continue // not known: the lease's own deadline stands
+		}
+		for i, e := range some {
+			if !there[i] {
+				e.life.Lose()
+			}
+		}
 		g.mu.Lock()
-		list := g.looks
-		g.looks, g.looking = nil, len(list) > 0
+		for _, e := range some {
+			e.since = at
+		}
 		g.mu.Unlock()
-		if len(list) == 0 {
-			return
-		}
-		for some := range slices.Chunk(list, looksAtOnce) {
-			g.lookFor(some)
-		}
-	}
-}
-
-func (g *guard) lookFor(some []*guarded) {
-	keys := make([]contender, len(some))
-	for i, e := range some {
-		keys[i] = e.life.Data.(*held).own
-	}
-	there, at, err := g.b.areThere(g.b.base, 0, keys...)
-	if err != nil {
-		return // not known: the lease's own deadline stands
-	}
-	for i, e := range some {
-		if !there[i] {
-			e.life.Lose()
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, e := range some {
-		e.since = at
 	}
 }

@@ -77,7 +77,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return ifEnded(l)
 	}
 	var deleted bool
-	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := q.b.repeat(ctx, func(ctx context.Context) (err error) {
 		deleted, err = q.b.remove(ctx, h.own)
 		return err
 	})

@@ -26,11 +26,6 @@ type lease struct {
 // freshness is taken off the time for which a lease serves as it is, for clocks that run at different speeds.
 const freshness = 50 * time.Millisecond
 
-// coversLocked reports whether a lock for l.class whose request is sent at sent ends by l's own end.
-func (l *lease) coversLocked(sent time.Time) bool {
-	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
-}
-
 // aliveLocked reports whether l has a good while to live.
 func (l *lease) aliveLocked(now time.Time) bool {
 	return !l.isGone && !l.isStale && now.Before(l.renewed.Add(l.ttl/2))

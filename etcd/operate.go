@@ -21,7 +21,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 	end := clientv3.GetPrefixRangeEnd(from)
 	for {
 		var resp *clientv3.GetResponse
-		_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+		_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 			resp, err = b.kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 			return err
 		})
@@ -51,7 +51,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	defer b.calls.End()
 	broken := false
 	var lease int64
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {
 		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
 			return err

@@ -28,40 +28,27 @@ const (
 type pool struct {
 	b *Backend
 
-	mu      sync.Mutex
-	shelves map[time.Duration]*shelf
-	closed  bool
-
-	dropped  []*lease // to be revoked
-	revoking bool
+	mu       sync.Mutex
+	idle     map[time.Duration][]*lease // the freshest last
+	granting map[time.Duration]int      // in the background
+	closed   bool
+	dropped  backlog[*lease] // to be revoked
 }
 
-// A shelf keeps the leases of one TTL.
-type shelf struct {
-	idle     []*lease // the freshest last
-	granting int      // in the background
-}
-
-func newPool(b *Backend) *pool { return &pool{b: b, shelves: make(map[time.Duration]*shelf)} }
-
-func (p *pool) shelfLocked(class time.Duration) *shelf {
-	s := p.shelves[class]
-	if s == nil {
-		s = &shelf{}
-		p.shelves[class] = s
-	}
-	return s
+func newPool(b *Backend) *pool {
+	p := &pool{b: b, idle: make(map[time.Duration][]*lease), granting: make(map[time.Duration]int)}
+	p.dropped = backlog[*lease]{calls: &b.calls, work: p.revokeDropped}
+	return p
 }
 
 // take returns a lease for a lock of that TTL: a pooled one, or a new one, and sees to the next one's being there.
 func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
 	p.mu.Lock()
-	s := p.shelfLocked(class)
-	l := p.takeIdleLocked(s)
-	if len(s.idle)+s.granting < ahead && !p.closed {
-		s.granting++
+	l := p.takeIdleLocked(class)
+	if len(p.idle[class])+p.granting[class] < ahead && !p.closed {
+		p.granting[class]++
 		if !p.b.calls.Background(func() { p.prepare(class) }) {
-			s.granting--
+			p.granting[class]--
 		}
 	}
 	p.mu.Unlock()
@@ -71,15 +58,15 @@ func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
 	return p.grant(ctx, class)
 }
 
-func (p *pool) takeIdleLocked(s *shelf) *lease {
+func (p *pool) takeIdleLocked(class time.Duration) *lease {
 	now := time.Now()
-	for len(s.idle) > 0 {
-		l := s.idle[len(s.idle)-1]
-		s.idle = s.idle[:len(s.idle)-1]
+	for n := len(p.idle[class]); n > 0; n-- {
+		l := p.idle[class][n-1]
+		p.idle[class] = p.idle[class][:n-1]
 		if l.aliveLocked(now) {
 			return l
 		}
-		p.dropLocked(l)
+		p.dropped.add(l)
 	}
 	return nil
 }
@@ -88,7 +75,7 @@ func (p *pool) takeIdleLocked(s *shelf) *lease {
 func (p *pool) prepare(class time.Duration) {
 	l, err := p.grant(p.b.base, class)
 	p.mu.Lock()
-	p.shelfLocked(class).granting--
+	p.granting[class]--
 	p.mu.Unlock()
 	if err == nil {
 		p.put(l)
@@ -102,13 +89,12 @@ func (p *pool) put(l *lease) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.shelfLocked(l.class)
 	switch {
 	case l.isGone:
-	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
-		p.dropLocked(l)
+	case p.closed || len(p.idle[l.class]) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
+		p.dropped.add(l)
 	default:
-		s.idle = append(s.idle, l)
+		p.idle[l.class] = append(p.idle[l.class], l)
 	}
 }
 
@@ -117,12 +103,10 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, s := range p.shelves {
-		for _, l := range s.idle {
-			p.dropLocked(l)
-		}
-		s.idle = nil
+	for _, list := range p.idle {
+		p.dropped.add(list...)
 	}
+	clear(p.idle)
 }
 
 // drop revokes a lease in the background, with all that hangs on it or may yet do so.
@@ -131,30 +115,16 @@ func (p *pool) drop(leases ...*lease) {
 	defer p.mu.Unlock()
 	for _, l := range leases {
 		if l != nil && !l.isGone {
-			p.dropLocked(l)
+			p.dropped.add(l)
 		}
-	}
-}
-
-func (p *pool) dropLocked(l *lease) {
-	p.dropped = append(p.dropped, l)
-	if !p.revoking {
-		p.revoking = p.b.calls.Background(p.revokeDropped)
 	}
 }
 
 // revokeDropped revokes one lease after the other: after a change of leader there are thousands, and other requests must not wait for
 // them.
-func (p *pool) revokeDropped() {
-	for {
+func (p *pool) revokeDropped(list []*lease) {
+	for _, l := range list {
 		p.mu.Lock()
-		if len(p.dropped) == 0 {
-			p.revoking, p.dropped = false, nil
-			p.mu.Unlock()
-			return
-		}
-		l := p.dropped[0]
-		p.dropped = p.dropped[1:]
 		left := time.Until(l.renewed.Add(l.ttl))
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
@@ -183,7 +153,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
 	var strays []*lease // that may be granted, without an answer
-	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
+	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
 		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
@@ -215,7 +185,7 @@ func (p *pool) revoke(ctx context.Context, l *lease) error {
 }
 
 func (b *Backend) revoke(ctx context.Context, id int64) error {
-	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+	_, err := b.repeat(ctx, func(ctx context.Context) error {
 		_, err := b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 		if isLeaseNotFound(err) {
 			return nil
@@ -229,15 +199,24 @@ func (b *Backend) revoke(ctx context.Context, id int64) error {
 func (p *pool) covers(l *lease, sent time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return l.coversLocked(sent)
+	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
 }
 
-// untilRenewal is how long l may still do without one.
-func (p *pool) untilRenewal(l *lease) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// keep renews the lease of a waiter until ctx ends.
+func (p *pool) keep(ctx context.Context, l *lease) {
 	third := l.ttl / 3
-	return time.Until(l.renewed.Add(third - rand.N(third/8)))
+	p.mu.Lock()
+	next := time.Until(l.renewed.Add(third - rand.N(third/8)))
+	p.mu.Unlock()
+	time.AfterFunc(max(next, third/4), func() {
+		if ctx.Err() != nil || !p.b.calls.Begin() {
+			return
+		}
+		defer p.b.calls.End()
+		if _, err := p.refresh(ctx, l); !errors.Is(err, backend.ErrLost) {
+			p.keep(ctx, l)
+		}
+	})
 }
 
 // isStale reports whether a lock must not count on the renewals of l.
@@ -265,7 +244,8 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 	}
 }
 
-// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
+// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone. It tries again on a new stream, which logs in
+// anew, too.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
 	patience := min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
@@ -273,21 +253,14 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 	for {
 		sent = time.Now()
 		errs := p.renew(ctx, patience, l)
-		if err = errs[0]; err == nil || !renewable(err) || sent.After(end) {
+		err = errs[0]
+		if again := passing(err) || code(err) == codes.Unauthenticated; !again || sent.After(end) {
 			return sent, unavailable(err)
 		}
 		if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
 			return sent, backend.ContextError(ctx, err)
 		}
 	}
-}
-
-// renewable reports whether a renewal that failed with err may succeed on a new stream. That one logs in anew, too.
-func renewable(err error) bool {
-	if errors.Is(err, backend.ErrLost) || backend.Definite(err) { // without a code, which passing would take for unknown
-		return false
-	}
-	return passing(err) || code(err) == codes.Unauthenticated
 }
 
 // renew renews leases once. An error is ErrLost where the server says that the lease is gone.
@@ -312,7 +285,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
 			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
 			// its whole TTL.
-			p.dropLocked(l)
+			p.dropped.add(l)
 			l.loseLocked()
 			errs[i] = backend.ErrLost
 		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):

@@ -72,7 +72,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 			return nil, ended(err)
 		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
 			// The place, or a lease for the lock, is gone. What there is will tell.
-		case backend.Definite(err), !passing(err), time.Since(answered) > patience:
+		case !passing(err), time.Since(answered) > patience:
 			return nil, err
 		}
 		if err != nil {
@@ -139,6 +139,7 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 		return l, at, err
 	}
 	a.rev = resp.Responses[1].GetResponseRange().Kvs[0].CreateRevision
+	a.b.pool.keep(ctx, a.lease)
 	at.seen = resp.Header.Revision
 	if last := resp.Responses[2].GetResponseRange().Kvs; len(last) == 2 && string(last[0].Key) == a.own {
 		a.behind(&at, last[1])
@@ -189,7 +190,7 @@ func (a *attempt) losePlace() {
 	a.lease, a.rev = nil, 0
 }
 
-// await returns when the contender before may be gone. It renews the lease of the place.
+// await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	gone, looks := make(chan int64, 1), make(chan int64, 1)
 	w := a.b.watches.add(at.before, func(from int64) {
@@ -202,8 +203,6 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
-	renewal := time.NewTimer(a.b.pool.untilRenewal(a.lease))
-	defer renewal.Stop()
 	for {
 		var since int64
 		list := []contender{at.before}
@@ -214,10 +213,6 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 			return position{}, nil // its being gone is found out by looking
 		case <-ctx.Done():
 			return at, backend.ContextError(ctx, nil)
-		case <-renewal.C:
-			a.refresh(ctx)
-			renewal.Reset(a.lease.ttl / 4)
-			continue
 		case since = <-looks:
 			if since != 0 && since <= at.seen {
 				continue // nothing happened between the look and the watch

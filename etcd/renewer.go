@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 var errNoAnswer = fmt.Errorf("%w: no answer in time", backend.ErrUnavailable)
@@ -23,11 +24,16 @@ type renewer struct {
 	client pb.LeaseClient
 	base   context.Context // of the stream: it outlives the call that opens it
 
-	mu      sync.Mutex
-	waiting []*renewals
-	working bool
-	stream  *renewalStream // nil where there is none
-	running sync.WaitGroup
+	waiting backlog[*renewals]
+
+	mu     sync.Mutex
+	stream *renewalStream // nil where there is none
+}
+
+func newRenewer(client pb.LeaseClient, base context.Context, calls *calls.Calls) *renewer {
+	r := &renewer{client: client, base: base}
+	r.waiting = backlog[*renewals]{calls: calls, work: r.renewAll}
+	return r
 }
 
 type renewalStream struct {
@@ -58,7 +64,7 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 	for i, id := range ids {
 		c.list[i] = renewal{id: id, err: errNoAnswer}
 	}
-	r.ask(c)
+	r.waiting.add(c)
 	begun, hung := time.Now(), time.NewTimer(patience)
 	defer hung.Stop()
 	select {
@@ -76,36 +82,21 @@ func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int6
 	return slices.Clone(c.list)
 }
 
-func (r *renewer) ask(c *renewals) {
+func (r *renewer) renewAll(calls []*renewals) {
+	asked := make(map[int64][]*renewal)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting = append(r.waiting, c)
-	if !r.working {
-		r.working = true
-		r.running.Go(r.work)
+	calls = slices.DeleteFunc(calls, func(c *renewals) bool { return c.over })
+	for _, c := range calls {
+		for i := range c.list {
+			asked[c.list[i].id] = append(asked[c.list[i].id], &c.list[i])
+		}
 	}
-}
-
-// work renews until nobody waits for it.
-func (r *renewer) work() {
-	for {
-		r.mu.Lock()
-		asked := make(map[int64][]*renewal)
-		calls := slices.DeleteFunc(r.waiting, func(c *renewals) bool { return c.over })
-		for _, c := range calls {
-			for i := range c.list {
-				asked[c.list[i].id] = append(asked[c.list[i].id], &c.list[i])
-			}
-		}
-		r.waiting, r.working = nil, len(calls) > 0
-		r.mu.Unlock()
-		if len(calls) == 0 {
-			return
-		}
+	r.mu.Unlock()
+	if len(calls) > 0 {
 		r.exchange(asked)
-		for _, c := range calls {
-			close(c.done)
-		}
+	}
+	for _, c := range calls {
+		close(c.done)
 	}
 }
 
@@ -181,14 +172,4 @@ func (r *renewer) fail(s *renewalStream, asked map[int64][]*renewal, err error) 
 			x.err = err
 		}
 	}
-}
-
-// close ends the stream. What is asked for afterwards fails, as base has ended.
-func (r *renewer) close() {
-	r.mu.Lock()
-	if r.stream != nil {
-		r.stream.cancel()
-	}
-	r.mu.Unlock()
-	r.running.Wait()
 }

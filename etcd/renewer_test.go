@@ -56,9 +56,9 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 		b := &Backend{options: o, guarantees: guarantees(o.MinTTL)}
 		b.leases = backend.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
-		b.renewer = &renewer{client: c, base: t.Context()}
+		b.renewer = newRenewer(c, t.Context(), &b.calls)
 		f(t, b, c)
-		b.renewer.close()
+		b.calls.Drain(time.Minute)
 		b.leases.Close()
 	})
 }
