@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -20,8 +21,8 @@ type attempt struct {
 	name   string        // of this one
 	own    string        // its key
 
-	main  *lease // the lock's own, when granted
-	place *lease // of the place in the queue: main, or a shorter one
+	// The lease to which the owner's key is bound, or will be. That of a place in the queue may be shorter than the lock's TTL.
+	lease *lease
 	// Leases to which a request that went unanswered may have bound the owner's key, or may yet.
 	doubtful []*lease
 	granted  bool  // Leases has it
@@ -47,30 +48,30 @@ const leaseLosses = 100
 // try asks for a free key with one transaction: no contender has a key, so write the owner's.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for range leaseLosses {
-		if err := a.takeMain(ctx); err != nil {
+		if err := a.take(ctx, a.ttl); err != nil {
 			return nil, err
 		}
 		refreshed := a.refreshStale(ctx)
-		sent, resp, err := a.commit(ctx, a.main, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		sent, resp, err := a.commit(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 			return a.b.kv.Txn(ctx).
 				If(a.isFree()).
-				Then(a.put(a.main)).
+				Then(a.put()).
 				Else(clientv3.OpGet(a.prefix, clientv3.WithFirstCreate()...)).
 				Commit()
 		})
 		switch {
 		case isLeaseNotFound(err):
-			a.b.pool.drop(a.main)
-			a.main = nil
+			a.b.pool.drop(a.lease)
+			a.lease = nil
 			continue
 		case err != nil:
 			return nil, err
 		case resp.Succeeded:
-			return a.grant(ctx, grantedAt{sent, resp.Header.Revision, resp.Header.Revision}, refreshed)
+			return a.grant(ctx, written(sent, resp), refreshed)
 		}
 		first := resp.Responses[0].GetResponseRange().Kvs
 		if len(first) > 0 && a.isOwn(first[0]) { // an attempt that went unanswered did it
-			return a.grant(ctx, grantedAt{sent, first[0].CreateRevision, first[0].ModRevision}, refreshed)
+			return a.grant(ctx, found(sent, first[0]), refreshed)
 		}
 		if len(first) == 0 {
 			return nil, backend.ErrHeld // cannot be: the key is not free
@@ -90,179 +91,159 @@ func (a *attempt) isFree() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(a.prefix), "=", 0).WithPrefix()
 }
 
-// put writes the owner's key, bound to l. Its value is the owner as it is.
-func (a *attempt) put(l *lease) clientv3.Op {
-	return clientv3.OpPut(a.own, a.r.Owner, clientv3.WithLease(clientv3.LeaseID(l.id)))
+// put writes the owner's key, bound to the lease. Its value is the owner as it is.
+func (a *attempt) put() clientv3.Op {
+	return clientv3.OpPut(a.own, a.r.Owner, clientv3.WithLease(clientv3.LeaseID(a.lease.id)))
 }
 
-// takeMain makes sure that there is a lease for the lock.
-func (a *attempt) takeMain(ctx context.Context) (err error) {
-	if a.main == nil {
-		a.main, err = a.b.pool.take(ctx, a.ttl)
+// take makes sure that there is a lease for locks of a TTL.
+func (a *attempt) take(ctx context.Context, class time.Duration) (err error) {
+	if a.lease != nil && a.lease.class == class {
+		return nil
 	}
+	if !slices.Contains(a.doubtful, a.lease) {
+		a.b.pool.put(a.lease)
+	}
+	a.lease, err = a.b.pool.take(ctx, class)
 	return err
 }
 
-// commit sends a transaction that may bind the owner's key to l, again until it is answered, and returns when the attempt
-// was sent that was.
-func (a *attempt) commit(ctx context.Context, l *lease, txn func(ctx context.Context) (*clientv3.TxnResponse, error)) (
+// commit sends a transaction that may bind the owner's key to the lease, again until it is answered, and returns when the
+// attempt was sent that was.
+func (a *attempt) commit(ctx context.Context, txn func(ctx context.Context) (*clientv3.TxnResponse, error)) (
 	sent time.Time, resp *clientv3.TxnResponse, err error,
 ) {
-	unanswered, err := a.b.repeat(ctx, a.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := a.b.repeat(ctx, func(ctx context.Context) (err error) {
 		sent = time.Now()
 		resp, err = txn(ctx)
 		return err
 	})
 	if unanswered {
-		a.doubtful = append(a.doubtful, l)
+		a.doubt(a.lease)
 	}
 	return sent, resp, err
 }
 
-// A refresh is a renewal of the lock's lease under way.
-type refresh struct {
-	done chan struct{}
-	sent time.Time
-	err  error
+func (a *attempt) doubt(leases ...*lease) {
+	for _, l := range leases {
+		if !slices.Contains(a.doubtful, l) {
+			a.doubtful = append(a.doubtful, l)
+		}
+	}
 }
 
 // refreshStale renews the lock's lease, at the same time as the key is asked for, if it has not enough time left for the
-// TTL. nil means that it has.
-func (a *attempt) refreshStale(ctx context.Context) *refresh {
-	if a.b.pool.covers(a.main, time.Now()) {
+// TTL. nil means that it has, or will not be the lock's.
+func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) {
+	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) {
 		return nil
 	}
-	f, l := &refresh{done: make(chan struct{})}, a.main
-	started := a.b.calls.Background(func() {
-		defer close(f.done)
-		f.sent, f.err = a.b.pool.refresh(ctx, l)
-	})
-	if !started {
-		f.err = backend.ErrClosed
-		close(f.done)
+	l, done := a.lease, make(chan struct{})
+	if !a.b.calls.Background(func() {
+		defer close(done)
+		_, _ = a.b.pool.refresh(ctx, l) // the grant looks whether it has succeeded
+	}) {
+		close(done)
 	}
-	return f
+	return done
 }
 
-// grantedAt tells of the request that has written the owner's key.
-type grantedAt struct {
-	sent     time.Time
-	rev, mod int64 // the revisions at which the key was created and last written
+// An entry is the owner's key as a request has written or found it.
+type entry struct {
+	sent     time.Time // when the request was sent
+	rev, mod int64     // the revisions at which the key was created and last written
 }
 
-// grant begins the lease of a lock whose key is bound to a.main by now.
-func (a *attempt) grant(ctx context.Context, at grantedAt, refreshed *refresh) (backend.Lease, error) {
+func written(sent time.Time, resp *clientv3.TxnResponse) entry {
+	return entry{sent, resp.Header.Revision, resp.Header.Revision}
+}
+
+func found(sent time.Time, kv *mvccpb.KeyValue) entry {
+	return entry{sent, kv.CreateRevision, kv.ModRevision}
+}
+
+// grant begins the lease of a lock whose key nobody else has any more.
+func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{}) (backend.Lease, error) {
 	p := a.b.pool
 	if refreshed != nil {
-		<-refreshed.done
+		<-refreshed
 	}
-	for !p.covers(a.main, at.sent) {
+	tooShort := a.lease.class != a.ttl
+	for !tooShort && !p.covers(a.lease, e.sent) {
 		// The request took long, or the renewal at its side failed.
 		var err error
-		if at.sent, err = p.refresh(ctx, a.main); err != nil {
-			a.doubtful = append(a.doubtful, a.main) // the key is there
+		if e.sent, err = p.refresh(ctx, a.lease); err != nil {
+			a.doubt(a.lease) // the key is there
 			return nil, err
 		}
 	}
-	h := &held{name: a.name, own: contender{a.own, at.rev}, main: a.main, mod: at.mod, echo: len(a.doubtful) > 0}
-	if p.isStale(a.main) { // there is a new leader
-		was := a.main
-		at.sent = time.Now()
-		c := &change{h: h, owner: a.r.Owner, ttl: a.ttl}
-		if a.b.changeAll(ctx, []*change{c}); c.err != nil {
-			a.doubtful = append(append(a.doubtful, h.doubtful...), was)
+	h := &held{name: a.name, own: contender{a.own, e.rev}, main: a.lease, mod: e.mod, unsure: len(a.doubtful) > 0}
+	if tooShort || p.isStale(a.lease) { // there is a new leader
+		e.sent = time.Now()
+		c := &extension{h: h, owner: a.r.Owner, ttl: a.ttl}
+		if a.b.changeAll(ctx, []*extension{c}); c.err != nil {
+			a.doubt(append(h.doubtful, a.lease)...)
 			return nil, c.err
 		}
-		if a.place == was {
-			a.takePlace() // change has dropped it
-		}
-		a.main = h.main
 	}
-	for _, l := range append(a.doubtful, a.takePlace()) {
-		switch {
-		case l == a.main:
-		case contains(a.doubtful, l):
+	for _, l := range a.doubtful {
+		if l != h.main {
 			p.drop(l)
-		default:
-			p.put(l)
 		}
 	}
-	a.main, a.doubtful, a.rev, a.granted = nil, nil, 0, true
-	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: uint64(at.rev), Sent: at.sent, TTL: a.ttl, Data: h})
+	a.lease, a.doubtful, a.rev, a.granted = nil, nil, 0, true
+	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: uint64(e.rev), Sent: e.sent, TTL: a.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
 	}
-	a.b.guard.watch(l, h, at.mod)
+	a.b.guard.watch(l, h, e.mod)
 	return l, nil
 }
 
-func (a *attempt) takePlace() *lease {
-	l := a.place
-	if a.place = nil; l != nil {
-		a.b.pool.unkeep(l)
-	}
-	return l
-}
-
-// giveUp sees to it that nothing stays behind of an attempt that got no lease. Leases to which no key can be bound go back
-// to the pool; the others are revoked, which ends their keys, and what requests still on their way would do with them.
+// giveUp sees to it that nothing stays behind of an attempt that got no lease. A lease to which no key can be bound goes back
+// to the pool; others are revoked, which ends their keys, and what requests still on their way would do with them.
 func (a *attempt) giveUp() {
-	b, place := a.b, a.takePlace()
-	if a.main != nil && a.main != place && !contains(a.doubtful, a.main) {
-		b.pool.put(a.main)
-	}
+	b, l := a.b, a.lease
 	switch {
 	case a.granted: // Leases has given it back
 	case len(a.doubtful) > 0:
-		if place != nil && !contains(a.doubtful, place) {
-			a.doubtful = append(a.doubtful, place)
+		if l != nil {
+			a.doubt(l)
 		}
 		a.abandon(a.doubtful...)
 	case a.rev == 0:
-		b.pool.put(place)
-		if a.main == place {
-			a.main = nil
-		}
+		b.pool.put(l)
 		b.names.put(a.name)
 	default:
-		b.calls.Background(func() { a.leave(place) })
+		b.calls.Background(func() { a.leave(l) })
 	}
 }
 
-// abandon revokes leases in the background until it is certain that they are gone.
+// abandon revokes leases in the background until it is certain that they are gone, or have ended by themselves.
 func (a *attempt) abandon(leases ...*lease) {
-	const lastPause = time.Second // of the clean-up, at most
-	end := time.Now().Add(max(a.ttl, a.b.options.Timeout))
-	a.b.orphans.Store(a.r.Owner, orphan{leases, end.Add(-lastPause)})
-	a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
-}
-
-// An orphan is what an attempt that got no lease may have left.
-type orphan struct {
-	leases []*lease  // that a request may have bound the owner's key to
-	last   time.Time // from when on an attempt to end it is the last: the leases end by themselves
+	b, most := a.b, max(a.ttl, a.b.options.Timeout)
+	b.calls.Background(func() {
+		ctx, cancel := context.WithTimeout(b.base, most)
+		defer cancel()
+		pause := backend.Pause{Min: leastPause, Max: time.Second}
+		for _, l := range leases {
+			for b.pool.revoke(ctx, l) != nil && backend.Sleep(ctx, pause.Next(0)) == nil {
+			}
+		}
+	})
 }
 
 // leave gives up a place in the queue.
-func (a *attempt) leave(place *lease) {
+func (a *attempt) leave(l *lease) {
 	b := a.b
-	unanswered, err := b.repeat(b.base, b.options.Timeout, func(ctx context.Context) error {
+	unanswered, err := b.repeat(b.base, func(ctx context.Context) error {
 		_, err := b.remove(ctx, contender{a.own, a.rev})
 		return err
 	})
 	if err != nil || unanswered {
-		a.abandon(place)
+		a.abandon(l)
 		return
 	}
-	b.pool.put(place)
+	b.pool.put(l)
 	b.names.put(a.name)
-}
-
-func contains(list []*lease, l *lease) bool {
-	for _, other := range list {
-		if other == l {
-			return true
-		}
-	}
-	return false
 }

@@ -34,7 +34,6 @@ type Backend struct {
 	guard   *guard
 	calls   calls.Calls
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
-	orphans sync.Map     // owner → orphan
 
 	closing context.Context // ends when Close begins
 	begin   context.CancelFunc
@@ -65,7 +64,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b.base, b.end = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.pool = newPool(b)
-	b.renewer = &renewer{client: b.leaseClient, base: b.base}
+	b.renewer = newRenewer(b.leaseClient, b.base, &b.calls)
 	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
 	b.guard = newGuard(b)
 	return b
@@ -103,16 +102,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer b.calls.End()
-	h, err := b.inspect(ctx, key)
-	if err != nil && backend.Ended(ctx) {
-		err = backend.ContextError(ctx, err)
-	}
-	return h, err
-}
-
-func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var first *clientv3.GetResponse
-	_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		return err
 	})
@@ -122,7 +113,7 @@ func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, erro
 	h := holder(first.Kvs[0])
 	h.Waiters = int(first.Count) - 1
 	id := first.Kvs[0].Lease
-	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+	_, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.leaseClient.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 		if err == nil && resp.TTL > 0 {
 			h.TTL = time.Duration(resp.TTL+1) * time.Second // rounded down by the server
@@ -153,7 +144,6 @@ func (b *Backend) Close() error {
 	b.once.Do(func() {
 		b.begin()
 		grace := time.AfterFunc(2*closeGrace, b.end)
-		b.guard.close()
 		b.calls.Drain(closeGrace)
 		b.leases.Close()
 		b.pool.close()
@@ -161,12 +151,11 @@ func (b *Backend) Close() error {
 		b.calls.Seal()
 		grace.Stop()
 		b.end()
-		b.renewer.close()
 		b.watches.close()
 		if b.owned != nil {
 			b.closed = b.owned.Close()
-			b.calls.Drain(closeGrace)
 		}
+		b.calls.Drain(closeGrace)
 	})
 	return b.closed
 }

@@ -19,74 +19,89 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
-	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
-	var (
-		same     []*lease
-		index    []int
-		changes  sync.WaitGroup
-		slots    = make(chan struct{}, changesAtOnce)
-		shortest time.Duration
-	)
-	// Changes wait for each other, but nothing for them: those that hang must not use up the time of all.
-	change := func(which []int) {
-		for some := range slices.Chunk(which, changesPerRequest) {
-			changes.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				var moving []*backend.Life
-				var to []time.Duration
-				for _, i := range some {
-					errs[i] = errNoAnswer
-					moving, to = append(moving, lives[i]), append(to, granted[i])
-				}
-				if ctx.Err() != nil {
-					return
-				}
-				for k, err := range b.changeLives(ctx, moving, to) {
-					errs[some[k]] = err
-				}
-			})
-		}
-	}
-	var other, moved []int
+	all := make([]*extension, len(lives))
+	var kept, changing []*extension
 	for i, l := range lives {
-		granted[i] = ttls[i]
-		main, err := l.Data.(*held).keptBy(granted[i])
-		switch {
-		case err != nil:
-			errs[i] = err
-			continue
-		case main == nil:
-			other = append(other, i)
+		e := &extension{h: l.Data.(*held), owner: l.Owner(), ttl: ttls[i]}
+		all[i] = e
+		if e.main, e.err = e.h.keptBy(e.ttl); e.err != nil {
 			continue
 		}
-		errs[i] = errNoAnswer // until there is one: perhaps ctx has ended by now, and no request is made
-		same, index = append(same, main), append(index, i)
-		if shortest == 0 || granted[i] < shortest {
-			shortest = granted[i]
+		e.err = errNoAnswer // until there is one: perhaps ctx has ended by now, and no request is made
+		if e.main != nil {
+			kept = append(kept, e)
+		} else {
+			changing = append(changing, e)
 		}
 	}
-	change(other)
-	kept, keptBy := same, index
+	b.renewKept(ctx, kept)
+	for _, e := range kept {
+		if e.err == nil && b.pool.isStale(e.main) { // there is a new leader
+			e.err = errNoAnswer
+			changing = append(changing, e)
+		}
+	}
+	b.changeHeld(ctx, changing)
+	errs := make([]error, len(all))
+	for i, e := range all {
+		errs[i] = e.err
+	}
+	return ttls, errs
+}
+
+// renewKept renews the leases of locks that keep theirs.
+func (b *Backend) renewKept(ctx context.Context, list []*extension) {
+	shortest := backend.MaxTTL
+	for _, e := range list {
+		shortest = min(shortest, e.ttl)
+	}
 	patience := min(b.options.Timeout, max(shortest/12, leastLimit))
 	// Other rounds for what was not answered, each on a new stream: the next server may hang as well, for want of a leader.
-	for round := 0; round < 4 && len(same) > 0 && ctx.Err() == nil; round++ {
-		var again []*lease
-		var at []int
-		for k, err := range b.pool.renew(ctx, patience, same...) {
-			errs[index[k]] = unavailable(err)
+	for round := 0; round < 4 && len(list) > 0 && ctx.Err() == nil; round++ {
+		leases := make([]*lease, len(list))
+		for i, e := range list {
+			leases[i] = e.main
+		}
+		var again []*extension
+		for i, err := range b.pool.renew(ctx, patience, leases...) {
+			list[i].err = unavailable(err)
 			if err != nil && err != backend.ErrLost {
-				again, at = append(again, same[k]), append(at, index[k])
+				again = append(again, list[i])
 			}
 		}
-		same, index = again, at
+		list = again
 	}
-	for k, l := range kept {
-		if i := keptBy[k]; errs[i] == nil && b.pool.isStale(l) { // there is a new leader
-			moved = append(moved, i)
-		}
+}
+
+// changeHeld gives locks another lease, as many in one request as it can.
+func (b *Backend) changeHeld(ctx context.Context, list []*extension) {
+	var changes sync.WaitGroup
+	slots := make(chan struct{}, changesAtOnce)
+	for some := range slices.Chunk(list, changesPerRequest) {
+		slots <- struct{}{}
+		changes.Go(func() {
+			defer func() { <-slots }()
+			if ctx.Err() == nil {
+				b.changeSome(ctx, some)
+			}
+		})
 	}
-	change(moved)
 	changes.Wait()
-	return granted, errs
+}
+
+func (b *Backend) changeSome(ctx context.Context, some []*extension) {
+	var list []*extension
+	for _, e := range some {
+		if !e.h.mu.TryLock() {
+			e.err = errReleasing
+			continue
+		}
+		defer e.h.mu.Unlock()
+		if e.h.main == nil {
+			e.err = backend.ErrLost
+			continue
+		}
+		list = append(list, e)
+	}
+	b.changeAll(ctx, list)
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,54 +11,29 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A change binds the key of a lock to another lease: etcd cannot change a lease's TTL, and no lock stays on a lease that an earlier leader
-// knows. The key stays, and so its revision of creation, the token.
-type change struct {
-	h     *held // whose lock the caller holds
+// An extension gives a lock more time: the renewal of its lease, or a change, which binds its key to another lease. etcd cannot change a
+// lease's TTL, and no lock stays on a lease that an earlier leader knows. The key stays, and so its revision of creation, the
+// token.
+type extension struct {
+	h     *held // whose lock the caller of a change holds
 	owner string
 	ttl   time.Duration
-	to    *lease
+	main  *lease // to renew
+	to    *lease // to change to
 	err   error
 }
 
 // changesPerRequest is how many keys change in one transaction. Servers allow 128 operations, those of inner transactions included.
 const changesPerRequest = 64
 
-// changeLives changes as many as one request can.
-func (b *Backend) changeLives(ctx context.Context, lives []*backend.Life, ttls []time.Duration) []error {
-	errs, made := make([]error, len(lives)), make([]*change, len(lives))
-	var list []*change
-	for i, l := range lives {
-		h := l.Data.(*held)
-		if !h.mu.TryLock() {
-			errs[i] = errReleasing
-			continue
-		}
-		defer h.mu.Unlock()
-		if h.main == nil {
-			errs[i] = backend.ErrLost
-			continue
-		}
-		made[i] = &change{h: h, owner: l.Owner(), ttl: ttls[i]}
-		list = append(list, made[i])
-	}
-	b.changeAll(ctx, list)
-	for i, c := range made {
-		if c != nil {
-			errs[i] = c.err
-		}
-	}
-	return errs
-}
-
 // changeAll takes a new lease for each lock, all at once, and binds their keys in one transaction.
-func (b *Backend) changeAll(ctx context.Context, list []*change) {
+func (b *Backend) changeAll(ctx context.Context, list []*extension) {
 	var taking sync.WaitGroup
 	for _, c := range list {
 		taking.Go(func() { c.to, c.err = b.pool.takeNew(ctx, c.ttl) })
 	}
 	taking.Wait()
-	var taken []*change
+	var taken []*extension
 	for _, c := range list {
 		if c.err == nil {
 			taken = append(taken, c)
@@ -72,7 +48,7 @@ func (b *Backend) changeAll(ctx context.Context, list []*change) {
 }
 
 // bind makes the transaction, and returns those changes that found that an earlier one has been carried out: they are to be made again.
-func (b *Backend) bind(ctx context.Context, list []*change) (again []*change) {
+func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extension) {
 	ops := make([]clientv3.Op, len(list))
 	for i, c := range list {
 		key := c.h.own.key
@@ -83,18 +59,18 @@ func (b *Backend) bind(ctx context.Context, list []*change) (again []*change) {
 			[]clientv3.Op{clientv3.OpGet(key)})
 	}
 	var resp *clientv3.TxnResponse
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 		resp, err = b.kv.Txn(ctx).Then(ops...).Commit()
 		return err
 	})
 	for i, c := range list {
-		if unanswered && !contains(c.h.doubtful, c.to) {
+		if unanswered && !slices.Contains(c.h.doubtful, c.to) {
 			c.h.doubtful = append(c.h.doubtful, c.to)
 		}
 		if c.err = err; err != nil {
 			if len(list) > 1 && !uncertain(err) { // one of the leases is gone, or the server allows fewer operations
 				again = append(again, b.bind(ctx, list[i:i+1])...)
-			} else if !contains(c.h.doubtful, c.to) {
+			} else if !slices.Contains(c.h.doubtful, c.to) {
 				b.pool.drop(c.to)
 			}
 			continue
@@ -123,12 +99,15 @@ func (b *Backend) bind(ctx context.Context, list []*change) (again []*change) {
 
 // settle makes to the lease of h, and lets the others go. The caller holds h.mu.
 func (b *Backend) settle(h *held, to *lease) {
-	was, doubtful := h.main, h.doubtful
-	h.main, h.doubtful = to, nil
-	b.pool.letGo(was)
-	for _, l := range doubtful {
+	if h.unsure {
+		b.pool.drop(h.main)
+	} else {
+		b.pool.put(h.main)
+	}
+	for _, l := range h.doubtful {
 		if l != to {
 			b.pool.drop(l)
 		}
 	}
+	h.main, h.doubtful = to, nil
 }

@@ -27,3 +27,19 @@ func (b *Backend) remove(ctx context.Context, c contender) (bool, error) {
 		Commit()
 	return err == nil && resp.Succeeded, err
 }
+
+// areThere reports which of list existed at a revision, 0 for the present, and which that was.
+func (b *Backend) areThere(ctx context.Context, at int64, list ...contender) (there []bool, revision int64, err error) {
+	gets := make([]clientv3.Op, len(list))
+	for i, c := range list {
+		gets[i] = clientv3.OpGet(c.key, clientv3.WithKeysOnly())
+	}
+	resp, err := b.readAt(ctx, at, gets...)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, r := range resp.Responses {
+		there = append(there, list[i].isThere(r.GetResponseRange().Kvs))
+	}
+	return there, resp.Header.Revision, nil
+}

@@ -29,10 +29,9 @@
 //   - If somebody deletes a key or revokes its lease, the holder loses it at once, provided that it has held the lock
 //     for more than 100 ms: from then on its key is watched. A renewal alone would not notice a deleted key.
 //
-// The first lock of a TTL, the first after a minute without one, and locks taken faster than leases are granted, need one
+// The first lock of a TTL, the first after half that TTL without one, and locks taken faster than leases are granted, need one
 // more request, for a lease. A renewal that changes the TTL needs one or two, as etcd cannot change that of a lease: a
-// transaction binds the key to another one. A lock with a TTL of more than 30 s that had to wait is granted by a write instead of a
-// read.
+// transaction binds the key to another one. A lock with a TTL of more than 30 s that had to wait needs that transaction, too.
 //
 // # Failure modes
 //

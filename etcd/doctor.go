@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,17 +15,14 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A clusterReading is what is known of the cluster, a serverReading of one of its servers.
-type (
-	clusterReading struct {
-		minTTL      time.Duration
-		alarms      []pb.AlarmType
-		members     int // 0 where it is not known
-		revision    int64
-		uncompacted bool // since the cluster began
-	}
-	serverReading struct{ *clientv3.StatusResponse }
-)
+// A clusterReading is what is known of the cluster.
+type clusterReading struct {
+	minTTL      time.Duration
+	alarms      []pb.AlarmType
+	members     int // 0 where it is not known
+	revision    int64
+	uncompacted bool // since the cluster began
+}
 
 // uncompactedMost is how many revisions there may be before somebody should have compacted them: a lock takes two.
 const uncompactedMost = 50_000
@@ -68,16 +64,16 @@ var clusterRules = []backend.Rule[clusterReading]{
 	},
 }
 
-var serverRules = []backend.Rule[serverReading]{
+var serverRules = []backend.Rule[*clientv3.StatusResponse]{
 	{
-		Severity: backend.Warning, Code: "old-version", Found: func(s serverReading) string {
+		Severity: backend.Warning, Code: "old-version", Found: func(s *clientv3.StatusResponse) string {
 			list := flawsOf(s.Version)
 			return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
 		},
 		Why: "a second owner may get the key when a server is paused or the leader changes", Set: "3.4.42, 3.5.28, 3.6.9 or newer",
 	},
 	{
-		Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s serverReading) string {
+		Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s *clientv3.StatusResponse) string {
 			quota, whose := s.DbSizeQuota, ""
 			if quota == 0 {
 				const usual = 2 << 30
@@ -100,80 +96,65 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		return nil, err
 	}
 	defer b.calls.End()
-	ectx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	list, err := b.examineCluster(ctx)
+	if err == nil {
+		list = append(list, b.examineServers(ctx)...)
+	}
+	switch {
+	case backend.Ended(ctx):
+		return nil, backend.ContextError(ctx, err)
+	case b.isClosing():
+		return nil, backend.ErrClosed
+	}
+	return list, unavailable(err)
+}
+
+func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	c := clusterReading{minTTL: b.guarantees.MinTTL}
-	var list []backend.Finding
-	unseen := func(what string, err error) error {
-		if refused(err) {
-			list, err = append(list, backend.Unseen("", what, err)), nil
-		}
-		return err
+	now, err := b.kv.Get(ctx, b.naming.prefix("any"), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, err
 	}
-	steps := []func() error{
-		func() error {
-			resp, err := b.kv.Get(ectx, b.naming.prefix("any"), clientv3.WithCountOnly())
-			if err == nil {
-				c.revision = resp.Header.Revision
-			}
-			return err
-		},
-		func() error {
-			_, err := b.kv.Get(ectx, b.naming.prefix("any"), clientv3.WithCountOnly(), clientv3.WithRev(1))
-			c.uncompacted = err == nil
-			if errors.Is(err, rpctypes.ErrCompacted) {
-				return nil
-			}
-			return err
-		},
-		func() error {
-			resp, err := b.client.AlarmList(ectx)
-			if err == nil {
-				for _, a := range resp.Alarms {
-					c.alarms = append(c.alarms, a.Alarm)
-				}
-			}
-			return unseen("alarms", err)
-		},
-		func() error {
-			resp, err := b.client.MemberList(ectx)
-			if err == nil {
-				c.members = len(slices.DeleteFunc(resp.Members, func(m *pb.Member) bool { return m.IsLearner }))
-			}
-			return unseen("members", err)
-		},
+	c.revision = now.Header.Revision
+	_, err = b.kv.Get(ctx, b.naming.prefix("any"), clientv3.WithCountOnly(), clientv3.WithRev(1))
+	if c.uncompacted = err == nil; err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return nil, err
 	}
-	for _, step := range steps {
-		if err := step(); backend.Ended(ctx) {
-			return nil, backend.ContextError(ctx, err)
-		} else if b.isClosing() {
-			return nil, backend.ErrClosed
-		} else if err != nil {
-			return nil, unavailable(err)
+	alarms, err := b.client.AlarmList(ctx)
+	switch {
+	case refused(err):
+		list = append(list, backend.Unseen("", "alarms", err))
+	case err != nil:
+		return nil, err
+	default:
+		for _, a := range alarms.Alarms {
+			c.alarms = append(c.alarms, a.Alarm)
 		}
 	}
-	return slices.Concat(list, backend.Apply(clusterRules, "", c), b.examineServers(ctx)), backend.ContextError(ctx, nil)
+	members, err := b.client.MemberList(ctx)
+	switch {
+	case refused(err):
+		list = append(list, backend.Unseen("", "members", err))
+	case err != nil:
+		return nil, err
+	default:
+		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
+	}
+	return append(list, backend.Apply(clusterRules, "", c)...), nil
 }
 
 func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout/attemptShare)
-	defer cancel()
-	endpoints := b.client.Endpoints()
-	lists := make([][]backend.Finding, len(endpoints))
-	var asked sync.WaitGroup
-	for i, e := range endpoints {
-		asked.Go(func() {
-			resp, err := b.client.Status(ctx, e)
-			switch {
-			case err == nil:
-				lists[i] = backend.Apply(serverRules, e, serverReading{resp})
-			case refused(err):
-				lists[i] = []backend.Finding{backend.Unseen(e, "its status", err)}
-			default:
-				lists[i] = []backend.Finding{backend.Unreachable(e, err)}
-			}
-		})
+	for _, s := range b.statuses(ctx) {
+		switch {
+		case s.err == nil:
+			all = append(all, backend.Apply(serverRules, s.endpoint, s.StatusResponse)...)
+		case refused(s.err):
+			all = append(all, backend.Unseen(s.endpoint, "its status", s.err))
+		default:
+			all = append(all, backend.Unreachable(s.endpoint, s.err))
+		}
 	}
-	asked.Wait()
-	return slices.Concat(lists...)
+	return all
 }

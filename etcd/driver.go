@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -47,7 +46,11 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 }
 
 func openTarget(ctx context.Context, t target) (b *Backend, err error) {
-	client, err := t.client()
+	config, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(config) // which makes no request
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +64,7 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 		return nil, err
 	}
 	if t.user != "" {
-		if client, err = t.loggedIn(client); err != nil {
+		if client, err = t.loggedIn(config, client); err != nil {
 			return nil, err
 		}
 		owned = append(owned, client)
@@ -99,47 +102,31 @@ func reach(ctx context.Context, client *clientv3.Client, limit time.Duration) er
 	return err
 }
 
-// openClient returns a Backend after a look at the servers: whether they let us in, the least TTL they
-// grant, and their version.
+// openClient returns a Backend after a look at the servers.
 func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
 	b, err := New(client, o)
 	if err != nil {
 		return nil, err
 	}
-	var least time.Duration
-	if _, err = b.read(ctx, clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())); err == nil {
-		least, err = b.leastTTL(ctx)
-	}
-	if err == nil {
-		b.guarantees = guarantees(max(least, granularity))
-		var oldest string
-		oldest, err = b.mostFlawed(ctx, client)
-		b.guarantees = weakened(b.guarantees, oldest)
-	}
-	if err != nil {
+	if err := b.lookAround(ctx); err != nil {
 		_ = b.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-// leastTTL asks for a lease of a second, to see what the server grants instead.
-func (b *Backend) leastTTL(ctx context.Context) (time.Duration, error) {
-	var granted time.Duration
-	l := &lease{id: rand.Int64(), ttl: usualMinTTL, renewed: time.Now(), gone: make(chan struct{})}
-	l.place.Item = l
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
-		l.id = newLeaseID()
-		resp, err := b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: 1})
-		if err == nil {
-			granted = time.Duration(resp.TTL) * time.Second
-		}
+// lookAround finds out whether the servers let us in, the least TTL they grant, and their version.
+func (b *Backend) lookAround(ctx context.Context) error {
+	if _, err := b.read(ctx, clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())); err != nil {
 		return err
-	})
-	if err == nil || unanswered {
-		b.pool.drop(l)
 	}
-	return granted, err
+	l, err := b.pool.ask(ctx, time.Second) // to see what is granted instead
+	if err != nil {
+		return err
+	}
+	b.pool.drop(l)
+	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
+	return backend.ContextError(ctx, nil)
 }
 
 func invalid(format string, args ...any) error {

@@ -1,21 +1,16 @@
 package etcd
 
 import (
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/alarm"
 )
 
 const (
 	// guardAfter is how long a lock is held before its key is watched: most are released sooner.
 	guardAfter = 100 * time.Millisecond
-	// guardAgain spreads new watches after the stream broke.
-	guardAgain = time.Second
 	// looksAtOnce is how many keys one request looks for. Servers allow 128 operations.
 	looksAtOnce = 64
 )
@@ -25,41 +20,32 @@ const (
 type guard struct {
 	b *Backend
 
-	mu      sync.Mutex
-	clock   alarm.Clock[*guarded] // of the watches to begin
-	looks   []*guarded            // whose keys are to be looked for
-	looking bool
-	closed  bool
+	mu    sync.Mutex
+	looks backlog[*guarded] // whose keys are to be looked for
+}
+
+func newGuard(b *Backend) *guard {
+	g := &guard{b: b}
+	g.looks = backlog[*guarded]{calls: &b.calls, work: g.lookFor}
+	return g
 }
 
 // A guarded is the guard's part of a lock. The guard's lock guards it.
 type guarded struct {
 	life  *backend.Life
-	watch *watch
-	round int   // how many watches there have been
-	live  bool  // the last of them has not fired
-	since int64 // the revision at which the key was certainly there
-	place alarm.Entry[*guarded]
+	begin *time.Timer
+	watch *watch // nil until it begins
+	since int64  // the revision at which the key was certainly there
 	over  bool
-}
-
-func newGuard(b *Backend) *guard {
-	g := &guard{b: b}
-	g.clock = alarm.New[*guarded](g.wake)
-	return g
 }
 
 // watch begins to guard a lock that has just been granted.
 func (g *guard) watch(l *backend.Life, h *held, since int64) {
-	e := &h.guarded
-	e.life, e.since, e.place.Item = l, since, e
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || e.over {
-		return
-	}
-	g.clock.Set(&e.place, time.Now().Add(guardAfter))
-	g.clock.Arm()
+	e := &h.guarded
+	e.life, e.since = l, since
+	e.begin = time.AfterFunc(guardAfter, func() { g.begin(h) })
 }
 
 // forget ends it.
@@ -67,7 +53,9 @@ func (g *guard) forget(h *held) {
 	e := &h.guarded
 	g.mu.Lock()
 	e.over = true
-	g.clock.Remove(&e.place)
+	if e.begin != nil {
+		e.begin.Stop()
+	}
 	w := e.watch
 	e.watch = nil
 	g.mu.Unlock()
@@ -76,126 +64,52 @@ func (g *guard) forget(h *held) {
 	}
 }
 
-// wake begins the watches whose time has come.
-func (g *guard) wake() {
-	g.mu.Lock()
-	g.clock.Woken()
-	now := time.Now()
-	var due []*guarded
-	for e := g.clock.FirstDue(now); e != nil; e = g.clock.FirstDue(now) {
-		g.clock.Remove(e)
-		due = append(due, e.Item)
-	}
-	g.clock.Arm()
-	g.mu.Unlock()
-	for _, e := range due {
-		g.begin(e)
-	}
-}
-
-func (g *guard) begin(e *guarded) {
-	g.mu.Lock()
-	if e.over || g.closed {
-		g.mu.Unlock()
+// begin watches the key.
+func (g *guard) begin(h *held) {
+	if g.b.isClosing() {
 		return
 	}
-	e.round++
-	e.live = true
-	round := e.round
-	g.mu.Unlock()
-	w := g.b.watches.add(e.life.Data.(*held).own, func(from int64) { g.began(e, from) }, func(int64) { g.ended(e, round) })
+	e := &h.guarded
+	w := g.b.watches.add(h.own, func(from int64) { g.look(e, from) }, func(int64) { e.life.Lose() })
 	g.mu.Lock()
+	e.watch = w
 	over := e.over
-	if !over && e.live && e.round == round {
-		e.watch = w
-	}
 	g.mu.Unlock()
 	if over {
 		g.b.watches.stop(w)
-	} else if round == 1 {
-		e.life.OnLost(func() { g.forget(e.life.Data.(*held)) })
-	}
-}
-
-// began looks for the key if it may have been deleted before its watch began.
-func (g *guard) began(e *guarded, from int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if from > e.since {
-		g.lookLocked(e)
-	}
-}
-
-// ended looks for the key, because its watch has fired.
-func (g *guard) ended(e *guarded, round int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e.round != round {
 		return
 	}
-	e.live, e.watch = false, nil
-	g.lookLocked(e)
+	e.life.OnLost(func() { g.forget(h) })
 }
 
-func (g *guard) lookLocked(e *guarded) {
-	if e.over || g.closed {
-		return
-	}
-	g.looks = append(g.looks, e)
-	if !g.looking {
-		g.looking = g.b.calls.Background(g.look)
+// look looks for a key, in the background, if it may have been deleted at a revision that its watch does not tell of.
+func (g *guard) look(e *guarded, from int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !e.over && (from == 0 || from > e.since) {
+		g.looks.add(e)
 	}
 }
 
-// look looks for keys until none is left to look for.
-func (g *guard) look() {
-	for {
-		g.mu.Lock()
-		n := min(len(g.looks), looksAtOnce)
-		some := g.looks[:n:n]
-		g.looks = g.looks[n:]
-		if n == 0 {
-			g.looking, g.looks = false, nil
-			g.mu.Unlock()
-			return
+func (g *guard) lookFor(list []*guarded) {
+	for some := range slices.Chunk(list, looksAtOnce) {
+		keys := make([]contender, len(some))
+		for i, e := range some {
+			keys[i] = e.life.Data.(*held).own
 		}
-		g.mu.Unlock()
-		g.lookFor(some)
-	}
-}
-
-func (g *guard) lookFor(some []*guarded) {
-	ops := make([]clientv3.Op, len(some))
-	for i, e := range some {
-		ops[i] = clientv3.OpGet(e.life.Data.(*held).own.key, clientv3.WithKeysOnly())
-	}
-	resp, err := g.b.read(g.b.base, ops...)
-	g.mu.Lock()
-	var gone []*guarded
-	for i, e := range some {
-		switch {
-		case e.over || g.closed:
-		case err == nil && !e.life.Data.(*held).own.isThere(resp.Responses[i].GetResponseRange().Kvs):
-			gone = append(gone, e)
-		case err == nil:
-			e.since = resp.Header.Revision
-			fallthrough
-		default: // not known: the lease's own deadline stands
-			if !e.live {
-				g.clock.Set(&e.place, time.Now().Add(guardAfter+rand.N(guardAgain)))
+		there, at, err := g.b.areThere(g.b.base, 0, keys...)
+		if err != nil {
+			continue // not known: the lease's own deadline stands
+		}
+		for i, e := range some {
+			if !there[i] {
+				e.life.Lose()
 			}
 		}
+		g.mu.Lock()
+		for _, e := range some {
+			e.since = at
+		}
+		g.mu.Unlock()
 	}
-	g.clock.Arm()
-	g.mu.Unlock()
-	for _, e := range gone {
-		e.life.Lose()
-	}
-}
-
-func (g *guard) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	g.clock.Stop()
 }

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -19,9 +18,7 @@ type held struct {
 	mod  int64      // the revision at which the key was last written
 	// Leases that the key may be bound to by a change that was not answered.
 	doubtful []*lease
-	// A request that writes the key went unanswered and may still arrive after the release.
-	echo bool
-	// A release went unanswered.
+	// A request that writes the key, or a release, went unanswered: the first may still arrive after the second.
 	unsure bool
 
 	guarded guarded
@@ -43,12 +40,8 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	// Where a server hangs, a renewal fails while there is time for another one.
 	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
 	defer cancel()
-	_, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
-	err := errs[0]
-	if err != nil && limited.Err() != nil && !backend.Ended(ctx) && !errors.Is(err, backend.ErrLost) {
-		err = fmt.Errorf("%w: %v", errNoAnswer, err) // and no error of a context: the caller's has not ended
-	}
-	return ttl, err
+	granted, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
 // errReleasing is what a renewal tells that finds a release under way: whoever renews, one lease or many, must not wait for a
@@ -70,24 +63,21 @@ func (h *held) keptBy(ttl time.Duration) (*lease, error) {
 // ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a
 // request has gone unanswered: then it revokes the lease, which ends the key, and what comes late too.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	h, _ := l.Data.(*held)
-	if h == nil {
-		return q.b.endOrphan(ctx, l.Owner())
-	}
+	h := l.Data.(*held)
 	q.b.guard.forget(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.main == nil {
 		return backend.ErrLost
 	}
-	if h.unsure || h.echo || len(h.doubtful) > 0 {
+	if h.unsure || len(h.doubtful) > 0 {
 		if err := q.b.revokeHeld(ctx, h); err != nil {
 			return err
 		}
 		return ifEnded(l)
 	}
 	var deleted bool
-	unanswered, err := q.b.repeat(ctx, q.b.options.Timeout, func(ctx context.Context) (err error) {
+	unanswered, err := q.b.repeat(ctx, func(ctx context.Context) (err error) {
 		deleted, err = q.b.remove(ctx, h.own)
 		return err
 	})
@@ -130,22 +120,4 @@ func (b *Backend) revokeHeld(ctx context.Context, h *held) error {
 	}
 	h.main, h.doubtful = nil, nil
 	return nil
-}
-
-// endOrphan ends what an attempt that got no lease may have left.
-func (b *Backend) endOrphan(ctx context.Context, owner string) error {
-	v, ok := b.orphans.Load(owner)
-	if !ok {
-		return backend.ErrLost
-	}
-	o := v.(orphan)
-	var errs []error
-	for _, l := range o.leases {
-		errs = append(errs, b.pool.revoke(ctx, l))
-	}
-	err := errors.Join(errs...)
-	if err == nil || !time.Now().Before(o.last) {
-		b.orphans.Delete(owner)
-	}
-	return err
 }

@@ -1,10 +1,6 @@
 package etcd
 
-import (
-	"time"
-
-	"github.com/anylock/lock/internal/alarm"
-)
+import "time"
 
 // A lease is a lease of etcd's. At any time it belongs to one lock or one waiter, or to the pool. So a lock lives as long
 // as its TTL says whatever happens to other locks, and revoking the lease of a request that was not answered ends whatever
@@ -23,19 +19,12 @@ type lease struct {
 	isStale bool      // renewed by a later leader than the one that granted it
 	heard   uint64    // the term of the leader that granted or last renewed it
 	renewed time.Time // before the request was sent that granted or last renewed it
-	since   time.Time // in the pool since; zero when it is in use
-	place   alarm.Entry[*lease]
 	isGone  bool
 	gone    chan struct{} // closed when the server has said that it does not exist
 }
 
 // freshness is taken off the time for which a lease serves as it is, for clocks that run at different speeds.
 const freshness = 50 * time.Millisecond
-
-// coversLocked reports whether a lock for l.class whose request is sent at sent ends by l's own end.
-func (l *lease) coversLocked(sent time.Time) bool {
-	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
-}
 
 // aliveLocked reports whether l has a good while to live.
 func (l *lease) aliveLocked(now time.Time) bool {

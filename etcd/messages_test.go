@@ -107,7 +107,7 @@ func warm(t testing.TB, b *Backend, ttl time.Duration) {
 	}
 	release(t, l)
 	until(t, 10*soon, "the next lease is there", func() bool {
-		if b.pool.idle(b.guarantees.Round(ttl)) > ahead {
+		if b.pool.ready(b.guarantees.Round(ttl)) > ahead {
 			return true
 		}
 		release(t, acquire(t, b, req("warm", ttl))) // a lease that could not be granted ahead is asked for again by the next acquire
@@ -115,11 +115,11 @@ func warm(t testing.TB, b *Backend, ttl time.Duration) {
 	})
 }
 
-// idle is how many leases are ready.
-func (p *pool) idle(class time.Duration) int {
+// ready is how many leases are.
+func (p *pool) ready(class time.Duration) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.shelfLocked(class).idle)
+	return len(p.idle[class])
 }
 
 // Uncontended, an acquire with its token, a renewal and a release are one request each, as registered; also where the

@@ -4,33 +4,24 @@ import (
 	"context"
 	"strings"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
 )
 
 // List implements [backend.Lister]. It reads the names of all contenders.
-func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
+func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
 	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
 		return nil, err
 	}
 	defer b.calls.End()
-	keys, err := b.list(ctx, prefix)
-	if err != nil && backend.Ended(ctx) {
-		err = backend.ContextError(ctx, err)
-	}
-	return keys, err
-}
-
-func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
 	const page = 1000
 	all := b.naming.namespace + "/" + nameMark
 	from := all + encoding.Encode(prefix)
 	end := clientv3.GetPrefixRangeEnd(from)
 	for {
 		var resp *clientv3.GetResponse
-		_, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+		_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 			resp, err = b.kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 			return err
 		})
@@ -58,39 +49,21 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer b.calls.End()
-	err := b.breakLease(ctx, key, owner)
-	if err != nil && backend.Ended(ctx) {
-		err = backend.ContextError(ctx, err)
-	}
-	return err
-}
-
-func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	broken := false
 	var lease int64
-	unanswered, err := b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
+	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {
 		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
 			return err
 		}
-		name := string(first.Kvs[0].Key)
-		resp, err := b.kv.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(name), "=", first.Kvs[0].CreateRevision)).
-			Then(clientv3.OpDelete(name)).Commit()
-		if err == nil && resp.Succeeded {
-			broken, lease = true, first.Kvs[0].Lease
-		}
+		lease = first.Kvs[0].Lease
+		broken, err = b.remove(ctx, contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision})
 		return err
 	})
-	if broken {
-		_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) error {
-			_, err := b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: lease})
-			return err
-		})
-		if isLeaseNotFound(err) {
-			err = nil
-		}
-	}
-	if err == nil && !broken && !unanswered { // one without an answer may have done it
+	switch {
+	case broken:
+		return b.revoke(ctx, lease)
+	case err == nil && !unanswered: // one without an answer may have done it
 		return backend.ErrLost
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/alarm"
 )
 
 const (
@@ -21,95 +21,64 @@ const (
 	ahead = 1
 	// mostIdle bounds the leases kept per TTL after a burst.
 	mostIdle = 64
-	// idleLife is how long a lease stays in the pool unused.
-	idleLife = time.Minute
-	// renewals of pooled leases per lifetime of a lease.
-	renewalsPerTTL = 3
 )
 
-// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for, and renews them in the
-// background, and those of waiters.
+// A pool keeps leases that are granted and not in use, by the TTL of the locks they are for. It does not renew them: one that nobody
+// has used for half its time is not used again.
 type pool struct {
 	b *Backend
 
-	mu      sync.Mutex
-	shelves map[time.Duration]*shelf
-	clock   alarm.Clock[*lease] // of the leases that the pool renews
-	closed  bool
-
-	emptied  []*lease // to be revoked
-	emptying bool
-}
-
-// A shelf keeps the leases of one TTL.
-type shelf struct {
-	idle     []*lease // the freshest last
-	granting int      // in the background
+	mu       sync.Mutex
+	idle     map[time.Duration][]*lease // the freshest last
+	granting map[time.Duration]int      // in the background
+	closed   bool
+	dropped  backlog[*lease] // to be revoked
 }
 
 func newPool(b *Backend) *pool {
-	p := &pool{b: b, shelves: make(map[time.Duration]*shelf)}
-	p.clock = alarm.New[*lease](p.wake)
+	p := &pool{b: b, idle: make(map[time.Duration][]*lease), granting: make(map[time.Duration]int)}
+	p.dropped = backlog[*lease]{calls: &b.calls, work: p.revokeDropped}
 	return p
-}
-
-func (p *pool) shelfLocked(class time.Duration) *shelf {
-	s := p.shelves[class]
-	if s == nil {
-		s = &shelf{}
-		p.shelves[class] = s
-	}
-	return s
 }
 
 // take returns a lease for a lock of that TTL: a pooled one, or a new one, and sees to the next one's being there.
 func (p *pool) take(ctx context.Context, class time.Duration) (*lease, error) {
-	l := p.takeIdle(class)
-	p.prepare(class)
+	p.mu.Lock()
+	l := p.takeIdleLocked(class)
+	if len(p.idle[class])+p.granting[class] < ahead && !p.closed {
+		p.granting[class]++
+		if !p.b.calls.Background(func() { p.prepare(class) }) {
+			p.granting[class]--
+		}
+	}
+	p.mu.Unlock()
 	if l != nil {
 		return l, nil
 	}
 	return p.grant(ctx, class)
 }
 
-// takeIdle returns a lease of the pool, nil if there is none.
-func (p *pool) takeIdle(class time.Duration) *lease {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.shelfLocked(class)
+func (p *pool) takeIdleLocked(class time.Duration) *lease {
 	now := time.Now()
-	for len(s.idle) > 0 {
-		l := s.idle[len(s.idle)-1]
-		s.idle = s.idle[:len(s.idle)-1]
-		p.clock.Remove(&l.place)
-		if l.since = (time.Time{}); l.aliveLocked(now) {
+	for n := len(p.idle[class]); n > 0; n-- {
+		l := p.idle[class][n-1]
+		p.idle[class] = p.idle[class][:n-1]
+		if l.aliveLocked(now) {
 			return l
 		}
-		p.dropLocked(l)
+		p.dropped.add(l)
 	}
 	return nil
 }
 
-// prepare grants leases in the background until there are enough for what comes next.
+// prepare grants a lease for what comes next.
 func (p *pool) prepare(class time.Duration) {
+	l, err := p.grant(p.b.base, class)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.shelfLocked(class)
-	if p.closed || len(s.idle)+s.granting >= ahead {
-		return
-	}
-	s.granting++
-	started := p.b.calls.Background(func() {
-		l, err := p.grant(p.b.base, class)
-		p.mu.Lock()
-		s.granting--
-		p.mu.Unlock()
-		if err == nil {
-			p.put(l)
-		}
-	})
-	if !started {
-		s.granting--
+	p.granting[class]--
+	p.mu.Unlock()
+	if err == nil {
+		p.put(l)
 	}
 }
 
@@ -120,39 +89,24 @@ func (p *pool) put(l *lease) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clock.Remove(&l.place)
-	s := p.shelfLocked(l.class)
-	now := time.Now()
 	switch {
 	case l.isGone:
-	case p.closed || len(s.idle) >= mostIdle || !l.aliveLocked(now): // stale ones too
-		p.dropLocked(l)
+	case p.closed || len(p.idle[l.class]) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
+		p.dropped.add(l)
 	default:
-		l.since = now
-		s.idle = append(s.idle, l)
-		p.scheduleLocked(l)
-		p.clock.Arm()
+		p.idle[l.class] = append(p.idle[l.class], l)
 	}
 }
 
-// keep lets the pool renew the lease of a waiter until it is put back or dropped.
-func (p *pool) keep(l *lease) {
+// close revokes what is in the pool, and lets nothing in any more.
+func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.scheduleLocked(l)
-	p.clock.Arm()
-}
-
-// unkeep ends keep.
-func (p *pool) unkeep(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clock.Remove(&l.place)
-}
-
-func (p *pool) scheduleLocked(l *lease) {
-	third := l.ttl / renewalsPerTTL
-	p.clock.Set(&l.place, l.renewed.Add(third-rand.N(third/8)))
+	p.closed = true
+	for _, list := range p.idle {
+		p.dropped.add(list...)
+	}
+	clear(p.idle)
 }
 
 // drop revokes a lease in the background, with all that hangs on it or may yet do so.
@@ -161,60 +115,47 @@ func (p *pool) drop(leases ...*lease) {
 	defer p.mu.Unlock()
 	for _, l := range leases {
 		if l != nil && !l.isGone {
-			p.dropLocked(l)
+			p.dropped.add(l)
 		}
 	}
 }
 
-func (p *pool) dropLocked(l *lease) {
-	p.clock.Remove(&l.place)
-	left := time.Until(l.renewed.Add(l.ttl))
-	p.b.calls.Background(func() {
-		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
-		defer cancel()
-		_ = p.revoke(ctx, l) // its TTL ends it in any case
-	})
-}
-
-// letGo revokes a lease that no key is bound to, nor will be, one after the other: after a change of leader there are thousands, and
-// other requests must not wait for them.
-func (p *pool) letGo(l *lease) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.emptied = append(p.emptied, l)
-	if !p.emptying {
-		p.emptying = p.b.calls.Background(p.revokeEmptied)
-	}
-}
-
-func (p *pool) revokeEmptied() {
-	for {
+// revokeDropped revokes one lease after the other: after a change of leader there are thousands, and other requests must not wait for
+// them.
+func (p *pool) revokeDropped(list []*lease) {
+	for _, l := range list {
 		p.mu.Lock()
-		if p.closed || len(p.emptied) == 0 {
-			p.emptying, p.emptied = false, nil // what is left ends with its TTL
-			p.mu.Unlock()
-			return
-		}
-		l := p.emptied[0]
-		p.emptied = p.emptied[1:]
 		left := time.Until(l.renewed.Add(l.ttl))
 		p.mu.Unlock()
-		ctx, cancel := context.WithTimeout(p.b.base, min(left, p.b.options.Timeout))
-		_ = p.revoke(ctx, l)
+		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
+		_ = p.revoke(ctx, l) // its TTL ends it in any case
 		cancel()
 	}
 }
 
-// grant makes a lease. Each attempt has an id of its own: one that arrives late, with what a frozen server goes on to do,
-// would make again a lease that was revoked meanwhile, and a late transaction could bind its key to that.
+// grant makes a lease for locks of a TTL.
 func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
-	asked := class + spare
+	l, err := p.ask(ctx, class+spare)
+	if err != nil {
+		return nil, err
+	}
+	if l.ttl > class+spare {
+		p.drop(l)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
+	}
+	l.class = class
+	return l, nil
+}
+
+// ask makes a lease, for longer than asked for if the server wants that. Each attempt has an id of its own: one that arrives late, with
+// what a frozen server goes on to do, would make again a lease that was revoked meanwhile, and a late transaction could bind its
+// key to that.
+func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var l *lease
 	var strays []*lease // that may be granted, without an answer
-	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
-		l = &lease{id: newLeaseID(), class: class, ttl: asked, gone: make(chan struct{}), renewed: time.Now()}
-		l.place.Item = l
-		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(asked / time.Second)})
+	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
+		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
+		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
 			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
@@ -225,34 +166,16 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 		return err
 	})
 	p.drop(strays...)
-	switch {
-	case err != nil:
-		return nil, err
-	case l.ttl > asked:
-		p.drop(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
-	}
-	return l, nil
+	return l, err
 }
 
-func newLeaseID() int64 {
-	for {
-		if id := rand.Int64(); id != 0 {
-			return id
-		}
-	}
-}
+// newLeaseID is not 0, for which a server would choose another.
+func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
 // revoke ends a lease, and so every key that is bound to it. nil says that it is gone, whoever has ended it: a request
 // that would bind a key to it fails from now on.
 func (p *pool) revoke(ctx context.Context, l *lease) error {
-	_, err := p.b.repeat(ctx, p.b.options.Timeout, func(ctx context.Context) error {
-		_, err := p.b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: l.id})
-		if isLeaseNotFound(err) {
-			return nil
-		}
-		return err
-	})
+	err := p.b.revoke(ctx, l.id)
 	if err == nil {
 		p.mu.Lock()
 		l.loseLocked()
@@ -261,11 +184,39 @@ func (p *pool) revoke(ctx context.Context, l *lease) error {
 	return err
 }
 
+func (b *Backend) revoke(ctx context.Context, id int64) error {
+	_, err := b.repeat(ctx, func(ctx context.Context) error {
+		_, err := b.leaseClient.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		if isLeaseNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	return err
+}
+
 // covers reports whether a lock whose request is sent at sent ends by l's own end.
 func (p *pool) covers(l *lease, sent time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return l.coversLocked(sent)
+	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+}
+
+// keep renews the lease of a waiter until ctx ends.
+func (p *pool) keep(ctx context.Context, l *lease) {
+	third := l.ttl / 3
+	p.mu.Lock()
+	next := time.Until(l.renewed.Add(third - rand.N(third/8)))
+	p.mu.Unlock()
+	time.AfterFunc(max(next, third/4), func() {
+		if ctx.Err() != nil || !p.b.calls.Begin() {
+			return
+		}
+		defer p.b.calls.End()
+		if _, err := p.refresh(ctx, l); !errors.Is(err, backend.ErrLost) {
+			p.keep(ctx, l)
+		}
+	})
 }
 
 // isStale reports whether a lock must not count on the renewals of l.
@@ -293,33 +244,23 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 	}
 }
 
-// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone.
+// refresh renews one lease, and returns when the request was sent. ErrLost says that it is gone. It tries again on a new stream, which logs in
+// anew, too.
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
+	patience := min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for {
 		sent = time.Now()
-		errs := p.renew(ctx, p.patience(l.ttl), l)
-		if err = errs[0]; err == nil || !renewable(err) || sent.After(end) {
+		errs := p.renew(ctx, patience, l)
+		err = errs[0]
+		if again := passing(err) || code(err) == codes.Unauthenticated; !again || sent.After(end) {
 			return sent, unavailable(err)
 		}
 		if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
 			return sent, backend.ContextError(ctx, err)
 		}
 	}
-}
-
-// renewable reports whether a renewal that failed with err may succeed on a new stream. That one logs in anew, too.
-func renewable(err error) bool {
-	if errors.Is(err, backend.ErrLost) || backend.Definite(err) { // without a code, which passing would take for unknown
-		return false
-	}
-	return passing(err) || code(err) == codes.Unauthenticated
-}
-
-// patience is how long a renewal may stay unanswered before another server is tried.
-func (p *pool) patience(ttl time.Duration) time.Duration {
-	return min(p.b.options.Timeout/attemptShare, max(ttl/12, 250*time.Millisecond))
 }
 
 // renew renews leases once. An error is ErrLost where the server says that the lease is gone.
@@ -329,20 +270,22 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		ids[i] = l.id
 	}
 	sent := time.Now()
-	got, errs := p.b.renewer.renew(ctx, patience, ids...)
+	got := p.b.renewer.renew(ctx, patience, ids...)
+	errs := make([]error, len(leases))
 	answered := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
 		switch {
-		case errs[i] != nil:
+		case got[i].err != nil:
+			errs[i] = got[i].err
 		case got[i].seconds == 0:
 			l.loseLocked()
 			errs[i] = backend.ErrLost
 		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
 			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
 			// its whole TTL.
-			p.dropLocked(l)
+			p.dropped.add(l)
 			l.loseLocked()
 			errs[i] = backend.ErrLost
 		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):

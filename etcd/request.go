@@ -24,14 +24,14 @@ const (
 
 // repeat sends a request until it is answered, again where an attempt has failed in a way that passes: the connection
 // broke, there was no leader, or no answer came in time. So op must be safe to repeat. The client spreads attempts over
-// its endpoints. limit bounds the whole; but no first attempt is the last that fails only because the process did not run.
+// its endpoints. Options.Timeout bounds the whole; but no first attempt is the last that fails only because the process did not run.
 //
 // unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
-func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx context.Context) error) (unanswered bool, err error) {
-	end := time.Now().Add(limit)
+func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error) (unanswered bool, err error) {
+	end := time.Now().Add(b.options.Timeout)
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	for first := true; ; first = false {
-		most := min(b.attemptTime(ctx), limit)
+		most := b.attemptTime(ctx)
 		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), most)
 		err = op(actx)
 		timedOut := backend.Ended(actx)
@@ -62,8 +62,7 @@ func (b *Backend) repeat(ctx context.Context, limit time.Duration, op func(ctx c
 // unavailable is err as callers get it whose context has not ended: where the servers could not be asked, or a limit of ours has ended the
 // request, it is ErrUnavailable, and no error of a context.
 func unavailable(err error) error {
-	switch {
-	case err == nil, errors.Is(err, backend.ErrUnavailable):
+	if err == nil || errors.Is(err, backend.ErrUnavailable) {
 		return err
 	}
 	switch code(err) {
@@ -118,7 +117,7 @@ func uncertain(err error) bool {
 // passing reports whether err may pass by itself.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace):
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, backend.ErrLost), backend.Definite(err):
 		return false
 	case errors.Is(err, backend.ErrUnavailable):
 		return true
@@ -136,7 +135,7 @@ func isLeaseNotFound(err error) bool {
 
 // read reads keys in one request, as they all are at one revision, the present one.
 func (b *Backend) read(ctx context.Context, gets ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
-	_, err = b.repeat(ctx, b.options.Timeout, func(ctx context.Context) (err error) {
+	_, err = b.repeat(ctx, func(ctx context.Context) (err error) {
 		resp, err = b.kv.Txn(ctx).Then(gets...).Commit()
 		return err
 	})

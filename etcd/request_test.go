@@ -17,7 +17,7 @@ func TestFrozenRequestIsRepeated(t *testing.T) {
 		b := &Backend{options: Options{Timeout: 5 * time.Second}}
 		for answers, want := range map[int]bool{2: true, 3: false} {
 			n := 0
-			unanswered, err := b.repeat(t.Context(), b.options.Timeout, func(ctx context.Context) error {
+			unanswered, err := b.repeat(t.Context(), func(ctx context.Context) error {
 				if n++; n == answers {
 					return nil
 				}
@@ -35,7 +35,7 @@ func TestNoAnswerIsNoErrorOfAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Backend{options: Options{Timeout: 5 * time.Second}}
 		begun := time.Now()
-		_, err := b.repeat(t.Context(), b.options.Timeout, func(ctx context.Context) error {
+		_, err := b.repeat(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
 			return clientv3.ContextError(ctx, ctx.Err())
 		})

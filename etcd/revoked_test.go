@@ -89,7 +89,6 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 			const ttl = 10 * time.Second
 			l := &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{}), renewed: time.Now(), term: 7, heard: 7}
-			l.place.Item = l
 			term := l.term
 			if newLeader {
 				term++

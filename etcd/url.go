@@ -128,34 +128,21 @@ const (
 	window = 1 << 20
 )
 
-// client makes a client of a URL that has not logged in. It makes no request.
-func (t target) client() (*clientv3.Client, error) {
-	c, err := t.config()
-	if err != nil {
-		return nil, err
-	}
-	return clientv3.New(c)
-}
-
 // loggedIn makes a client that logs in, over the connection of one that has not: servers before 3.5 refuse to log in anew who still
 // sends an old log-in with it, and clientv3 does.
-func (t target) loggedIn(bare *clientv3.Client) (*clientv3.Client, error) {
-	c, err := t.config()
-	if err != nil {
-		return nil, err
-	}
+func (t target) loggedIn(c clientv3.Config, bare *clientv3.Client) (*clientv3.Client, error) {
 	c.Username, c.Password = t.user, t.password
 	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if method == pb.Auth_Authenticate_FullMethodName {
-				conn = bare.ActiveConnection()
-				return conn.Invoke(ctx, method, req, reply)
+				return bare.ActiveConnection().Invoke(ctx, method, req, reply)
 			}
 			return invoke(ctx, method, req, reply, conn, opts...)
 		}))
 	return clientv3.New(c)
 }
 
+// config is that of a client which does not log in.
 func (t target) config() (clientv3.Config, error) {
 	slow := backoff.DefaultConfig
 	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff

@@ -2,8 +2,9 @@ package etcd
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -42,19 +43,8 @@ func flawsOf(version string) (list []string) {
 }
 
 func numbers(version string) (v [3]int, ok bool) {
-	version, _, _ = strings.Cut(version, "-")
-	parts := strings.Split(version, ".")
-	if len(parts) != len(v) {
-		return v, false
-	}
-	for i, p := range parts {
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2])
+	return v, err == nil
 }
 
 // byWallClock reports whether a version compares times of the wall clock when it looks for leases that have run out (issue 12291), as all
@@ -76,34 +66,43 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	return g
 }
 
-// mostFlawed asks the servers in reach for their versions, and returns the one with most flaws. One that does not tell, or does not answer
-// soon after another one, counts as sound: the URL names more than are up at any time.
-func (b *Backend) mostFlawed(ctx context.Context, client *clientv3.Client) (version string, err error) {
-	endpoints := client.Endpoints()
-	type answer struct {
-		came    bool
-		version string
+// mostFlawed asks the servers for their versions, and returns the one with most flaws. One that does not tell counts as sound: the URL
+// names more than are up at any time.
+func (b *Backend) mostFlawed(ctx context.Context) (version string) {
+	for _, s := range b.statuses(ctx) {
+		if s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)) {
+			version = s.Version
+		}
 	}
-	answers := make(chan answer, len(endpoints))
-	sctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	return version
+}
+
+// A serverStatus is what one server says of itself, or why it does not.
+type serverStatus struct {
+	*clientv3.StatusResponse
+	endpoint string
+	err      error
+}
+
+// statuses asks all servers of the URL. It waits for none that does not answer soon after another one.
+func (b *Backend) statuses(ctx context.Context) []serverStatus {
+	list := make([]serverStatus, len(b.client.Endpoints()))
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	for _, e := range endpoints {
-		go func() {
-			if resp, err := client.Status(sctx, e); err == nil {
-				answers <- answer{true, resp.Version}
-				return
+	patience := b.options.Timeout / attemptShare
+	answered := sync.OnceFunc(func() { time.AfterFunc(patience, cancel) })
+	var asked sync.WaitGroup
+	for i, e := range b.client.Endpoints() {
+		asked.Go(func() {
+			resp, err := b.client.Status(ctx, e)
+			if err == nil {
+				answered()
+			} else if ctx.Err() != nil {
+				err = noneWithin(patience, err)
 			}
-			answers <- answer{}
-		}()
+			list[i] = serverStatus{resp, e, err}
+		})
 	}
-	for range endpoints {
-		a := <-answers
-		if len(flawsOf(a.version)) >= len(flawsOf(version)) {
-			version = a.version
-		}
-		if a.came {
-			defer time.AfterFunc(b.options.Timeout/attemptShare, cancel).Stop()
-		}
-	}
-	return version, backend.ContextError(ctx, nil)
+	asked.Wait()
+	return list
 }

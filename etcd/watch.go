@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,11 +26,9 @@ const (
 // watches tells of keys that are deleted, all on one stream.
 //
 // A watch begins at the server's present revision, never at an older one: those are served by a loop that runs every
-// 100 ms. Its creation tells that revision, so that its owner can look whether the key was deleted before.
-//
-// A watch fires once at most: when its key is deleted, and when it can tell nothing any more, because the stream broke
-// or the server cancelled it. Its owner looks for itself what has happened. Events have been lost (etcd issues 17612,
-// 18089, 19179), so the owner looks now and then in any case.
+// 100 ms. Its creation tells that revision, so that its owner can look whether the key was deleted before. When the stream
+// breaks, or the server cancels a watch, all begin anew on another stream, and their owners are to look again. Events have
+// been lost (etcd issues 17612, 18089, 19179), so a waiter looks now and then in any case.
 type watches struct {
 	client pb.WatchClient
 
@@ -43,12 +43,10 @@ type watches struct {
 
 // A watch is for one contender.
 type watch struct {
-	of      contender
-	id      int64
-	created func(from int64) // called once at most, when deletions after the revision from will be told
-	fire    func(at int64)   // called once at most, never by stop; at is when the key was deleted, 0 if that is not known
-	on      *watchStream     // which the creation was sent on
-	told    bool             // created was called
+	of   contender
+	id   int64
+	look func(from int64) // only deletions after the revision from are told from now on; 0 where it is not known, or none are
+	gone func(at int64)   // called once at most, never by stop; at is when the key was deleted
 }
 
 type watchStream struct {
@@ -62,18 +60,17 @@ func newWatches(client pb.WatchClient, closing context.Context) *watches {
 	return &watches{client: client, list: make(map[int64]*watch), closing: closing}
 }
 
-// add begins a watch. created and fire are called on a goroutine of the stream's and must not block.
-func (ws *watches) add(of contender, created, fire func(revision int64)) *watch {
+// add begins a watch. look and gone are called on a goroutine of the stream's and must not block.
+func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
 	ws.mu.Lock()
 	ws.lastID++
-	w := &watch{of: of, id: ws.lastID, created: created, fire: fire}
+	w := &watch{of, ws.lastID, look, gone}
 	ws.list[w.id] = w
 	if !ws.started && ws.closing.Err() == nil {
 		ws.started = true
 		ws.running.Go(ws.run)
 	}
 	s := ws.current
-	w.on = s
 	ws.mu.Unlock()
 	if s != nil {
 		s.send(w.request())
@@ -81,7 +78,7 @@ func (ws *watches) add(of contender, created, fire func(revision int64)) *watch 
 	return w
 }
 
-// stop ends a watch. It does nothing to one that has fired.
+// stop ends a watch. It does nothing to one whose key is gone.
 func (ws *watches) stop(w *watch) {
 	if s := ws.remove(w.id); s != nil {
 		s.send(cancelRequest(w.id))
@@ -92,15 +89,11 @@ func (ws *watches) stop(w *watch) {
 func (ws *watches) remove(id int64) *watchStream {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w := ws.list[id]
-	if w == nil {
+	if ws.list[id] == nil {
 		return nil
 	}
 	delete(ws.list, id)
-	if w.on != ws.current {
-		return nil
-	}
-	return w.on
+	return ws.current
 }
 
 func (w *watch) request() *pb.WatchRequest {
@@ -130,7 +123,6 @@ func (ws *watches) run() {
 		}
 		_ = backend.Sleep(ws.closing, pause.Next(0))
 	}
-	ws.fireAll()
 }
 
 // serve opens a stream, creates the watches there are, and tells of what comes until the stream breaks.
@@ -143,19 +135,14 @@ func (ws *watches) serve() {
 		return
 	}
 	s := &watchStream{stream: stream, cancel: cancel}
-	ws.mu.Lock()
-	ws.current = s
-	var waiting []*watch
-	for _, w := range ws.list {
-		w.on = s
-		waiting = append(waiting, w)
-	}
-	ws.mu.Unlock()
+	all := ws.turnTo(s)
 	listening := make(chan struct{})
 	ws.running.Go(func() { ws.listen(s, listening) })
-	for _, w := range waiting {
-		s.send(w.request())
-	}
+	ws.running.Go(func() { // at the same time as receiving: a server whose answers nobody takes reads no more
+		for _, w := range all {
+			s.send(w.request())
+		}
+	})
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -165,43 +152,37 @@ func (ws *watches) serve() {
 		ws.handle(s, resp)
 	}
 	close(listening)
+	for _, w := range ws.turnTo(nil) {
+		w.look(0)
+	}
+}
+
+// turnTo makes s the stream of all watches, and returns these.
+func (ws *watches) turnTo(s *watchStream) []*watch {
 	ws.mu.Lock()
-	ws.current = nil
-	ws.mu.Unlock()
-	ws.fireAll()
+	defer ws.mu.Unlock()
+	ws.current = s
+	return slices.Collect(maps.Values(ws.list))
 }
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
+	ws.mu.Lock()
+	w := ws.list[resp.WatchId]
+	ws.mu.Unlock()
 	switch {
-	case resp.Canceled && resp.Created:
-		// A watch was refused, and newer servers do not say which. The token of the stream's log-in may have run out: a new
-		// stream logs in anew.
+	case resp.Canceled && (w != nil || resp.Created):
+		// Newer servers do not say which watch they refuse. The token of the stream's log-in may have run out: a new stream logs in
+		// anew.
 		s.cancel()
-	case resp.Canceled, len(resp.Events) > 0: // only deletions are sent
-		ws.mu.Lock()
-		w := ws.list[resp.WatchId]
-		if w == nil || !resp.Canceled && w.deleted(resp.Events) == 0 {
-			ws.mu.Unlock()
-			return
-		}
-		delete(ws.list, w.id)
-		ws.mu.Unlock()
-		if resp.Canceled {
-			w.fire(0)
-			return
-		}
-		w.fire(w.deleted(resp.Events))
-		s.send(cancelRequest(w.id))
+	case w == nil: // it was stopped
 	case resp.Created:
-		ws.mu.Lock()
-		w := ws.list[resp.WatchId]
-		if w == nil || w.on != s || w.told {
-			ws.mu.Unlock()
-			return
+		w.look(resp.Header.Revision)
+	default: // only deletions are sent
+		at := w.deleted(resp.Events)
+		if at != 0 && ws.remove(w.id) != nil {
+			w.gone(at)
+			s.send(cancelRequest(w.id))
 		}
-		w.told = true
-		ws.mu.Unlock()
-		w.created(resp.Header.Revision)
 	}
 }
 
@@ -214,20 +195,6 @@ func (w *watch) deleted(deletions []*mvccpb.Event) int64 {
 		}
 	}
 	return 0
-}
-
-// fireAll ends all watches: their owners look for themselves.
-func (ws *watches) fireAll() {
-	ws.mu.Lock()
-	var fired []*watch
-	for id, w := range ws.list {
-		delete(ws.list, id)
-		fired = append(fired, w)
-	}
-	ws.mu.Unlock()
-	for _, w := range fired {
-		w.fire(0)
-	}
 }
 
 // listen gives a stream up that is silent although it was asked for a sign of life: its server hangs, or is cut off.
