@@ -133,12 +133,12 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 // giveUp removes n. An attempt that was refused leaves nothing behind when it returns, unless its context ends; one that has
 // waited does not wait for that, too.
 func (s *session) giveUp(ctx context.Context, n *node, err error) {
-	if errors.Is(err, backend.ErrHeld) && !n.echo {
+	if errors.Is(err, backend.ErrHeld) {
 		if rerr := s.remove(ctx, n.path()); rerr == nil || isReply(rerr) {
 			return
 		}
 	}
-	s.discard(n)
+	s.doom(&doom{dir: n.dir, name: n.name})
 }
 
 // queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need
@@ -279,17 +279,10 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 	if latest.Before(sent) {
 		sent = latest
 	}
-	if n.czxid.Load() == 0 {
-		st, err := s.exists(ctx, n.path())
-		if err != nil {
-			return nil, lostIf(err)
-		}
-		n.czxid.Store(uint64(st.Czxid))
-	}
 	if err := a.b.keep(s, n); err != nil {
 		return nil, err
 	}
-	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.czxid.Load(), Sent: sent, TTL: a.ttl, Data: n})
+	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.token, Sent: sent, TTL: a.ttl, Data: n})
 	if err != nil {
 		s.part(n)
 		return nil, err

@@ -30,7 +30,7 @@ const mostTurns = 4096
 // left notes that n, whose turn it was, has been removed.
 func (t *turns) left(n *node) {
 	p, ok := parsePlace(n.name)
-	if !ok || n.echo {
+	if !ok {
 		return
 	}
 	t.mu.Lock()
@@ -38,7 +38,7 @@ func (t *turns) left(n *node) {
 	if old, known := t.last[n.dir]; t.last == nil || !known && len(t.last) >= mostTurns {
 		t.last = map[string]turn{n.dir: old}
 	}
-	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: t.last[n.dir].expects}
+	t.last[n.dir] = turn{number: p.number, czxid: n.token, expects: t.last[n.dir].expects}
 }
 
 // follows reports whether n, which was just created, is certainly the first in its queue.
@@ -47,7 +47,7 @@ func (t *turns) follows(n *node) bool {
 	defer t.mu.Unlock()
 	before, known := t.last[n.dir]
 	p, ok := parsePlace(n.name)
-	before.expects = known && ok && before.isBefore(p.number, n.czxid.Load())
+	before.expects = known && ok && before.isBefore(p.number, n.token)
 	if known {
 		t.last[n.dir] = before
 	}

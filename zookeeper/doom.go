@@ -10,28 +10,19 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// A doom is a node, or all nodes of one owner, that must go. As long as its session lives nothing else would remove it.
+// A doom is a node that must go. As long as its session lives nothing else would remove it.
 type doom struct {
-	dir, prefix string
-	name        string    // empty for all nodes with the prefix: a create went unanswered
-	absent      time.Time // since when none has been seen
-	orphan      bool      // its lease was lost
+	dir    string
+	name   string    // empty if it is not known: a create went unanswered
+	prefix string    // of the name then; each create has one of its own
+	absent time.Time // since when no such node has been seen
+	orphan bool      // its lease was lost
 }
 
 // settle is how long a create that went unanswered may still take to arrive behind a look that has not found its node.
 const settle = 200 * time.Millisecond
 
-// discard removes a node in the background, until the servers have confirmed it or the session has ended.
-func (s *session) discard(n *node) { s.doom(doomOf(n)) }
-
-func doomOf(n *node) *doom {
-	d := &doom{dir: n.dir, prefix: n.prefix}
-	if !n.echo {
-		d.name = n.name
-	}
-	return d
-}
-
+// doom removes a node in the background, until the servers have confirmed it or the session has ended.
 func (s *session) doom(d *doom) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -105,30 +96,26 @@ func (s *session) reaped(d *doom) {
 	}
 }
 
-// tryReap removes d's nodes and reports whether that is settled.
+// tryReap removes d's node and reports whether that is settled.
 func (s *session) tryReap(ctx context.Context, d *doom) bool {
-	if d.name != "" {
-		err := s.remove(ctx, d.dir+"/"+d.name)
-		return err == nil || isReply(err)
-	}
-	names, err := s.latest(ctx, d.dir)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return isReply(err)
-	}
-	found := false
-	for _, p := range queueOf(names) {
-		if p.prefix == d.prefix {
-			found = true
-			_ = s.remove(ctx, d.dir+"/"+p.name)
+	name := d.name
+	if name == "" {
+		names, err := s.latest(ctx, d.dir)
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return isReply(err)
+		}
+		for _, p := range queueOf(names) {
+			if p.prefix == d.prefix {
+				name = p.name
+			}
 		}
 	}
 	switch {
-	case found:
-		d.absent = time.Time{}
+	case name != "":
+		err := s.remove(ctx, d.dir+"/"+name)
+		return err == nil || isReply(err)
 	case d.absent.IsZero():
 		d.absent = time.Now()
-	default:
-		return time.Since(d.absent) >= settle
 	}
-	return false
+	return time.Since(d.absent) >= settle
 }

@@ -36,10 +36,3 @@ func (s *session) leases() (lives []*backend.Life, orphans int, again bool) {
 	s.shakes++
 	return s.livesLocked(), s.orphans, again
 }
-
-// bereave removes the node of a lease that was lost.
-func (s *session) bereave(n *node) {
-	d := doomOf(n)
-	d.orphan = true
-	s.doom(d)
-}

@@ -53,7 +53,7 @@ func (b *Backend) clear(n *node) {
 	s, maybe := n.end()
 	for _, s := range []*session{s, maybe} {
 		if s != nil {
-			s.bereave(n)
+			s.doom(&doom{dir: n.dir, name: n.name, orphan: true})
 			s.part(n)
 		}
 	}
@@ -132,7 +132,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		return backend.ErrLost
 	}
 	err := s.remove(context.WithoutCancel(ctx), n.path())
-	if n.echo || maybe != nil {
+	if maybe != nil {
 		q.b.clear(n)
 	}
 	switch {
@@ -144,7 +144,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		s.part(n)
 		return backend.ErrLost
 	}
-	s.discard(n)
+	s.doom(&doom{dir: n.dir, name: n.name})
 	s.part(n)
 	return unavailable(context.WithoutCancel(ctx), err)
 }

@@ -50,7 +50,7 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 				&zk.SetDataRequest{Path: n.path(), Version: -1},
 				&zk.DeleteRequest{Path: n.path(), Version: -1},
 				&zk.CreateRequest{
-					Path: n.path(), Data: record(n.czxid.Load(), n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
+					Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
 				},
 			)
 		},

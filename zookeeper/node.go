@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/anylock/lock/backend"
 )
@@ -15,13 +14,11 @@ var errGone = errors.New("the node of this request was deleted by another client
 type node struct {
 	key, owner string
 	dir        string // of the key
-	prefix     string // of its name, before the number; no other has it
 
-	czxid atomic.Uint64 // of its creation: the fencing token
-
-	// Set before the lease is granted, then guarded by s.mu of the session that it is in.
-	name string
-	echo bool // a create went unanswered, and may yet leave a second node
+	// Set when it is created.
+	prefix string // of its name, before the number; no other has it
+	name   string
+	token  uint64 // the zxid of the create
 
 	mu     sync.Mutex
 	s      *session      // where it lives
