@@ -259,7 +259,6 @@ func (a *attempt) proof(ctx context.Context, s *session, n *node) (at time.Time,
 // grant begins the lease of n, which is the first in the queue by a write sent at sent.
 func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
-	n.setLong(a.ttl > kept)
 	floor := a.begun
 	if !a.answered.IsZero() { // a waiter's lease counts from its last write
 		floor = sent

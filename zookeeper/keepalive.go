@@ -59,26 +59,20 @@ func (s *session) kickAfter() time.Duration {
 	return min(max(s.class/6, least), most)
 }
 
-// lookAfterLong loses the leases that are longer than the session when the ensemble may have expired it, and proves the
-// session to be alive in time. It returns when to look again.
+// lookAfterLong sees to the leases that live for longer than the ensemble is known to keep the session: it loses them when it may have
+// expired, and proves it to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	var long []*backend.Life
-	for n := range s.nodes {
-		if l, isLong := n.lease(); l != nil && isLong {
-			long = append(long, l)
-		}
-	}
-	timeout := s.timeout
+	lives, timeout := s.livesLocked(), s.timeout
 	s.mu.Unlock()
-	left := timeout + time.Second
-	if len(long) > 0 {
-		if d := time.Until(s.contact.claim(s.b.guarantees.MaxSilence)); d > 0 {
-			left = min(left, d)
-		} else {
-			for _, l := range long {
-				l.Lose()
-			}
+	left, now := timeout+time.Second, time.Now() // before the claim: a renewal may go on meanwhile
+	claim := s.contact.claim(s.b.guarantees.MaxSilence)
+	for _, l := range lives {
+		if !l.Deadline().After(claim) {
+			continue
+		}
+		if left = claim.Sub(now); left <= 0 {
+			l.Lose()
 		}
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
-// than MaxSilence. That matters to those that are longer than any session.
+// than MaxSilence. Only a Life that is longer than that has a later one.
 type lease struct {
 	*backend.Life
 	n *node
@@ -20,11 +20,9 @@ type lease struct {
 // Deadline implements [backend.Lease].
 func (l lease) Deadline() time.Time {
 	end := l.Life.Deadline()
-	if _, long := l.n.lease(); long { // and so it lives in the longest session, for good
-		s, _ := l.n.home()
-		if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
-			return claim
-		}
+	s, _ := l.n.home()
+	if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
+		return claim
 	}
 	return end
 }
@@ -95,16 +93,10 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.Time, ttl time.Duration,
 	prove func(ctx context.Context) error,
 ) (time.Duration, error) {
-	kept := min(ttl, q.b.guarantees.MaxSilence)
-	if ttl > kept {
-		n.setLong(true)
+	end := backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))
+	if err := s.secure(ctx, end, prove); err != nil {
+		return 0, q.renewError(ctx, n, err)
 	}
-	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
-		if err := s.secure(ctx, end, prove); err != nil {
-			return 0, q.renewError(ctx, n, err)
-		}
-	}
-	n.setLong(ttl > kept) // until here its old deadline counts on what was known of the session
 	return ttl, nil
 }
 

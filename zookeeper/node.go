@@ -26,7 +26,6 @@ type node struct {
 	moving chan struct{} // closed when the request of the latest move is over; nil before the first
 	over   bool          // it is released, or its lease is lost: no session answers for it any more
 	life   *backend.Life
-	long   bool // longer than the ensemble keeps a session
 }
 
 func newNode(b *Backend, r backend.Request) *node {
@@ -42,17 +41,11 @@ func (n *node) home() (s, maybe *session) {
 	return n.s, n.maybe
 }
 
-// lease returns the lease, nil before the grant, and whether it is longer than its session.
-func (n *node) lease() (l *backend.Life, long bool) {
+// lease returns the lease, nil before the grant.
+func (n *node) lease() *backend.Life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.life, n.long
-}
-
-func (n *node) setLong(long bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.long = long
+	return n.life
 }
 
 // end notes that n is over, and is home.

@@ -43,7 +43,7 @@ func (s *session) watchOwn(n *node) {
 	case home != s: // it was moved meanwhile
 		home.watchSoon(n)
 	case errors.Is(err, zk.ErrNoNode):
-		if l, _ := n.lease(); l != nil {
+		if l := n.lease(); l != nil {
 			l.Lose()
 		}
 	default:

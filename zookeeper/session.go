@@ -203,7 +203,7 @@ func (s *session) die(err error) {
 // livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
 func (s *session) livesLocked() (lives []*backend.Life) {
 	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
+		if l := n.lease(); l != nil {
 			lives = append(lives, l)
 		}
 	}
