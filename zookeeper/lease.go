@@ -65,47 +65,10 @@ var _ backend.Requests = requests{}
 // Guarantees implements [backend.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests]. Where the TTL wants a longer session, the node is moved. It never is to a shorter one.
+// RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	n, begun := l.Data.(*node), time.Now()
-	if err := q.b.settle(ctx, n); err != nil {
-		return 0, q.renewError(ctx, n, err)
-	}
-	s, _ := n.home()
-	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-	if class := q.b.limits.session(ttl); class > s.class {
-		to, err := q.b.enter(class)
-		if err != nil {
-			return 0, unavailable(ctx, err)
-		}
-		defer q.b.leave(to)
-		s = to
-		if err := q.b.move(ctx, n, to, backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))); err != nil {
-			return 0, q.renewError(ctx, n, err)
-		}
-	} else if err := prove(ctx); err != nil {
-		return 0, q.renewError(ctx, n, err)
-	}
-	return q.renewed(ctx, n, s, begun, ttl, prove)
-}
-
-// renewed makes sure that the session is kept for as long as the renewal promises.
-func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.Time, ttl time.Duration,
-	prove func(ctx context.Context) error,
-) (time.Duration, error) {
-	end := backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))
-	if err := s.secure(ctx, end, prove); err != nil {
-		return 0, q.renewError(ctx, n, err)
-	}
-	return ttl, nil
-}
-
-// renewError is ErrLost when the session that n lived in has ended.
-func (q requests) renewError(ctx context.Context, n *node, err error) error {
-	if s, _ := n.home(); s.isOver() && !q.b.isClosing() {
-		return backend.ErrLost
-	}
-	return unavailable(ctx, lostIf(err))
+	granted, errs := q.b.renewAll(ctx, []*backend.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
 // ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.

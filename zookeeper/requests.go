@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/anylock/lock/backend"
 )
 
 // children lists dir. A missing dir is zk.ErrNoNode.
@@ -127,12 +125,4 @@ func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
 		return st, err
 	})
 	return st, err
-}
-
-// lostIf turns the answer that a node is missing into ErrLost.
-func lostIf(err error) error {
-	if errors.Is(err, zk.ErrNoNode) {
-		return backend.ErrLost
-	}
-	return err
 }

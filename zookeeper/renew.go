@@ -28,9 +28,9 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 // renewAll renews leases side by side, those that stay in their session together.
-func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
-	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
-	q, begun := requests{b}, time.Now()
+func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
+	errs = make([]error, len(lives))
+	begun := time.Now()
 	groups := make(map[*session][]int)
 	var wg sync.WaitGroup
 	for i, l := range lives {
@@ -40,26 +40,59 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 			groups[s] = append(groups[s], i)
 			continue
 		}
-		wg.Go(func() { granted[i], errs[i] = q.RenewLease(ctx, l, ttls[i]) })
+		wg.Go(func() { errs[i] = b.renewMoving(ctx, n, begun, ttls[i]) })
 	}
 	for s, members := range groups {
 		for part := range slices.Chunk(members, batchPaths) {
 			wg.Go(func() {
 				each := s.checkEach(ctx, lives, part)
 				for k, i := range part {
-					n := lives[i].Data.(*node)
-					if errs[i] = each[k]; errs[i] != nil {
-						errs[i] = q.renewError(ctx, n, errs[i])
-						continue
+					if errs[i] = each[k]; errs[i] == nil {
+						errs[i] = s.cover(ctx, lives[i].Data.(*node), begun, ttls[i])
 					}
-					prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-					granted[i], errs[i] = q.renewed(ctx, n, s, begun, ttls[i], prove)
 				}
 			})
 		}
 	}
 	wg.Wait()
-	return granted, errs
+	for i, err := range errs {
+		s, _ := lives[i].Data.(*node).home()
+		switch {
+		case err == nil:
+		case errors.Is(err, zk.ErrNoNode), s.isOver() && !b.isClosing():
+			errs[i] = backend.ErrLost
+		default:
+			errs[i] = unavailable(ctx, err)
+		}
+	}
+	return ttls, errs
+}
+
+// renewMoving renews a lease whose last move went unanswered, or whose TTL wants a longer session. Each move is a write that proves the
+// node. It never is to a shorter session.
+func (b *Backend) renewMoving(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
+	if err := b.settle(ctx, n); err != nil {
+		return err
+	}
+	s, _ := n.home()
+	if class := b.limits.session(ttl); class > s.class {
+		to, err := b.enter(class)
+		if err != nil {
+			return err
+		}
+		defer b.leave(to)
+		s = to
+		if err := b.move(ctx, n, to, backend.Deadline(begun, min(ttl, b.guarantees.MaxSilence))); err != nil {
+			return err
+		}
+	}
+	return s.cover(ctx, n, begun, ttl)
+}
+
+// cover makes sure that the session is kept for as long as a renewal of n promises.
+func (s *session) cover(ctx context.Context, n *node, begun time.Time, ttl time.Duration) error {
+	prove := func(ctx context.Context) error { return s.check(ctx, n.path()) }
+	return s.secure(ctx, backend.Deadline(begun, min(ttl, s.b.guarantees.MaxSilence)), prove)
 }
 
 // checkEach checks the nodes of many leases. The ensemble checks all or none, so what is missing is left out the next time.
