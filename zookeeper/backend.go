@@ -147,7 +147,7 @@ func (b *Backend) Close() error {
 	b.mu.Unlock()
 	for _, s := range sessions {
 		if held[s] {
-			s.abandon()
+			s.die(errLeft)
 		} else {
 			s.die(backend.ErrClosed)
 		}

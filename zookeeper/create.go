@@ -84,39 +84,42 @@ const stragglers = time.Second
 // createOnce sends the create; and, if look, a look at the queue behind it in the same round trip, most likely: it counts if it shows
 // the node.
 func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []string, sent time.Time, err error) {
-	type made struct {
-		path string
-		zxid uint64
-	}
 	ask := n.dir + "/" + n.prefix
 	looked := make(chan []string, 1)
-	m, sent, err := await(ctx, s, request[made]{
+	var token uint64
+	path, sent, err := await(ctx, s, request[string]{
 		grace: answerGrace,
-		late: func(_ made, err error) {
+		late: func(_ string, err error) {
 			if err == nil {
 				s.doom(&doom{dir: n.dir, prefix: n.prefix})
 			}
 		},
-		do: func(c *zk.Conn) (made, error) {
-			written := s.writes(ask)
-			defer s.wrote(ask)
-			look = look && s.b.calls.Background(func() {
-				<-written
-				names, _, _ := c.Children(n.dir)
-				looked <- names
-			})
-			path, err := c.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
-			return made{path, s.tokenOf(path)}, err
+		do: func(conn *zk.Conn) (string, error) {
+			c := &creating{written: func() {
+				if look {
+					s.b.calls.Background(func() {
+						names, _, _ := conn.Children(n.dir)
+						looked <- names
+					})
+				}
+			}}
+			s.creating.Store(ask, c)
+			defer s.creating.Delete(ask)
+			path, err := conn.Create(ask, record(0, n.owner), zk.FlagEphemeralSequential, s.b.acl)
+			if err == nil {
+				token = c.zxid
+			}
+			return path, err
 		},
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if len(m.path) <= len(ask) {
-		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", m.path, ask)
+	if len(path) <= len(ask) {
+		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, ask)
 	}
-	n.name = m.path[len(n.dir)+1:]
-	n.token = m.zxid
+	n.name = path[len(n.dir)+1:]
+	n.token = token
 	s.contact.proved(sent)
 	if look {
 		t := time.NewTimer(s.b.options.Timeout)

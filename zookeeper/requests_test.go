@@ -25,6 +25,7 @@ const (
 	opChildren  = 12
 	opMulti     = 14
 	opContainer = 19
+	opClose     = -11
 )
 
 var opNames = map[int32]string{

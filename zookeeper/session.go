@@ -33,19 +33,18 @@ type session struct {
 	wire      *wire         // of the connection at the moment
 	ready     chan struct{} // closed while there is a connection
 	connected bool
-	dials     int   // since the last connection
-	dialErr   error // of the last one
-	shakes    int   // handshakes since, none of them answered
-	abandoned bool
-	err       error                    // why it is over
-	nodes     map[*node]struct{}       // of leases that live in it
-	writing   map[string]chan struct{} // creates that are yet to be written, by path
-	zxids     map[string]uint64        // of creates that were just answered, by path
-	asked     []time.Time              // signs of life under way
+	dials     int                // since the last connection
+	dialErr   error              // of the last one
+	shakes    int                // handshakes since, none of them answered
+	err       error              // why it is over
+	nodes     map[*node]struct{} // of leases that live in it
+	asked     []time.Time        // signs of life under way
 	watches   map[string]*watched
 	doomed    []*doom // nodes to be removed, whatever it takes
 	orphans   int     // of them, those of leases that were lost
 	reaping   bool
+
+	creating sync.Map // *creating, by path
 
 	zxid    atomic.Int64 // the latest that a server told
 	proving atomic.Bool  // a write is under way to learn that the session lives
@@ -66,8 +65,6 @@ func newSession(b *Backend, class time.Duration) *session {
 		ready:    make(chan struct{}),
 		watching: make(chan struct{}, watchAtOnce),
 		nodes:    make(map[*node]struct{}),
-		zxids:    make(map[string]uint64),
-		writing:  make(map[string]chan struct{}),
 		watches:  make(map[string]*watched),
 	}
 }
@@ -101,6 +98,9 @@ func (s *session) open() error {
 	go func() {
 		defer s.b.calls.End()
 		<-s.over
+		if errors.Is(s.reason(), errLeft) {
+			s.hangUp()
+		}
 		conn.Close()
 		for range events { // it is closed at the end
 		}
@@ -200,6 +200,18 @@ func (s *session) die(err error) {
 	}
 }
 
+// errLeft makes a session end without a word to the servers, which keep its nodes until it expires.
+var errLeft = fmt.Errorf("%w: the session is left to expire", backend.ErrClosed)
+
+// hangUp breaks the connection. The library cannot say anything any more, as a session that is over makes no other one.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wire != nil {
+		_ = s.wire.Conn.Close()
+	}
+}
+
 // livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
 func (s *session) livesLocked() (lives []*backend.Life) {
 	for n := range s.nodes {
@@ -208,24 +220,6 @@ func (s *session) livesLocked() (lives []*backend.Life) {
 		}
 	}
 	return lives
-}
-
-// abandon makes the session end without a word to the servers, which keep its nodes until it expires.
-func (s *session) abandon() {
-	s.mu.Lock()
-	s.abandoned = true
-	w := s.wire
-	s.mu.Unlock()
-	s.die(backend.ErrClosed)
-	if w != nil {
-		_ = w.Conn.Close()
-	}
-}
-
-func (s *session) isAbandoned() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.abandoned
 }
 
 func (s *session) isOver() bool {
