@@ -34,23 +34,14 @@ func (s *session) beat() (w *wire, unanswered time.Duration) {
 	if !s.connected || s.conn == nil {
 		return nil, 0
 	}
-	if len(s.asked) > 0 {
-		unanswered = min(time.Since(s.asked[0]), s.wire.silent())
-	}
 	conn, sent := s.conn, time.Now()
-	started := s.b.calls.Background(func() {
+	s.b.calls.Background(func() {
 		_, _, err := conn.Exists(s.b.root)
 		if err == nil || isReply(err) {
 			s.contact.touched(sent)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = s.asked[1:]
 	})
-	if started {
-		s.asked = append(s.asked, sent)
-	}
-	return s.wire, unanswered
+	return s.wire, s.wire.unanswered(sent)
 }
 
 // kickAfter is how long a server may leave a sign of life without an answer.

@@ -34,11 +34,11 @@ type session struct {
 	ready     chan struct{} // closed while there is a connection
 	connected bool
 	dials     int                // since the last connection
+	redials   backend.Pause      // between them
 	dialErr   error              // of the last one
 	shakes    int                // handshakes since, none of them answered
 	err       error              // why it is over
 	nodes     map[*node]struct{} // of leases that live in it
-	asked     []time.Time        // signs of life under way
 	watches   map[string]*watched
 	doomed    []*doom // nodes to be removed, whatever it takes
 	orphans   int     // of them, those of leases that were lost
@@ -61,6 +61,7 @@ func newSession(b *Backend, class time.Duration) *session {
 	return &session{
 		b: b, class: class, first: b.first,
 		contact:  contact{hop: b.limits.hop()},
+		redials:  backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
 		over:     make(chan struct{}),
 		ready:    make(chan struct{}),
 		watching: make(chan struct{}, watchAtOnce),
@@ -75,10 +76,6 @@ func (s *session) open() error {
 	if !s.b.calls.Begin() {
 		return backend.ErrClosed
 	}
-	most := 0 // no limit
-	if s.probing {
-		most = bufferSize
-	}
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -86,7 +83,6 @@ func (s *session) open() error {
 		zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false),
 		zk.WithMaxConnBufferSize(bufferSize),
-		zk.WithMaxBufferSize(most),
 	)
 	if err != nil {
 		s.b.calls.End()
@@ -155,6 +151,7 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	first := s.id == 0
 	s.id, s.timeout, s.took = id, timeout, time.Since(w.begun)
 	s.dials, s.shakes = 0, 0
+	s.redials.Reset()
 	if !s.connected {
 		s.connected = true
 		close(s.ready)

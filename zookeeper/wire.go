@@ -58,7 +58,7 @@ type wire struct {
 	mu      sync.Mutex
 	shaken  bool                // the handshake is over
 	ended   bool                // nothing is read any more
-	heard   time.Time           // when a frame came last
+	asked   time.Time           // when the first sign of life was given since a frame came last; zero before
 	creates map[int32]*creating // under way, by xid
 }
 
@@ -180,11 +180,14 @@ func authFrame(digest []byte) []byte {
 	return append(be.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// silent is for how long nothing has come.
-func (w *wire) silent() time.Duration {
+// unanswered notes a sign of life, and returns for how long the first one has gone unanswered since a frame came last.
+func (w *wire) unanswered(sent time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.heard)
+	if w.asked.IsZero() {
+		w.asked = sent
+	}
+	return sent.Sub(w.asked)
 }
 
 // Read serves what the library reads: whole frames, which were looked at before.
@@ -235,7 +238,7 @@ func (w *wire) look(p []byte) error {
 	}
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	w.mu.Lock()
-	w.heard = time.Now()
+	w.asked = time.Time{}
 	first, create := !w.shaken, w.creates[xid]
 	w.shaken = true
 	delete(w.creates, xid)
