@@ -178,7 +178,7 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 		b.mu.Lock()
 		for _, s := range b.sessions {
 			s.mu.Lock()
-			busy = busy || s.connected && (s.reaping || s.users > len(s.livesLocked()))
+			busy = busy || s.connected && (len(s.doomed) > 0 || s.users > len(s.livesLocked()))
 			s.mu.Unlock()
 		}
 		b.mu.Unlock()

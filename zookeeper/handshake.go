@@ -1,10 +1,6 @@
 package zookeeper
 
-import (
-	"time"
-
-	"github.com/anylock/lock/backend"
-)
+import "time"
 
 // A handshake keeps its session alive at the servers, also when the answer never arrives: one way of the link may be
 // broken. A client that tries again and again would keep the keys of leases that it has lost itself.
@@ -13,7 +9,14 @@ import (
 // may: it tells whether the session lives. Then there must be something to save: a lease that is live; or the places of waiters,
 // for as long as the servers may keep them, unless there is a node that they should not keep.
 func (s *session) mayShake() bool {
-	lives, orphans, again := s.leases()
+	s.mu.Lock()
+	again := s.id != 0 && s.shakes > 0
+	s.shakes++
+	lives, orphaned := s.livesLocked(), false
+	for d := range s.doomed {
+		orphaned = orphaned || d.orphan
+	}
+	s.mu.Unlock()
 	if !again {
 		return true
 	}
@@ -24,15 +27,5 @@ func (s *session) mayShake() bool {
 		}
 	}
 	_, until := s.contact.heard() // not the bound: waiters write once, and it may have passed long ago
-	return len(lives) == 0 && orphans == 0 && now.Before(until)
-}
-
-// leases counts a handshake, and returns the leases that the session has, how many nodes of lost ones it may still have,
-// and whether this is a further handshake of a session that there is.
-func (s *session) leases() (lives []*backend.Life, orphans int, again bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	again = s.id != 0 && s.shakes > 0
-	s.shakes++
-	return s.livesLocked(), s.orphans, again
+	return len(lives) == 0 && !orphaned && now.Before(until)
 }

@@ -40,9 +40,7 @@ type session struct {
 	err       error              // why it is over
 	nodes     map[*node]struct{} // of leases that live in it
 	watches   map[string]*watched
-	doomed    []*doom // nodes to be removed, whatever it takes
-	orphans   int     // of them, those of leases that were lost
-	reaping   bool
+	doomed    map[*doom]struct{} // nodes to be removed, whatever it takes
 
 	creating sync.Map // *creating, by path
 
@@ -67,6 +65,7 @@ func newSession(b *Backend, class time.Duration) *session {
 		watching: make(chan struct{}, watchAtOnce),
 		nodes:    make(map[*node]struct{}),
 		watches:  make(map[string]*watched),
+		doomed:   make(map[*doom]struct{}),
 	}
 }
 
