@@ -30,19 +30,10 @@ const leastPatience = 10 * time.Second
 
 // run makes the attempt. A waiter whose session ends queues again in another one.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	if !a.r.Wait {
-		err := a.refused(ctx)
-		if errors.Is(err, errExpired) { // while nobody was using it
-			err = a.refused(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	expired := false
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		l, err := a.once(ctx)
+		l, err := a.try(ctx)
 		switch {
 		case err == nil:
 			return l, nil
@@ -65,6 +56,16 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
+// try looks first whether the key is busy, unless the attempt may wait.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	if !a.r.Wait {
+		if err := a.refused(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a.once(ctx)
+}
+
 // refused looks whether the key is busy, which costs one read. A server of several may not know yet that a key was released,
 // so that it is asked again, as of now, before an attempt is refused.
 func (a *attempt) refused(ctx context.Context) error {
@@ -81,22 +82,8 @@ func (a *attempt) refused(ctx context.Context) error {
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if err != nil {
-		return a.b.closedOr(ctx, err)
-	}
-	if q := queueOf(names); len(q) > 0 {
+	if q := queueOf(names); err == nil && len(q) > 0 {
 		return heldError(q)
-	}
-	return nil
-}
-
-// closedOr is err, or what the end of the backend or of ctx makes of it.
-func (b *Backend) closedOr(ctx context.Context, err error) error {
-	if backend.Ended(ctx) {
-		return backend.ContextError(ctx, err)
-	}
-	if b.isClosing() {
-		return backend.ErrClosed
 	}
 	return err
 }

@@ -23,7 +23,6 @@ const answerGrace = 100 * time.Millisecond
 // A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
 type request[T any] struct {
 	limit time.Duration // at most; Options.Timeout if zero
-	grace time.Duration // after the end of the context
 	// late runs with what a request brought that nobody waited for any more.
 	late func(v T, err error)
 	do   func(c *zk.Conn) (T, error)
@@ -79,7 +78,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		case <-done:
 		}
 		over, done = nil, nil
-		t.Reset(min(q.grace, time.Until(end)))
+		t.Reset(min(answerGrace, time.Until(end)))
 	}
 	if !settled.CompareAndSwap(false, true) {
 		r := <-answer
@@ -98,7 +97,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 // made on the next one.
 func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
 	const pause = 5 * time.Millisecond // the library is about to notice
-	q := request[T]{limit: s.b.options.Timeout, grace: answerGrace, do: do}
+	q := request[T]{limit: s.b.options.Timeout, do: do}
 	for end := time.Now().Add(q.limit); ; q.limit = time.Until(end) {
 		v, sent, err = await(ctx, s, q)
 		if !isBroken(err) || time.Until(end) < pause {

@@ -88,7 +88,6 @@ func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []s
 	looked := make(chan []string, 1)
 	var token uint64
 	path, sent, err := await(ctx, s, request[string]{
-		grace: answerGrace,
 		late: func(_ string, err error) {
 			if err == nil {
 				s.doom(&doom{dir: n.dir, prefix: n.prefix})

@@ -44,7 +44,6 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 	}
 	_, sent, err := await(ctx, to, request[[]zk.MultiResponse]{
 		limit: time.Until(limit),
-		grace: answerGrace,
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			defer over()
 			return c.Multi(
