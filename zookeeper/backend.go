@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -27,10 +26,9 @@ type Backend struct {
 	leases     *backend.Leases
 	calls      calls.Calls
 	turns      turns
-	closing    chan struct{}                               // closed when Close begins
-	watchAfter time.Duration                               // see removal.go
-	idle       time.Duration                               // for which an unused session is kept
-	frame      atomic.Pointer[func(op int32, path string)] // lets tests count what is written
+	closing    chan struct{} // closed when Close begins
+	watchAfter time.Duration // see removal.go
+	idle       time.Duration // for which an unused session is kept
 
 	mu       sync.Mutex
 	sessions map[time.Duration]*session // by class

@@ -8,16 +8,21 @@ import "time"
 // mayShake reports whether another handshake may be sent, and counts it. The first one on the end of a connection always
 // may: it tells whether the session lives. Then there must be something to save: a lease that is live; or the places of waiters,
 // for as long as the servers may keep them, unless there is a node that they should not keep.
-func (s *session) mayShake() bool {
+//
+// fresh is a handshake for a new session. There is one in the life of s: what was queued for the first would run under the second.
+func (s *session) mayShake(fresh bool) bool {
 	s.mu.Lock()
-	again := s.id != 0 && s.shakes > 0
+	begun, first := s.id != 0, s.shakes == 0
 	s.shakes++
 	lives, orphaned := s.livesLocked(), false
 	for d := range s.doomed {
 		orphaned = orphaned || d.orphan
 	}
 	s.mu.Unlock()
-	if !again {
+	switch {
+	case fresh:
+		return !begun
+	case first:
 		return true
 	}
 	now, bound := time.Now(), s.contact.bound()

@@ -227,12 +227,6 @@ func (s *session) isOver() bool {
 	}
 }
 
-func (s *session) hasID() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id != 0
-}
-
 // reason is why the session is over.
 func (s *session) reason() error {
 	s.mu.Lock()

@@ -90,9 +90,6 @@ func (w *wire) writeFrame(p []byte) error {
 		return w.writeHandshake(p)
 	}
 	xid, op := int32(be.Uint32(p[4:])), int32(be.Uint32(p[8:]))
-	if f := w.s.b.frame.Load(); f != nil {
-		(*f)(op, framePath(p[least:]))
-	}
 	switch op {
 	case opSetWatch:
 		const end = least + 8
@@ -140,8 +137,7 @@ func framePath(body []byte) string {
 	return string(body[size : size+n])
 }
 
-// writeHandshake sends the request for a session, which the library makes by itself whenever it is without one. A second
-// session is refused it: what was queued for the first would run under it.
+// writeHandshake sends the request for a session, which the library makes by itself whenever it is without one.
 func (w *wire) writeHandshake(p []byte) error {
 	const (
 		zxidAt = 4 + 4          // behind length, version
@@ -151,10 +147,7 @@ func (w *wire) writeHandshake(p []byte) error {
 	if len(p) < idEnd {
 		return errFrame
 	}
-	if be.Uint64(p[idAt:]) == 0 && w.s.hasID() {
-		return errExpired
-	}
-	if !w.s.mayShake() {
+	if !w.s.mayShake(be.Uint64(p[idAt:]) == 0) {
 		w.s.die(errExpired)
 		return errExpired
 	}
