@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -177,16 +178,11 @@ func (a *attempt) isRecent(sent time.Time) bool {
 // ahead returns the places before n's in the queue, and whether its own is there.
 func ahead(children []string, n *node) (before []place, found bool) {
 	q := queueOf(children)
-	for i, p := range q {
-		if p.name != n.name {
-			continue
-		}
-		if i == 0 {
-			return nil, true
-		}
-		return q[:i], true
+	i := slices.IndexFunc(q, func(p place) bool { return p.name == n.name })
+	if i < 0 {
+		return nil, false
 	}
-	return nil, false
+	return q[:i], true
 }
 
 // persist repeats a request while the ensemble is away for a while.

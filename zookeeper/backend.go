@@ -137,14 +137,16 @@ func (b *Backend) Close() error {
 	}
 	b.leases.Close()
 	b.waitForUsers(closeGrace)
-	held := b.heldSessions()
 	b.mu.Lock()
 	b.shut = true
 	sessions := b.sessions
 	b.sessions = make(map[time.Duration]*session)
 	b.mu.Unlock()
 	for _, s := range sessions {
-		if held[s] {
+		s.mu.Lock()
+		held := len(s.nodes) > 0
+		s.mu.Unlock()
+		if held {
 			s.die(errLeft)
 		} else {
 			s.die(backend.ErrClosed)
@@ -153,19 +155,6 @@ func (b *Backend) Close() error {
 	b.calls.Drain(2 * closeGrace)
 	b.calls.Seal()
 	return nil
-}
-
-// heldSessions are those in which leases live.
-func (b *Backend) heldSessions() map[*session]bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	held := make(map[*session]bool)
-	for _, s := range b.sessions {
-		s.mu.Lock()
-		held[s] = len(s.nodes) > 0
-		s.mu.Unlock()
-	}
-	return held
 }
 
 // waitForUsers waits until no node is left that has to go, and no attempt that may yet be granted or leave one, or for limit.

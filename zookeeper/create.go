@@ -3,8 +3,8 @@ package zookeeper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -95,11 +95,11 @@ func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []s
 		},
 		do: func(conn *zk.Conn) (string, error) {
 			c := &creating{written: func() {
-				if look {
-					s.b.calls.Background(func() {
-						names, _, _ := conn.Children(n.dir)
-						looked <- names
-					})
+				if !look || !s.b.calls.Background(func() {
+					names, _ := s.children(ctx, n.dir)
+					looked <- names
+				}) {
+					looked <- nil
 				}
 			}}
 			s.creating.Store(ask, c)
@@ -114,23 +114,9 @@ func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []s
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if len(path) <= len(ask) {
-		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, ask)
-	}
-	n.name = path[len(n.dir)+1:]
-	n.token = token
+	n.name, n.token = strings.TrimPrefix(path, n.dir+"/"), token
 	s.contact.proved(sent)
-	if look {
-		t := time.NewTimer(s.b.options.Timeout)
-		defer t.Stop()
-		select {
-		case names = <-looked:
-		case <-t.C:
-		case <-s.over:
-		case <-ctx.Done():
-		}
-	}
-	if !slices.Contains(names, n.name) {
+	if names = <-looked; !slices.Contains(names, n.name) {
 		names = nil
 	}
 	return names, sent, nil

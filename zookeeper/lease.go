@@ -73,17 +73,13 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 // ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	n, ok := l.Data.(*node)
-	if !ok {
-		return backend.ErrLost
-	}
+	n := l.Data.(*node)
 	s, maybe := n.end()
 	if s.isOver() && maybe != nil && !maybe.isOver() {
 		s = maybe
 	}
-	if s.isOver() {
-		// Its servers have removed, or will remove, what it had.
-		s.part(n)
+	defer s.part(n)
+	if s.isOver() { // its servers have removed, or will remove, what it had
 		return backend.ErrLost
 	}
 	err := s.remove(context.WithoutCancel(ctx), n.path())
@@ -93,13 +89,10 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	switch {
 	case err == nil:
 		q.b.turns.left(n)
-		s.part(n)
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		s.part(n)
 		return backend.ErrLost
 	}
 	s.doom(&doom{dir: n.dir, name: n.name})
-	s.part(n)
 	return unavailable(context.WithoutCancel(ctx), err)
 }
