@@ -103,29 +103,6 @@ func (s *session) head(ctx context.Context, dir string) (_ backend.Holder, node 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-func (b *Backend) isClosing() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// sleep pauses until ctx ends or the backend is closed.
-func (b *Backend) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-b.closing:
-		return backend.ErrClosed
-	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
-	}
-}
-
 // closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
 const closeGrace = time.Second
 

@@ -261,9 +261,9 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 				go func() {
 					defer dialing.Unlock()
 					for ended := false; !ended; time.Sleep(100 * time.Microsecond) {
-						w.mu.Lock()
-						ended = w.ended
-						w.mu.Unlock()
+						sess.mu.Lock()
+						ended = !sess.connected
+						sess.mu.Unlock()
 					}
 					time.Sleep(time.Millisecond)
 					sess.die(errExpired)

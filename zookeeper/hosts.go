@@ -1,7 +1,7 @@
 package zookeeper
 
 import (
-	"errors"
+	"context"
 	"net"
 	"time"
 )
@@ -33,21 +33,13 @@ func (h *hosts) Next() (server string, retryStart bool) {
 // Connected implements zk.HostProvider.
 func (h *hosts) Connected() {}
 
-var errOver = errors.New("the session is over")
-
 // dial is the library's Dialer. The library dials again at once, so it pauses after a failure.
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if s.isOver() {
-		return nil, errOver
+		return nil, s.reason()
 	}
-	if d := s.redial(); d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-s.over:
-			return nil, errOver
-		}
+	if err := s.sleep(context.Background(), s.redial()); err != nil {
+		return nil, err
 	}
 	limit := s.handshakeLimit()
 	if !s.probing {
@@ -66,7 +58,7 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 	w := newWire(c, s)
 	if !s.attach(w) {
 		_ = c.Close()
-		return nil, errOver
+		return nil, s.reason()
 	}
 	return w, nil
 }

@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"context"
 	"time"
-
-	"github.com/anylock/lock/backend"
 )
 
 // keepAlive gives signs of life while the session lives, and leaves a server that does not answer them. The library's own
@@ -106,18 +104,4 @@ func (s *session) secure(ctx context.Context, end time.Time, prove func(ctx cont
 		}
 	}
 	return nil
-}
-
-// sleep pauses while the session lives.
-func (s *session) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.over:
-		return s.reason()
-	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
-	}
 }

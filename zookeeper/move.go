@@ -16,22 +16,18 @@ import (
 // that is missing is zk.ErrNoNode, one that is over ErrLost.
 //
 // A move that went unanswered is for settle to make again. Until then the lease may live in either session. So the other one must be
-// kept until end, as far as it is known beforehand: that is behind the deadline of the lease, as its TTL gets longer.
+// known to be kept until end beforehand: that is behind the deadline of the lease, as its TTL gets longer.
 func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time) error {
 	from, maybe := n.home()
 	if from.isOver() {
 		return backend.ErrLost
 	}
 	// A session that has not begun yet keeps nothing, and nothing is known of it.
-	limit := time.Now().Add(b.options.Timeout)
-	if _, err := to.whenReady(ctx, limit); err != nil {
+	if _, err := to.whenReady(ctx, time.Now().Add(b.options.Timeout)); err != nil {
 		return err
 	}
-	if to.contact.assumed(b.guarantees.MaxSilence).Before(end) {
-		if err := to.secure(ctx, end, to.prove); err != nil {
-			return err
-		}
-		limit = time.Now().Add(b.options.Timeout)
+	if err := to.secure(ctx, end, to.prove); err != nil {
+		return err
 	}
 	if err := b.keep(to, n); err != nil {
 		return err
@@ -43,7 +39,6 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 		return backend.ErrLost
 	}
 	_, sent, err := await(ctx, to, request[[]zk.MultiResponse]{
-		limit: time.Until(limit),
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
 			defer over()
 			return c.Multi(

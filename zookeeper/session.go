@@ -135,17 +135,17 @@ func (s *session) attach(w *wire) bool {
 }
 
 // established is called when a handshake was answered.
-func (s *session) established(w *wire, id int64, timeout time.Duration) error {
+func (s *session) established(w *wire, id int64, timeout time.Duration) {
 	s.mu.Lock()
 	if id == 0 || s.id != 0 && id != s.id {
 		s.mu.Unlock()
 		s.die(errExpired)
-		return nil
+		return
 	}
 	if timeout < s.class && !s.probing {
 		s.mu.Unlock()
 		s.die(fmt.Errorf("%w: %v instead of %v", errShorter, timeout, s.class))
-		return nil
+		return
 	}
 	first := s.id == 0
 	s.id, s.timeout, s.took = id, timeout, time.Since(w.begun)
@@ -160,7 +160,6 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	if first {
 		s.contact.proved(w.begun) // a new session is a write
 	}
-	return nil
 }
 
 // errShorter tells that the guarantees that were looked up at opening do not hold any more.
@@ -216,15 +215,6 @@ func (s *session) livesLocked() (lives []*backend.Life) {
 		}
 	}
 	return lives
-}
-
-func (s *session) isOver() bool {
-	select {
-	case <-s.over:
-		return true
-	default:
-		return false
-	}
 }
 
 // reason is why the session is over.

@@ -57,7 +57,6 @@ type wire struct {
 
 	mu      sync.Mutex
 	shaken  bool                // the handshake is over
-	ended   bool                // nothing is read any more
 	asked   time.Time           // when the first sign of life was given since a frame came last; zero before
 	creates map[int32]*creating // under way, by xid
 }
@@ -187,9 +186,6 @@ func (w *wire) unanswered(sent time.Time) time.Duration {
 func (w *wire) Read(p []byte) (int, error) {
 	for len(w.frame) == 0 {
 		if err := w.next(); err != nil {
-			w.mu.Lock()
-			w.ended = true
-			w.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -239,7 +235,8 @@ func (w *wire) look(p []byte) error {
 	switch {
 	case first:
 		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
-		return w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+		w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+		return nil
 	case xid == xidAuth && code != 0:
 		w.s.die(errAuth)
 		return errAuth
