@@ -141,10 +141,8 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, names []string
 		}
 		before, found := ahead(names, n)
 		switch {
-		case !found && s.isOver():
-			return nil, s.reason()
 		case !found:
-			return nil, errGone
+			return nil, s.gone()
 		case len(before) == 0:
 			first = true
 			continue
@@ -230,13 +228,18 @@ func (a *attempt) proof(ctx context.Context, s *session, n *node) (at time.Time,
 		at = time.Now()
 		return s.check(ctx, n.path())
 	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode) && s.isOver():
-		return at, s.reason()
-	case errors.Is(err, zk.ErrNoNode):
-		return at, errGone
+	if errors.Is(err, zk.ErrNoNode) {
+		err = s.gone()
 	}
 	return at, err
+}
+
+// gone is why a node is not there any more.
+func (s *session) gone() error {
+	if s.isOver() {
+		return s.reason()
+	}
+	return errGone
 }
 
 // grant begins the lease of n, which is the first in the queue by a write sent at sent.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -47,8 +46,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		v   T
 		err error
 	}
-	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
-	answer := make(chan result, 1)
+	answer, gone := make(chan result), make(chan struct{})
 	sent = time.Now()
 	go func() {
 		defer s.b.calls.End()
@@ -59,10 +57,12 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		case errors.Is(err, zk.ErrNoServer) && s.isOver(): // it was never sent
 			err = &notSent{s.reason()}
 		}
-		taken := settled.CompareAndSwap(false, true)
-		answer <- result{v, err}
-		if !taken && q.late != nil {
-			q.late(v, err)
+		select {
+		case answer <- result{v, err}:
+		case <-gone:
+			if q.late != nil {
+				q.late(v, err)
+			}
 		}
 	}()
 	t := time.NewTimer(time.Until(end))
@@ -80,10 +80,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		over, done = nil, nil
 		t.Reset(min(answerGrace, time.Until(end)))
 	}
-	if !settled.CompareAndSwap(false, true) {
-		r := <-answer
-		return r.v, sent, r.err
-	}
+	close(gone)
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return none, sent, err
 	}

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -31,8 +32,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		names, sent, err = s.createOnce(ctx, n, !missing && !s.b.turns.expects(n.dir))
 		switch {
 		case err == nil:
-			p, ok := parsePlace(n.name)
-			if made && ok && p.number == 0 || s.b.turns.follows(n) {
+			if made && n.number == 0 || s.b.turns.follows(n) {
 				names = []string{n.name}
 			}
 			return names, sent, nil
@@ -114,7 +114,11 @@ func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []s
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	n.name, n.token = strings.TrimPrefix(path, n.dir+"/"), token
+	p, ok := parsePlace(strings.TrimPrefix(path, n.dir+"/"))
+	if !ok {
+		return nil, time.Time{}, fmt.Errorf("zookeeper created %q for %q", path, ask)
+	}
+	n.name, n.number, n.token = p.name, p.number, token
 	s.contact.proved(sent)
 	if names = <-looked; !slices.Contains(names, n.name) {
 		names = nil

@@ -29,7 +29,7 @@ func (s *session) keepAlive() {
 func (s *session) beat() (w *wire, unanswered time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.connected || s.conn == nil {
+	if !s.connected {
 		return nil, 0
 	}
 	conn, sent := s.conn, time.Now()

@@ -18,6 +18,7 @@ type node struct {
 	// Set when it is created.
 	prefix string // of its name, before the number; no other has it
 	name   string
+	number int32
 	token  uint64 // the zxid of the create
 
 	mu     sync.Mutex

@@ -45,7 +45,11 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 	for s, members := range groups {
 		for part := range slices.Chunk(members, batchPaths) {
 			wg.Go(func() {
-				each := s.checkEach(ctx, lives, part)
+				paths := make([]string, len(part))
+				for k, i := range part {
+					paths[k] = lives[i].Data.(*node).path()
+				}
+				each := s.checkEach(ctx, paths)
 				for k, i := range part {
 					if errs[i] = each[k]; errs[i] == nil {
 						errs[i] = s.cover(ctx, lives[i].Data.(*node), begun, ttls[i])
@@ -95,31 +99,17 @@ func (s *session) cover(ctx context.Context, n *node, begun time.Time, ttl time.
 	return s.secure(ctx, backend.Deadline(begun, min(ttl, s.b.guarantees.MaxSilence)), prove)
 }
 
-// checkEach checks the nodes of many leases. The ensemble checks all or none, so what is missing is left out the next time.
-func (s *session) checkEach(ctx context.Context, lives []*backend.Life, part []int) []error {
-	errs := make([]error, len(part))
-	left := make([]int, len(part)) // places in part
-	for k := range part {
-		left[k] = k
+// checkEach checks many nodes. The ensemble checks all or none, so that each is asked for where one is missing.
+func (s *session) checkEach(ctx context.Context, paths []string) []error {
+	err := s.check(ctx, paths...)
+	if !errors.Is(err, zk.ErrNoNode) || len(paths) == 1 {
+		return slices.Repeat([]error{err}, len(paths))
 	}
-	for len(left) > 0 {
-		paths := make([]string, len(left))
-		for j, k := range left {
-			paths[j] = lives[part[k]].Data.(*node).path()
-		}
-		each, err := s.checkAll(ctx, paths)
-		if err == nil {
-			break
-		}
-		missing := slices.IndexFunc(each, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
-		if missing < 0 || missing >= len(left) {
-			for _, k := range left {
-				errs[k] = err
-			}
-			break
-		}
-		errs[left[missing]] = zk.ErrNoNode
-		left = slices.Delete(left, missing, missing+1)
+	errs := make([]error, len(paths))
+	var wg sync.WaitGroup
+	for i, path := range paths {
+		wg.Go(func() { errs[i] = s.check(ctx, path) })
 	}
+	wg.Wait()
 	return errs
 }

@@ -75,6 +75,7 @@ func (s *session) open() error {
 	if !s.b.calls.Begin() {
 		return backend.ErrClosed
 	}
+	s.mu.Lock() // who dials waits for it, so that a session that is connected has its client
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -83,13 +84,12 @@ func (s *session) open() error {
 		zk.WithLogInfo(false),
 		zk.WithMaxConnBufferSize(bufferSize),
 	)
+	s.conn = conn
+	s.mu.Unlock()
 	if err != nil {
 		s.b.calls.End()
 		return err
 	}
-	s.mu.Lock()
-	s.conn = conn
-	s.mu.Unlock()
 	go func() {
 		defer s.b.calls.End()
 		<-s.over
@@ -229,7 +229,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	s.mu.Lock()
 	conn, ready, connected := s.conn, s.ready, s.connected
 	s.mu.Unlock()
-	if connected && conn != nil && !s.isOver() {
+	if connected && !s.isOver() {
 		return conn, nil
 	}
 	t := time.NewTimer(time.Until(end))
@@ -245,7 +245,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.connected && s.conn != nil:
+	case s.connected:
 		return s.conn, nil
 	case s.dialErr != nil:
 		return nil, fmt.Errorf("%w: %v", errNoConnection, s.dialErr)

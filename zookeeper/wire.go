@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -196,20 +197,16 @@ func (w *wire) Read(p []byte) (int, error) {
 
 func (w *wire) next() error {
 	const size = 4
-	var head [size]byte
-	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+	head, err := w.in.Peek(size)
+	if err != nil {
 		return err
 	}
-	n := int(be.Uint32(head[:]))
+	n := be.Uint32(head)
 	if n > mostFrame {
 		return errFrame
 	}
-	if cap(w.buf) < size+n {
-		w.buf = make([]byte, size+n)
-	}
-	w.buf = w.buf[:size+n]
-	copy(w.buf, head[:])
-	if _, err := io.ReadFull(w.in, w.buf[size:]); err != nil {
+	w.buf = slices.Grow(w.buf[:0], size+int(n))[:size+int(n)]
+	if _, err := io.ReadFull(w.in, w.buf); err != nil {
 		return err
 	}
 	if err := w.look(w.buf[size:]); err != nil {
