@@ -60,9 +60,12 @@ func (s *session) removeStray(ctx context.Context, stray *doom, err error) error
 		return err
 	}
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: settle}
-	for end := time.Now().Add(s.b.options.Timeout); !s.tryReap(ctx, stray); {
+	for end := time.Now().Add(s.b.options.Timeout); ; {
 		if cerr := backend.ContextError(ctx, err); cerr != nil {
 			return cerr
+		}
+		if s.tryReap(ctx, stray) {
+			break
 		}
 		if time.Now().After(end) {
 			return err
@@ -84,13 +87,14 @@ const stragglers = time.Second
 // createOnce sends the create; and, if look, a look at the queue behind it in the same round trip, most likely: it counts if it shows
 // the node.
 func (s *session) createOnce(ctx context.Context, n *node, look bool) (names []string, sent time.Time, err error) {
-	ask := n.dir + "/" + n.prefix
+	prefix := n.prefix // the next create has another one
+	ask := n.dir + "/" + prefix
 	looked := make(chan []string, 1)
 	var token uint64
 	path, sent, err := await(ctx, s, request[string]{
 		late: func(_ string, err error) {
 			if err == nil {
-				s.doom(&doom{dir: n.dir, prefix: n.prefix})
+				s.doom(&doom{dir: n.dir, prefix: prefix})
 			}
 		},
 		do: func(conn *zk.Conn) (string, error) {
