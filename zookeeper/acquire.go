@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -30,19 +31,10 @@ const leastPatience = 10 * time.Second
 
 // run makes the attempt. A waiter whose session ends queues again in another one.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	if !a.r.Wait {
-		err := a.refused(ctx)
-		if errors.Is(err, errExpired) { // while nobody was using it
-			err = a.refused(ctx)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	expired := false
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
-		l, err := a.once(ctx)
+		l, err := a.try(ctx)
 		switch {
 		case err == nil:
 			return l, nil
@@ -65,6 +57,16 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
+// try looks first whether the key is busy, unless the attempt may wait.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
+	if !a.r.Wait {
+		if err := a.refused(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a.once(ctx)
+}
+
 // refused looks whether the key is busy, which costs one read. A server of several may not know yet that a key was released,
 // so that it is asked again, as of now, before an attempt is refused.
 func (a *attempt) refused(ctx context.Context) error {
@@ -81,22 +83,8 @@ func (a *attempt) refused(ctx context.Context) error {
 	if a.missing = errors.Is(err, zk.ErrNoNode); a.missing {
 		return nil
 	}
-	if err != nil {
-		return a.b.closedOr(ctx, err)
-	}
-	if q := queueOf(names); len(q) > 0 {
+	if q := queueOf(names); err == nil && len(q) > 0 {
 		return heldError(q)
-	}
-	return nil
-}
-
-// closedOr is err, or what the end of the backend or of ctx makes of it.
-func (b *Backend) closedOr(ctx context.Context, err error) error {
-	if backend.Ended(ctx) {
-		return backend.ContextError(ctx, err)
-	}
-	if b.isClosing() {
-		return backend.ErrClosed
 	}
 	return err
 }
@@ -133,12 +121,12 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 // giveUp removes n. An attempt that was refused leaves nothing behind when it returns, unless its context ends; one that has
 // waited does not wait for that, too.
 func (s *session) giveUp(ctx context.Context, n *node, err error) {
-	if errors.Is(err, backend.ErrHeld) && !n.echo {
+	if errors.Is(err, backend.ErrHeld) {
 		if rerr := s.remove(ctx, n.path()); rerr == nil || isReply(rerr) {
 			return
 		}
 	}
-	s.discard(n)
+	s.doom(&doom{dir: n.dir, name: n.name})
 }
 
 // queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need
@@ -153,10 +141,8 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, names []string
 		}
 		before, found := ahead(names, n)
 		switch {
-		case !found && s.isOver():
-			return nil, s.reason()
 		case !found:
-			return nil, errGone
+			return nil, s.gone()
 		case len(before) == 0:
 			first = true
 			continue
@@ -190,16 +176,11 @@ func (a *attempt) isRecent(sent time.Time) bool {
 // ahead returns the places before n's in the queue, and whether its own is there.
 func ahead(children []string, n *node) (before []place, found bool) {
 	q := queueOf(children)
-	for i, p := range q {
-		if p.name != n.name {
-			continue
-		}
-		if i == 0 {
-			return nil, true
-		}
-		return q[:i], true
+	i := slices.IndexFunc(q, func(p place) bool { return p.name == n.name })
+	if i < 0 {
+		return nil, false
 	}
-	return nil, false
+	return q[:i], true
 }
 
 // persist repeats a request while the ensemble is away for a while.
@@ -247,19 +228,23 @@ func (a *attempt) proof(ctx context.Context, s *session, n *node) (at time.Time,
 		at = time.Now()
 		return s.check(ctx, n.path())
 	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode) && s.isOver():
-		return at, s.reason()
-	case errors.Is(err, zk.ErrNoNode):
-		return at, errGone
+	if errors.Is(err, zk.ErrNoNode) {
+		err = s.gone()
 	}
 	return at, err
+}
+
+// gone is why a node is not there any more.
+func (s *session) gone() error {
+	if s.isOver() {
+		return s.reason()
+	}
+	return errGone
 }
 
 // grant begins the lease of n, which is the first in the queue by a write sent at sent.
 func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
-	n.setLong(a.ttl > kept)
 	floor := a.begun
 	if !a.answered.IsZero() { // a waiter's lease counts from its last write
 		floor = sent
@@ -279,17 +264,10 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 	if latest.Before(sent) {
 		sent = latest
 	}
-	if n.czxid.Load() == 0 {
-		st, err := s.exists(ctx, n.path())
-		if err != nil {
-			return nil, lostIf(err)
-		}
-		n.czxid.Store(uint64(st.Czxid))
-	}
 	if err := a.b.keep(s, n); err != nil {
 		return nil, err
 	}
-	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.czxid.Load(), Sent: sent, TTL: a.ttl, Data: n})
+	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.token, Sent: sent, TTL: a.ttl, Data: n})
 	if err != nil {
 		s.part(n)
 		return nil, err

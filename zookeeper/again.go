@@ -29,16 +29,13 @@ const mostTurns = 4096
 
 // left notes that n, whose turn it was, has been removed.
 func (t *turns) left(n *node) {
-	p, ok := parsePlace(n.name)
-	if !ok || n.echo {
-		return
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old, known := t.last[n.dir]; t.last == nil || !known && len(t.last) >= mostTurns {
-		t.last = map[string]turn{n.dir: old}
+	before, known := t.last[n.dir]
+	if t.last == nil || !known && len(t.last) >= mostTurns {
+		t.last = make(map[string]turn)
 	}
-	t.last[n.dir] = turn{number: p.number, czxid: n.czxid.Load(), expects: t.last[n.dir].expects}
+	t.last[n.dir] = turn{number: n.number, czxid: n.token, expects: before.expects}
 }
 
 // follows reports whether n, which was just created, is certainly the first in its queue.
@@ -46,9 +43,8 @@ func (t *turns) follows(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before, known := t.last[n.dir]
-	p, ok := parsePlace(n.name)
-	before.expects = known && ok && before.isBefore(p.number, n.czxid.Load())
 	if known {
+		before.expects = before.isBefore(n.number, n.token)
 		t.last[n.dir] = before
 	}
 	return before.expects

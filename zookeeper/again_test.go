@@ -40,7 +40,7 @@ func refusedSoon(t *testing.T, b *Backend, key, why string) {
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	s := alone(t)
-	b, f := counted(t, s.url())
+	b, f := counted(t, s)
 	other := opened(t, s.url())
 	cycle := func() { release(t, acquire(t, b, waiting("k", countedTTL))) }
 	again(t, b, "k")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -23,7 +22,6 @@ const answerGrace = 100 * time.Millisecond
 // A request is one call of the library, which knows no contexts and may block for as long as the servers hang.
 type request[T any] struct {
 	limit time.Duration // at most; Options.Timeout if zero
-	grace time.Duration // after the end of the context
 	// late runs with what a request brought that nobody waited for any more.
 	late func(v T, err error)
 	do   func(c *zk.Conn) (T, error)
@@ -48,8 +46,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		v   T
 		err error
 	}
-	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
-	answer := make(chan result, 1)
+	answer, gone := make(chan result), make(chan struct{})
 	sent = time.Now()
 	go func() {
 		defer s.b.calls.End()
@@ -60,10 +57,12 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		case errors.Is(err, zk.ErrNoServer) && s.isOver(): // it was never sent
 			err = &notSent{s.reason()}
 		}
-		taken := settled.CompareAndSwap(false, true)
-		answer <- result{v, err}
-		if !taken && q.late != nil {
-			q.late(v, err)
+		select {
+		case answer <- result{v, err}:
+		case <-gone:
+			if q.late != nil {
+				q.late(v, err)
+			}
 		}
 	}()
 	t := time.NewTimer(time.Until(end))
@@ -79,12 +78,9 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		case <-done:
 		}
 		over, done = nil, nil
-		t.Reset(min(q.grace, time.Until(end)))
+		t.Reset(min(answerGrace, time.Until(end)))
 	}
-	if !settled.CompareAndSwap(false, true) {
-		r := <-answer
-		return r.v, sent, r.err
-	}
+	close(gone)
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return none, sent, err
 	}
@@ -98,7 +94,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 // made on the next one.
 func ask[T any](ctx context.Context, s *session, do func(c *zk.Conn) (T, error)) (v T, sent time.Time, err error) {
 	const pause = 5 * time.Millisecond // the library is about to notice
-	q := request[T]{limit: s.b.options.Timeout, grace: answerGrace, do: do}
+	q := request[T]{limit: s.b.options.Timeout, do: do}
 	for end := time.Now().Add(q.limit); ; q.limit = time.Until(end) {
 		v, sent, err = await(ctx, s, q)
 		if !isBroken(err) || time.Until(end) < pause {

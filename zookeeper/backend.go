@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -27,10 +26,9 @@ type Backend struct {
 	leases     *backend.Leases
 	calls      calls.Calls
 	turns      turns
-	closing    chan struct{}                               // closed when Close begins
-	watchAfter time.Duration                               // see removal.go
-	idle       time.Duration                               // for which an unused session is kept
-	frame      atomic.Pointer[func(op int32, path string)] // lets tests count what is written
+	closing    chan struct{} // closed when Close begins
+	watchAfter time.Duration // see removal.go
+	idle       time.Duration // for which an unused session is kept
 
 	mu       sync.Mutex
 	sessions map[time.Duration]*session // by class
@@ -105,29 +103,6 @@ func (s *session) head(ctx context.Context, dir string) (_ backend.Holder, node 
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-func (b *Backend) isClosing() bool {
-	select {
-	case <-b.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// sleep pauses until ctx ends or the backend is closed.
-func (b *Backend) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-b.closing:
-		return backend.ErrClosed
-	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
-	}
-}
-
 // closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
 const closeGrace = time.Second
 
@@ -139,15 +114,17 @@ func (b *Backend) Close() error {
 	}
 	b.leases.Close()
 	b.waitForUsers(closeGrace)
-	held := b.heldSessions()
 	b.mu.Lock()
 	b.shut = true
 	sessions := b.sessions
 	b.sessions = make(map[time.Duration]*session)
 	b.mu.Unlock()
 	for _, s := range sessions {
-		if held[s] {
-			s.abandon()
+		s.mu.Lock()
+		held := len(s.nodes) > 0
+		s.mu.Unlock()
+		if held {
+			s.die(errLeft)
 		} else {
 			s.die(backend.ErrClosed)
 		}
@@ -155,19 +132,6 @@ func (b *Backend) Close() error {
 	b.calls.Drain(2 * closeGrace)
 	b.calls.Seal()
 	return nil
-}
-
-// heldSessions are those in which leases live.
-func (b *Backend) heldSessions() map[*session]bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	held := make(map[*session]bool)
-	for _, s := range b.sessions {
-		s.mu.Lock()
-		held[s] = len(s.nodes) > 0
-		s.mu.Unlock()
-	}
-	return held
 }
 
 // waitForUsers waits until no node is left that has to go, and no attempt that may yet be granted or leave one, or for limit.
@@ -178,7 +142,7 @@ func (b *Backend) waitForUsers(limit time.Duration) {
 		b.mu.Lock()
 		for _, s := range b.sessions {
 			s.mu.Lock()
-			busy = busy || s.connected && (s.reaping || s.users > len(s.livesLocked()))
+			busy = busy || s.connected && (len(s.doomed) > 0 || s.users > len(s.livesLocked()))
 			s.mu.Unlock()
 		}
 		b.mu.Unlock()

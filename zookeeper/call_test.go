@@ -74,9 +74,9 @@ func TestLeavesHungServerBehindFullLink(t *testing.T) {
 	}
 	wg.Wait()
 	until(t, soon, "the connection is given up", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.ended
+		sess.mu.Lock()
+		defer sess.mu.Unlock()
+		return sess.wire != w || !sess.connected
 	})
 }
 

@@ -53,8 +53,8 @@
 //   - If a server does not answer, the client switches to another after a sixth of the session's timeout, from 500 ms to 4 s.
 //   - Close lets a session with live leases expire, so that their keys stay taken until then. The nodes of waiters in it
 //     are removed.
-//   - If the connection breaks after a create was sent, its node is looked up by name, and counts only if this session owns it.
-//     A node that is not adopted is removed as soon as the ensemble answers again, or with the session.
+//   - If the connection breaks after a create was sent, what it may have made is removed, found by its name, before another one is sent.
+//     The node of an attempt that fails is removed as soon as the ensemble answers again, or with the session.
 //   - If the last sign of life is too old to cover a lease's TTL, for example on a machine that
 //     stood still for a moment, a grant or renewal takes up to a tick longer.
 //

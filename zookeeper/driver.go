@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,13 @@ func init() {
 		Guarantees: defaultLimits().guarantees(),
 		Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),
 		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
-		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+		Open: func(ctx context.Context, rawURL string) (backend.Backend, error) {
+			b, err := open(ctx, rawURL)
+			if err != nil {
+				return nil, backend.CleanError(rawURL, err)
+			}
+			return b, nil
+		},
 	})
 }
 
@@ -56,21 +63,17 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	}
 	t, err := parseURL(rest)
 	if err != nil {
-		return nil, backend.CleanError(rawURL, err)
+		return nil, err
 	}
 	t.options.Namespace = params[paramNamespace]
 	if t.secure {
 		config, err := t.files.Config()
 		if err != nil {
-			return nil, backend.CleanError(rawURL, err)
+			return nil, err
 		}
 		t.options.Dial = dialTLS(config)
 	}
-	b, err := New(ctx, t.servers, &t.options)
-	if err != nil {
-		return nil, backend.CleanError(rawURL, err)
-	}
-	return b, nil
+	return New(ctx, t.servers, &t.options)
 }
 
 func dialTLS(config *tls.Config) zk.Dialer {
@@ -104,16 +107,14 @@ func parseURL(raw string) (target, error) {
 	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
 		return fail("// is missing behind the scheme")
 	}
-	seen := make(map[string]bool)
 	for _, h := range u.Hosts {
 		server, err := withPort(h, strconv.Itoa(port))
 		if err != nil {
 			return fail("%v", err)
 		}
-		if seen[server] {
+		if slices.Contains(t.servers, server) {
 			return fail("host %s is there twice", server)
 		}
-		seen[server] = true
 		t.servers = append(t.servers, server)
 	}
 	if len(t.servers) == 0 {

@@ -229,13 +229,14 @@ func TestRefusedAttemptEndsWithContext(t *testing.T) {
 func TestTryOutlivesIdleSession(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
+	y := new(spy)
 	var dialing sync.Mutex // there is no other connection before the session has expired
 	b, err := New(t.Context(), []string{s.Addr}, &Options{
 		Chroot: s.chroot, Timeout: 4 * soon,
 		Dial: func(network, address string, timeout time.Duration) (net.Conn, error) {
 			dialing.Lock()
 			defer dialing.Unlock()
-			return net.DialTimeout(network, address, timeout)
+			return y.dial(network, address, timeout)
 		},
 	})
 	if err != nil {
@@ -250,7 +251,7 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 		w := sess.wire
 		sess.mu.Unlock()
 		var once sync.Once
-		expire := func(op int32, _ string) {
+		expire := func(op int32, _ []byte) {
 			if op != opChildren {
 				return
 			}
@@ -260,18 +261,18 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 				go func() {
 					defer dialing.Unlock()
 					for ended := false; !ended; time.Sleep(100 * time.Microsecond) {
-						w.mu.Lock()
-						ended = w.ended
-						w.mu.Unlock()
+						sess.mu.Lock()
+						ended = !sess.connected
+						sess.mu.Unlock()
 					}
 					time.Sleep(time.Millisecond)
 					sess.die(errExpired)
 				}()
 			})
 		}
-		b.frame.Store(&expire)
+		y.frame.Store(&expire)
 		l, err := b.Acquire(t.Context(), req("k", time.Minute))
-		b.frame.Store(nil)
+		y.frame.Store(nil)
 		if err != nil {
 			t.Errorf("a free key: %v", err)
 			continue

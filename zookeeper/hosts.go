@@ -1,43 +1,30 @@
 package zookeeper
 
 import (
-	"errors"
-	"math/rand/v2"
+	"context"
 	"net"
-	"sync"
 	"time"
 )
 
-// hosts is the library's HostProvider for one session: the servers in an order of its own, by name, so that each dial
-// looks them up anew. The library's own resolves them once, and pauses for a second whenever it comes around.
+// hosts is the library's HostProvider for one session: the servers by name, so that each dial looks them up anew. The library's own
+// resolves them once, and pauses for a second whenever it comes around.
 type hosts struct {
-	s *session
-
-	mu   sync.Mutex
+	s    *session
 	list []string
 	next int
 }
 
-// Init implements zk.HostProvider.
+// Init implements zk.HostProvider. The library has shuffled the servers.
 func (h *hosts) Init(servers []string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.list = append([]string(nil), servers...)
-	rand.Shuffle(len(h.list), func(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] })
+	h.list = servers
 	return nil
 }
 
 // Len implements zk.HostProvider.
-func (h *hosts) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.list)
-}
+func (h *hosts) Len() int { return len(h.list) }
 
-// Next implements zk.HostProvider. retryStart makes the library fail what is queued and look whether it is closed.
+// Next implements zk.HostProvider. One goroutine calls it. retryStart makes the library fail what is queued and look whether it is closed.
 func (h *hosts) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	server = h.list[h.next%len(h.list)]
 	h.next++
 	return server, h.s.isOver()
@@ -46,21 +33,13 @@ func (h *hosts) Next() (server string, retryStart bool) {
 // Connected implements zk.HostProvider.
 func (h *hosts) Connected() {}
 
-var errOver = errors.New("the session is over")
-
 // dial is the library's Dialer. The library dials again at once, so it pauses after a failure.
 func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if s.isOver() {
-		return nil, errOver
+		return nil, s.reason()
 	}
-	if d := s.redial(); d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-s.over:
-			return nil, errOver
-		}
+	if err := s.sleep(context.Background(), s.redial()); err != nil {
+		return nil, err
 	}
 	limit := s.handshakeLimit()
 	if !s.probing {
@@ -79,22 +58,18 @@ func (s *session) dial(network, address string, timeout time.Duration) (net.Conn
 	w := newWire(c, s)
 	if !s.attach(w) {
 		_ = c.Close()
-		return nil, errOver
+		return nil, s.reason()
 	}
 	return w, nil
 }
 
-// redial is the pause before the next dial: none at first, then growing while none of them leads to a session.
+// redial is the pause before the next dial: none while each server is tried once, then growing while none of them leads to a session.
 func (s *session) redial() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dials++
-	const first, most = 10 * time.Millisecond, 250 * time.Millisecond
-	round := (s.dials - 1) / max(len(s.b.servers), 1) // a round of all servers without a pause
-	if round == 0 {
+	if s.dials <= len(s.b.servers) {
 		return 0
 	}
-	d := first << min(round-1, 8)
-	d = min(d, most)
-	return d/2 + rand.N(d/2)
+	return s.redials.Next(0)
 }

@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"context"
 	"time"
-
-	"github.com/anylock/lock/backend"
 )
 
 // keepAlive gives signs of life while the session lives, and leaves a server that does not answer them. The library's own
@@ -31,26 +29,17 @@ func (s *session) keepAlive() {
 func (s *session) beat() (w *wire, unanswered time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.connected || s.conn == nil {
+	if !s.connected {
 		return nil, 0
 	}
-	if len(s.asked) > 0 {
-		unanswered = min(time.Since(s.asked[0]), s.wire.silent())
-	}
 	conn, sent := s.conn, time.Now()
-	started := s.b.calls.Background(func() {
+	s.b.calls.Background(func() {
 		_, _, err := conn.Exists(s.b.root)
 		if err == nil || isReply(err) {
 			s.contact.touched(sent)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = s.asked[1:]
 	})
-	if started {
-		s.asked = append(s.asked, sent)
-	}
-	return s.wire, unanswered
+	return s.wire, s.wire.unanswered(sent)
 }
 
 // kickAfter is how long a server may leave a sign of life without an answer.
@@ -59,26 +48,20 @@ func (s *session) kickAfter() time.Duration {
 	return min(max(s.class/6, least), most)
 }
 
-// lookAfterLong loses the leases that are longer than the session when the ensemble may have expired it, and proves the
-// session to be alive in time. It returns when to look again.
+// lookAfterLong sees to the leases that live for longer than the ensemble is known to keep the session: it loses them when it may have
+// expired, and proves it to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	var long []*backend.Life
-	for n := range s.nodes {
-		if l, isLong := n.lease(); l != nil && isLong {
-			long = append(long, l)
-		}
-	}
-	timeout := s.timeout
+	lives, timeout := s.livesLocked(), s.timeout
 	s.mu.Unlock()
-	left := timeout + time.Second
-	if len(long) > 0 {
-		if d := time.Until(s.contact.claim(s.b.guarantees.MaxSilence)); d > 0 {
-			left = min(left, d)
-		} else {
-			for _, l := range long {
-				l.Lose()
-			}
+	left, now := timeout+time.Second, time.Now() // before the claim: a renewal may go on meanwhile
+	claim := s.contact.claim(s.b.guarantees.MaxSilence)
+	for _, l := range lives {
+		if !l.Deadline().After(claim) {
+			continue
+		}
+		if left = claim.Sub(now); left <= 0 {
+			l.Lose()
 		}
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {
@@ -121,18 +104,4 @@ func (s *session) secure(ctx context.Context, end time.Time, prove func(ctx cont
 		}
 	}
 	return nil
-}
-
-// sleep pauses while the session lives.
-func (s *session) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.over:
-		return s.reason()
-	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
-	}
 }

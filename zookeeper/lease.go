@@ -11,7 +11,7 @@ import (
 )
 
 // A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
-// than MaxSilence. That matters to those that are longer than any session.
+// than MaxSilence. Only a Life that is longer than that has a later one.
 type lease struct {
 	*backend.Life
 	n *node
@@ -20,11 +20,9 @@ type lease struct {
 // Deadline implements [backend.Lease].
 func (l lease) Deadline() time.Time {
 	end := l.Life.Deadline()
-	if _, long := l.n.lease(); long { // and so it lives in the longest session, for good
-		s, _ := l.n.home()
-		if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
-			return claim
-		}
+	s, _ := l.n.home()
+	if claim := s.contact.claim(s.b.guarantees.MaxSilence); claim.Before(end) {
+		return claim
 	}
 	return end
 }
@@ -53,7 +51,7 @@ func (b *Backend) clear(n *node) {
 	s, maybe := n.end()
 	for _, s := range []*session{s, maybe} {
 		if s != nil {
-			s.bereave(n)
+			s.doom(&doom{dir: n.dir, name: n.name, orphan: true})
 			s.part(n)
 		}
 	}
@@ -67,84 +65,34 @@ var _ backend.Requests = requests{}
 // Guarantees implements [backend.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests]. Where the TTL wants a longer session, the node is moved. It never is to a shorter one.
+// RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	n, begun := l.Data.(*node), time.Now()
-	if err := q.b.settle(ctx, n); err != nil {
-		return 0, q.renewError(ctx, n, err)
-	}
-	s, _ := n.home()
-	prove := func(ctx context.Context) error { return lostIf(s.check(ctx, n.path())) }
-	if class := q.b.limits.session(ttl); class > s.class {
-		to, err := q.b.enter(class)
-		if err != nil {
-			return 0, unavailable(ctx, err)
-		}
-		defer q.b.leave(to)
-		s = to
-		if err := q.b.move(ctx, n, to, backend.Deadline(begun, min(ttl, q.b.guarantees.MaxSilence))); err != nil {
-			return 0, q.renewError(ctx, n, err)
-		}
-	} else if err := prove(ctx); err != nil {
-		return 0, q.renewError(ctx, n, err)
-	}
-	return q.renewed(ctx, n, s, begun, ttl, prove)
-}
-
-// renewed makes sure that the session is kept for as long as the renewal promises.
-func (q requests) renewed(ctx context.Context, n *node, s *session, begun time.Time, ttl time.Duration,
-	prove func(ctx context.Context) error,
-) (time.Duration, error) {
-	kept := min(ttl, q.b.guarantees.MaxSilence)
-	if ttl > kept {
-		n.setLong(true)
-	}
-	if end := backend.Deadline(begun, kept); s.contact.bound().Before(end) {
-		if err := s.secure(ctx, end, prove); err != nil {
-			return 0, q.renewError(ctx, n, err)
-		}
-	}
-	n.setLong(ttl > kept) // until here its old deadline counts on what was known of the session
-	return ttl, nil
-}
-
-// renewError is ErrLost when the session that n lived in has ended.
-func (q requests) renewError(ctx context.Context, n *node, err error) error {
-	if s, _ := n.home(); s.isOver() && !q.b.isClosing() {
-		return backend.ErrLost
-	}
-	return unavailable(ctx, lostIf(err))
+	granted, errs := q.b.renewAll(ctx, []*backend.Life{l}, []time.Duration{ttl})
+	return granted[0], errs[0]
 }
 
 // ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	n, ok := l.Data.(*node)
-	if !ok {
-		return backend.ErrLost
-	}
+	n := l.Data.(*node)
 	s, maybe := n.end()
 	if s.isOver() && maybe != nil && !maybe.isOver() {
 		s = maybe
 	}
-	if s.isOver() {
-		// Its servers have removed, or will remove, what it had.
-		s.part(n)
+	defer s.part(n)
+	if s.isOver() { // its servers have removed, or will remove, what it had
 		return backend.ErrLost
 	}
 	err := s.remove(context.WithoutCancel(ctx), n.path())
-	if n.echo || maybe != nil {
+	if maybe != nil {
 		q.b.clear(n)
 	}
 	switch {
 	case err == nil:
 		q.b.turns.left(n)
-		s.part(n)
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		s.part(n)
 		return backend.ErrLost
 	}
-	s.discard(n)
-	s.part(n)
+	s.doom(&doom{dir: n.dir, name: n.name})
 	return unavailable(context.WithoutCancel(ctx), err)
 }

@@ -2,7 +2,7 @@ package zookeeper
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,44 +13,39 @@ import (
 // move gives n's place to another session, by one write: the node is deleted and created again under the same name, which
 // is all that the order of the queue depends on, and belongs to the session that makes the write. Nobody sees the place
 // empty; its data is changed first, in the same write, so that whoever watches the node is told that, and not that it has gone. A node
-// that is missing is ErrLost.
+// that is missing is zk.ErrNoNode, one that is over ErrLost.
 //
 // A move that went unanswered is for settle to make again. Until then the lease may live in either session. So the other one must be
-// kept until end, as far as it is known beforehand: that is behind the deadline of the lease, as its TTL gets longer.
+// known to be kept until end beforehand: that is behind the deadline of the lease, as its TTL gets longer.
 func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time) error {
 	from, maybe := n.home()
 	if from.isOver() {
 		return backend.ErrLost
 	}
 	// A session that has not begun yet keeps nothing, and nothing is known of it.
-	limit := time.Now().Add(b.options.Timeout)
-	if _, err := to.whenReady(ctx, limit); err != nil {
+	if _, err := to.whenReady(ctx, time.Now().Add(b.options.Timeout)); err != nil {
 		return err
 	}
-	if to.contact.assumed(b.guarantees.MaxSilence).Before(end) {
-		if err := to.secure(ctx, end, to.prove); err != nil {
-			return err
-		}
-		limit = time.Now().Add(b.options.Timeout)
+	if err := to.secure(ctx, end, to.prove); err != nil {
+		return err
 	}
 	if err := b.keep(to, n); err != nil {
 		return err
 	}
 	moving := make(chan struct{})
+	over := sync.OnceFunc(func() { close(moving) }) // a request that was queued may turn out not to have been sent
 	if !n.mayMove(to, moving) {
 		to.part(n)
 		return backend.ErrLost
 	}
 	_, sent, err := await(ctx, to, request[[]zk.MultiResponse]{
-		limit: time.Until(limit),
-		grace: answerGrace,
 		do: func(c *zk.Conn) ([]zk.MultiResponse, error) {
-			defer close(moving)
+			defer over()
 			return c.Multi(
 				&zk.SetDataRequest{Path: n.path(), Version: -1},
 				&zk.DeleteRequest{Path: n.path(), Version: -1},
 				&zk.CreateRequest{
-					Path: n.path(), Data: record(n.czxid.Load(), n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
+					Path: n.path(), Data: record(n.token, n.owner), Acl: b.acl, Flags: zk.FlagEphemeral,
 				},
 			)
 		},
@@ -63,10 +58,8 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 		}
 		to.watchSoon(n)
 		return nil
-	case errors.Is(err, zk.ErrNoNode):
-		return backend.ErrLost
 	case wasNotSent(err):
-		close(moving)
+		over()
 		if maybe == nil {
 			n.notMoved()
 			to.part(n)

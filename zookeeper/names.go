@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -73,13 +74,7 @@ func queueOf(children []string) []place {
 		}
 	}
 	slices.SortFunc(q, func(a, b place) int {
-		switch d := a.number - b.number; {
-		case d < 0:
-			return -1
-		case d > 0:
-			return 1
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(cmp.Compare(a.number-b.number, 0), strings.Compare(a.name, b.name))
 	})
 	return q
 }

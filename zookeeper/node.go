@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/anylock/lock/backend"
 )
@@ -15,13 +14,12 @@ var errGone = errors.New("the node of this request was deleted by another client
 type node struct {
 	key, owner string
 	dir        string // of the key
-	prefix     string // of its name, before the number; no other has it
 
-	czxid atomic.Uint64 // of its creation: the fencing token
-
-	// Set before the lease is granted, then guarded by s.mu of the session that it is in.
-	name string
-	echo bool // a create went unanswered, and may yet leave a second node
+	// Set when it is created.
+	prefix string // of its name, before the number; no other has it
+	name   string
+	number int32
+	token  uint64 // the zxid of the create
 
 	mu     sync.Mutex
 	s      *session      // where it lives
@@ -29,7 +27,6 @@ type node struct {
 	moving chan struct{} // closed when the request of the latest move is over; nil before the first
 	over   bool          // it is released, or its lease is lost: no session answers for it any more
 	life   *backend.Life
-	long   bool // longer than the ensemble keeps a session
 }
 
 func newNode(b *Backend, r backend.Request) *node {
@@ -45,17 +42,11 @@ func (n *node) home() (s, maybe *session) {
 	return n.s, n.maybe
 }
 
-// lease returns the lease, nil before the grant, and whether it is longer than its session.
-func (n *node) lease() (l *backend.Life, long bool) {
+// lease returns the lease, nil before the grant.
+func (n *node) lease() *backend.Life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.life, n.long
-}
-
-func (n *node) setLong(long bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.long = long
+	return n.life
 }
 
 // end notes that n is over, and is home.

@@ -32,7 +32,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	if err := backend.ValidateKey(key); err != nil {
 		return err
 	}
-	err := b.onAny(ctx, func(s *session) error {
+	return b.onAny(ctx, func(s *session) error {
 		dir := b.dir(key)
 		h, first, err := s.head(ctx, dir)
 		if err != nil {
@@ -46,7 +46,6 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		}
 		return err
 	})
-	return err
 }
 
 // onAny calls f with a session.
@@ -60,11 +59,13 @@ func (b *Backend) onAny(ctx context.Context, f func(s *session) error) error {
 		return err
 	}
 	defer b.leave(s)
-	if err := f(s); err != nil {
-		if errors.Is(err, backend.ErrLost) {
-			return err
-		}
-		return unavailable(ctx, b.closedOr(ctx, err))
+	switch err = f(s); {
+	case err == nil, errors.Is(err, backend.ErrLost):
+		return err
+	case backend.Ended(ctx):
+		return backend.ContextError(ctx, err)
+	case b.isClosing():
+		return backend.ErrClosed
 	}
-	return nil
+	return unavailable(ctx, err)
 }

@@ -275,8 +275,8 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	})
 }
 
-// A node that is found by its name counts only if this session owns it. (Z9, CURATOR-498)
-func TestFoundNodeOfAnotherSession(t *testing.T) {
+// A node that a create may have made whose connection broke is removed, and never taken for the place of the next one. (Z9, CURATOR-498)
+func TestFoundNodeIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	c := raw(t, s.Addr)
@@ -288,20 +288,25 @@ func TestFoundNodeOfAnotherSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := errors.New("connection lost")
-	if found, err := sess.recover(t.Context(), n, lost); found || err != nil {
-		t.Errorf("recovered from a node of another session: %v, %v (%s)", found, err, n.name)
-	}
 	if _, _, err := sess.create(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
-	own := n.path()
-	n.name = ""
-	if found, err := sess.recover(t.Context(), n, lost); !found || err != nil || n.path() != own {
-		t.Errorf("recovered %q, %v, %v, want the session's own %q, not %q", n.path(), found, err, own, path)
-	}
 	if before, found := ahead([]string{n.name, path[len(n.dir)+1:]}, n); !found || len(before) != 1 {
-		t.Errorf("the place of another session's node was taken for its own: %v, %v", before, found)
+		t.Errorf("another node was taken for its own place: %v, %v", before, found)
+	}
+	stray := newNode(b, req("k", time.Minute))
+	if _, err := c.Create(stray.dir+"/"+stray.prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	d := &doom{dir: stray.dir, prefix: stray.prefix}
+	if err := sess.removeStray(t.Context(), d, errNoAnswer); !errors.Is(err, errNoAnswer) || len(places(t, c, b, "k")) != 3 {
+		t.Errorf("what may be on its way: %v, %v", err, places(t, c, b, "k"))
+	}
+	if err := sess.removeStray(t.Context(), d, zk.ErrConnectionClosed); err != nil {
+		t.Fatal(err)
+	}
+	if q := places(t, c, b, "k"); len(q) != 2 || q[1].name != n.name {
+		t.Errorf("places %v, want all but the stray", q)
 	}
 }
 

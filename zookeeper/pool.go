@@ -65,12 +65,10 @@ func (b *Backend) enter(class time.Duration) (*session, error) {
 // enterAny is enter for a request that any session can make: it opens one only if there is none.
 func (b *Backend) enterAny(class time.Duration) (*session, error) {
 	b.mu.Lock()
-	if s := b.sessions[class]; s == nil && !b.isClosing() {
+	if b.sessions[class] == nil {
 		for _, other := range b.sessions {
 			if !other.isOver() {
-				b.useLocked(other)
-				b.mu.Unlock()
-				return other, nil
+				class = other.class
 			}
 		}
 	}

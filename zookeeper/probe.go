@@ -51,7 +51,7 @@ func (b *Backend) askSession(ctx context.Context, timeout time.Duration) (grante
 		return 0, 0, err
 	}
 	if _, err := s.whenReady(ctx, time.Now().Add(openTimeout)); err != nil {
-		s.abandon()
+		s.die(errLeft)
 		return 0, 0, err
 	}
 	defer s.die(errIdle)

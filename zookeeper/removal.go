@@ -36,37 +36,18 @@ func (s *session) watchNow(n *node) {
 // watchOwn watches the node of a lease, and ends the lease if it is missing. A server on which it was seen once never forgets it
 // but for its removal: a move makes it anew by the same write.
 func (s *session) watchOwn(n *node) {
-	err := s.armOwn(context.Background(), n)
+	again := func(bool) { s.watchNow(n) } // something has happened that its holder may not know: look what
+	_, err := s.watch(context.Background(), n.path(), again)
 	home, _ := n.home()
 	switch {
 	case err == nil, n.isOver(), s.isOver():
 	case home != s: // it was moved meanwhile
 		home.watchSoon(n)
 	case errors.Is(err, zk.ErrNoNode):
-		if l, _ := n.lease(); l != nil {
+		if l := n.lease(); l != nil {
 			l.Lose()
 		}
 	default:
 		s.watchSoon(n)
 	}
-}
-
-func (s *session) armOwn(ctx context.Context, n *node) error {
-	path := n.path()
-	s.mu.Lock()
-	w := s.watchedLocked(path)
-	w.own = n
-	armed := w.armed
-	s.mu.Unlock()
-	if armed {
-		return nil
-	}
-	err := s.arm(ctx, path, w)
-	if err != nil {
-		s.mu.Lock()
-		w.own = nil
-		s.dropLocked(path, w)
-		s.mu.Unlock()
-	}
-	return err
 }

@@ -119,7 +119,7 @@ func TestOwnChangesAreNoRemoval(t *testing.T) {
 func TestWatchCostsOneRead(t *testing.T) {
 	t.Parallel()
 	s := on(t, lasting)
-	b, f := counted(t, s.url())
+	b, f := counted(t, s)
 	b.watchAfter = watchAfter
 	release(t, acquire(t, b, waiting("k", countedTTL)))
 	const cycles = 50

@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/anylock/lock/backend"
 )
 
 // children lists dir. A missing dir is zk.ErrNoNode.
@@ -33,13 +31,7 @@ func (s *session) latest(ctx context.Context, dir string) ([]string, error) {
 // check makes a write that changes nothing, and fails with zk.ErrNoNode if one of paths is missing. What it proves is
 // noted in s.contact.
 func (s *session) check(ctx context.Context, paths ...string) error {
-	_, err := s.checkAll(ctx, paths)
-	return err
-}
-
-// checkAll is check with an error for each path, where the servers tell.
-func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.MultiResponse, err error) {
-	each, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	_, sent, err := ask(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		ops := make([]any, len(paths))
 		for i, p := range paths {
 			ops[i] = &zk.CheckVersionRequest{Path: p, Version: -1}
@@ -49,7 +41,7 @@ func (s *session) checkAll(ctx context.Context, paths []string) (each []zk.Multi
 	if err == nil {
 		s.contact.proved(sent)
 	}
-	return each, err
+	return err
 }
 
 // remove deletes a node. A missing one is zk.ErrNoNode.
@@ -127,12 +119,4 @@ func (s *session) exists(ctx context.Context, path string) (*zk.Stat, error) {
 		return st, err
 	})
 	return st, err
-}
-
-// lostIf turns the answer that a node is missing into ErrLost.
-func lostIf(err error) error {
-	if errors.Is(err, zk.ErrNoNode) {
-		return backend.ErrLost
-	}
-	return err
 }

@@ -3,7 +3,9 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ const (
 	opChildren  = 12
 	opMulti     = 14
 	opContainer = 19
+	opClose     = -11
 )
 
 var opNames = map[int32]string{
@@ -32,10 +35,10 @@ var opNames = map[int32]string{
 	opMulti: "multi", opContainer: "createContainer", opClose: "close",
 }
 
-func (f *frames) observe(op int32, path string) {
+func (f *frames) observe(op int32, body []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if op != opExists || path != f.root {
+	if op != opExists || framePath(body) != f.root {
 		f.n[op]++
 	}
 }
@@ -63,13 +66,48 @@ func (f *frames) during(do func()) string {
 // request proves it to be alive when the machine stands still for some seconds.
 const countedTTL = 30 * time.Second
 
-func counted(t *testing.T, url string) (*Backend, *frames) {
-	b := opened(t, url)
+func counted(t *testing.T, s spot) (*Backend, *frames) {
+	t.Helper()
+	y := new(spy)
+	b, err := New(t.Context(), []string{s.Addr}, &Options{Chroot: s.chroot, Timeout: 4 * soon, Dial: y.dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	f := &frames{root: b.root, n: make(map[int32]int)}
 	observe := f.observe
-	b.frame.Store(&observe)
+	y.frame.Store(&observe)
 	b.watchAfter = time.Hour // the watch on a lease is counted by itself
 	return b, f
+}
+
+// A spy is a Dialer whose connections show what is written before it is, but for handshakes.
+type spy struct {
+	frame atomic.Pointer[func(op int32, body []byte)]
+}
+
+type spied struct {
+	net.Conn
+	spy   *spy
+	begun bool
+}
+
+func (y *spy) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c, err := net.DialTimeout(network, address, timeout)
+	return &spied{Conn: c, spy: y}, err
+}
+
+func (c *spied) Write(p []byte) (int, error) {
+	const opAt, bodyAt = 8, 12
+	if f := c.spy.frame.Load(); f != nil && c.begun {
+		(*f)(int32(be.Uint32(p[opAt:])), p[bodyAt:])
+	}
+	c.begun = true
+	return c.Conn.Write(p)
 }
 
 // What operations write, counted on the wire. The look at the queue goes out right behind the create, so that the requests one after
@@ -79,7 +117,7 @@ func TestRequests(t *testing.T) {
 	s := alone(t)
 	const ttl = countedTTL
 	c := raw(t, s.Addr)
-	b, f := counted(t, s.url())
+	b, f := counted(t, s)
 	release(t, acquire(t, b, req("k", ttl))) // the parent and the session are there
 	other := opened(t, s.url())
 	var l backend.Lease

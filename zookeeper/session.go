@@ -33,19 +33,16 @@ type session struct {
 	wire      *wire         // of the connection at the moment
 	ready     chan struct{} // closed while there is a connection
 	connected bool
-	dials     int   // since the last connection
-	dialErr   error // of the last one
-	shakes    int   // handshakes since, none of them answered
-	abandoned bool
-	err       error                    // why it is over
-	nodes     map[*node]struct{}       // of leases that live in it
-	writing   map[string]chan struct{} // creates that are yet to be written, by path
-	zxids     map[string]uint64        // of creates that were just answered, by path
-	asked     []time.Time              // signs of life under way
+	dials     int                // since the last connection
+	redials   backend.Pause      // between them
+	dialErr   error              // of the last one
+	shakes    int                // handshakes since, none of them answered
+	err       error              // why it is over
+	nodes     map[*node]struct{} // of leases that live in it
 	watches   map[string]*watched
-	doomed    []*doom // nodes to be removed, whatever it takes
-	orphans   int     // of them, those of leases that were lost
-	reaping   bool
+	doomed    map[*doom]struct{} // nodes to be removed, whatever it takes
+
+	creating sync.Map // *creating, by path
 
 	zxid    atomic.Int64 // the latest that a server told
 	proving atomic.Bool  // a write is under way to learn that the session lives
@@ -62,13 +59,13 @@ func newSession(b *Backend, class time.Duration) *session {
 	return &session{
 		b: b, class: class, first: b.first,
 		contact:  contact{hop: b.limits.hop()},
+		redials:  backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
 		over:     make(chan struct{}),
 		ready:    make(chan struct{}),
 		watching: make(chan struct{}, watchAtOnce),
 		nodes:    make(map[*node]struct{}),
-		zxids:    make(map[string]uint64),
-		writing:  make(map[string]chan struct{}),
 		watches:  make(map[string]*watched),
+		doomed:   make(map[*doom]struct{}),
 	}
 }
 
@@ -78,10 +75,7 @@ func (s *session) open() error {
 	if !s.b.calls.Begin() {
 		return backend.ErrClosed
 	}
-	most := 0 // no limit
-	if s.probing {
-		most = bufferSize
-	}
+	s.mu.Lock() // who dials waits for it, so that a session that is connected has its client
 	conn, events, err := zk.Connect(s.b.servers, s.class,
 		zk.WithDialer(s.dial),
 		zk.WithHostProvider(&hosts{s: s}),
@@ -89,18 +83,19 @@ func (s *session) open() error {
 		zk.WithLogger(quiet{}),
 		zk.WithLogInfo(false),
 		zk.WithMaxConnBufferSize(bufferSize),
-		zk.WithMaxBufferSize(most),
 	)
+	s.conn = conn
+	s.mu.Unlock()
 	if err != nil {
 		s.b.calls.End()
 		return err
 	}
-	s.mu.Lock()
-	s.conn = conn
-	s.mu.Unlock()
 	go func() {
 		defer s.b.calls.End()
 		<-s.over
+		if errors.Is(s.reason(), errLeft) {
+			s.hangUp()
+		}
 		conn.Close()
 		for range events { // it is closed at the end
 		}
@@ -140,21 +135,22 @@ func (s *session) attach(w *wire) bool {
 }
 
 // established is called when a handshake was answered.
-func (s *session) established(w *wire, id int64, timeout time.Duration) error {
+func (s *session) established(w *wire, id int64, timeout time.Duration) {
 	s.mu.Lock()
 	if id == 0 || s.id != 0 && id != s.id {
 		s.mu.Unlock()
 		s.die(errExpired)
-		return nil
+		return
 	}
 	if timeout < s.class && !s.probing {
 		s.mu.Unlock()
 		s.die(fmt.Errorf("%w: %v instead of %v", errShorter, timeout, s.class))
-		return nil
+		return
 	}
 	first := s.id == 0
 	s.id, s.timeout, s.took = id, timeout, time.Since(w.begun)
 	s.dials, s.shakes = 0, 0
+	s.redials.Reset()
 	if !s.connected {
 		s.connected = true
 		close(s.ready)
@@ -164,7 +160,6 @@ func (s *session) established(w *wire, id int64, timeout time.Duration) error {
 	if first {
 		s.contact.proved(w.begun) // a new session is a write
 	}
-	return nil
 }
 
 // errShorter tells that the guarantees that were looked up at opening do not hold any more.
@@ -200,47 +195,26 @@ func (s *session) die(err error) {
 	}
 }
 
+// errLeft makes a session end without a word to the servers, which keep its nodes until it expires.
+var errLeft = fmt.Errorf("%w: the session is left to expire", backend.ErrClosed)
+
+// hangUp breaks the connection. The library cannot say anything any more, as a session that is over makes no other one.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wire != nil {
+		_ = s.wire.Conn.Close()
+	}
+}
+
 // livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
 func (s *session) livesLocked() (lives []*backend.Life) {
 	for n := range s.nodes {
-		if l, _ := n.lease(); l != nil {
+		if l := n.lease(); l != nil {
 			lives = append(lives, l)
 		}
 	}
 	return lives
-}
-
-// abandon makes the session end without a word to the servers, which keep its nodes until it expires.
-func (s *session) abandon() {
-	s.mu.Lock()
-	s.abandoned = true
-	w := s.wire
-	s.mu.Unlock()
-	s.die(backend.ErrClosed)
-	if w != nil {
-		_ = w.Conn.Close()
-	}
-}
-
-func (s *session) isAbandoned() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.abandoned
-}
-
-func (s *session) isOver() bool {
-	select {
-	case <-s.over:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s *session) hasID() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.id != 0
 }
 
 // reason is why the session is over.
@@ -255,7 +229,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	s.mu.Lock()
 	conn, ready, connected := s.conn, s.ready, s.connected
 	s.mu.Unlock()
-	if connected && conn != nil && !s.isOver() {
+	if connected && !s.isOver() {
 		return conn, nil
 	}
 	t := time.NewTimer(time.Until(end))
@@ -271,7 +245,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.connected && s.conn != nil:
+	case s.connected:
 		return s.conn, nil
 	case s.dialErr != nil:
 		return nil, fmt.Errorf("%w: %v", errNoConnection, s.dialErr)

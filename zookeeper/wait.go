@@ -17,7 +17,8 @@ const recheck = 5 * time.Second
 // sleep waits until something happens to the node before n's, the only one that it watches, or until it is time to look
 // in any case. gone tells that this node is not there any more, and never will be: one that is moved has its data changed before.
 func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place) (gone bool, err error) {
-	fired, stop, err := s.watch(ctx, n.dir+"/"+before[len(before)-1].name)
+	fired := make(chan bool, 1)
+	stop, err := s.watch(ctx, n.dir+"/"+before[len(before)-1].name, func(gone bool) { fired <- gone })
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return true, nil

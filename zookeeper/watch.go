@@ -6,66 +6,55 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watched is a node that waiters of this session watch: one watch at the server, however many come and go. The library
+// watched is a node that this session watches: one watch at the server, however many watchers come and go. The library
 // cannot take a watch back, so it stays until the node goes.
 type watched struct {
-	armed bool
-	subs  map[chan bool]struct{}
-	own   *node // of a lease of this session; nil for those of others
+	armed    bool
+	watchers map[*watcher]struct{}
 }
 
-// fire wakes all of them, once, and tells whether the node is gone.
+// A watcher is told once that something has happened. told must not block.
+type watcher struct{ told func(gone bool) }
+
+// fire tells all of them, once, and whether the node is gone.
 func (w *watched) fire(gone bool) {
-	for c := range w.subs {
-		c <- gone
+	for c := range w.watchers {
+		c.told(gone)
 	}
-	w.subs = nil
+	w.watchers = nil
 }
 
-// watch returns a channel that is sent to when the node at path changes or goes, or the session ends: true if it is gone. A missing
-// node is zk.ErrNoNode. Call stop in the end.
-func (s *session) watch(ctx context.Context, path string) (fired <-chan bool, stop func(), err error) {
-	c := make(chan bool, 1)
+// watch has told called when the node at path changes or goes, or the session ends: with true if it is gone. A missing
+// node is zk.ErrNoNode. Whoever is not interested any more calls stop.
+func (s *session) watch(ctx context.Context, path string, told func(gone bool)) (stop func(), err error) {
+	c := &watcher{told}
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
-		return nil, nil, s.reason()
+		return nil, s.reason()
 	}
-	w := s.watchedLocked(path)
-	w.subs[c] = struct{}{}
+	w := s.watches[path]
+	if w == nil {
+		w = &watched{watchers: make(map[*watcher]struct{})}
+		s.watches[path] = w
+	}
+	w.watchers[c] = struct{}{}
 	armed := w.armed
 	s.mu.Unlock()
 	stop = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(w.subs, c)
-		s.dropLocked(path, w)
+		delete(w.watchers, c)
+		if len(w.watchers) == 0 && !w.armed && s.watches[path] == w { // nobody needs it, and the server has no watch
+			delete(s.watches, path)
+		}
 	}
-	if armed {
-		return c, stop, nil
+	if !armed {
+		if err = s.arm(ctx, path, w); err != nil {
+			stop()
+		}
 	}
-	if err = s.arm(ctx, path, w); err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return c, stop, nil
-}
-
-// watchedLocked returns what is watched at path. The caller holds s.mu.
-func (s *session) watchedLocked(path string) *watched {
-	w := s.watches[path]
-	if w == nil {
-		w = &watched{subs: make(map[chan bool]struct{})}
-		s.watches[path] = w
-	}
-	return w
-}
-
-// dropLocked forgets w if nobody needs it, and there is no watch at the server. The caller holds s.mu.
-func (s *session) dropLocked(path string, w *watched) {
-	if len(w.subs) == 0 && w.own == nil && !w.armed && s.watches[path] == w {
-		delete(s.watches, path)
-	}
+	return stop, err
 }
 
 // arm sets the watch at the server.
@@ -91,8 +80,5 @@ func (s *session) fire(path string, gone bool) {
 	if w := s.watches[path]; w != nil {
 		delete(s.watches, path)
 		w.fire(gone)
-		if w.own != nil {
-			s.watchNow(w.own) // something that its holder may not know: look what
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,7 +16,6 @@ const (
 	opCreate   = 1
 	opAuth     = 100
 	opSetWatch = 101 // the watches there were, on a new connection
-	opClose    = -11
 
 	xidAuth = -4
 )
@@ -25,7 +25,6 @@ const mostFrame = 64 << 20
 var (
 	errExpired    = errors.New("the session has expired")
 	errAuth       = errors.New("authentication failed")
-	errAbandoned  = errors.New("the session is left to expire")
 	errFrame      = errors.New("a frame is malformed")
 	be            = binary.BigEndian
 	handshakeMost = 2 * time.Second
@@ -52,51 +51,33 @@ type wire struct {
 	begun time.Time // before the handshake was sent
 	seen  int64     // the session's zxid then
 
-	part []byte // of a frame that is not written whole yet
-
 	// Of the reading goroutine.
 	in    *bufio.Reader
 	frame []byte // what is left of the frame being read
 	buf   []byte
 
 	mu      sync.Mutex
-	shaken  bool           // the handshake is over
-	ended   bool           // nothing is read any more
-	heard   time.Time      // when a frame came last
-	creates map[int32]bool // under way, by xid
+	shaken  bool                // the handshake is over
+	asked   time.Time           // when the first sign of life was given since a frame came last; zero before
+	creates map[int32]*creating // under way, by xid
 }
 
 func newWire(c net.Conn, s *session) *wire {
-	return &wire{Conn: c, s: s, in: bufio.NewReader(c), creates: make(map[int32]bool)}
+	return &wire{Conn: c, s: s, in: bufio.NewReader(c), creates: make(map[int32]*creating)}
 }
 
-// Write takes frames, in whatever pieces the library writes them. It passes whole ones on.
+// Write takes one whole frame, as the library writes them, and passes it on. It may change it.
 func (w *wire) Write(p []byte) (int, error) {
 	const size = 4
-	taken := len(p)
-	if len(w.part) > 0 {
-		w.part = append(w.part, p...)
-		p = w.part
+	if len(p) < size || len(p) != size+int(be.Uint32(p)) {
+		return 0, errFrame
 	}
-	for len(p) >= size {
-		n := int64(be.Uint32(p))
-		if n > mostFrame {
-			return 0, errFrame
-		}
-		end := size + int(n)
-		if len(p) < end {
-			break
-		}
-		if err := w.writeFrame(p[:end]); err != nil {
-			return 0, err
-		}
-		p = p[end:]
+	if err := w.writeFrame(p); err != nil {
+		return 0, err
 	}
-	w.part = append(w.part[:0], p...)
-	return taken, nil
+	return len(p), nil
 }
 
-// writeFrame passes one whole frame on, and may change it.
 func (w *wire) writeFrame(p []byte) error {
 	const least = 12
 	if len(p) < least {
@@ -109,13 +90,6 @@ func (w *wire) writeFrame(p []byte) error {
 		return w.writeHandshake(p)
 	}
 	xid, op := int32(be.Uint32(p[4:])), int32(be.Uint32(p[8:]))
-	if op == opClose && w.s.isAbandoned() {
-		_ = w.Conn.Close()
-		return errAbandoned
-	}
-	if f := w.s.b.frame.Load(); f != nil {
-		(*f)(op, framePath(p[least:]))
-	}
 	switch op {
 	case opSetWatch:
 		const end = least + 8
@@ -125,13 +99,27 @@ func (w *wire) writeFrame(p []byte) error {
 		p = append([]byte(nil), p...)
 		be.PutUint64(p[least:], uint64(w.seen))
 	case opCreate:
-		w.mu.Lock()
-		w.creates[xid] = true
-		w.mu.Unlock()
+		if c, ok := w.s.creating.Load(framePath(p[least:])); ok {
+			return w.writeCreate(p, xid, c.(*creating))
+		}
 	}
 	_, err := w.Conn.Write(p)
-	if op == opCreate {
-		w.s.wrote(framePath(p[least:]))
+	return err
+}
+
+// A creating is a create under way, of which the wire tells what the library does not.
+type creating struct {
+	written func() // called when it has been written; must not block
+	zxid    uint64 // of the answer
+}
+
+func (w *wire) writeCreate(p []byte, xid int32, c *creating) error {
+	w.mu.Lock()
+	w.creates[xid] = c
+	w.mu.Unlock()
+	_, err := w.Conn.Write(p)
+	if err == nil {
+		c.written()
 	}
 	return err
 }
@@ -149,8 +137,7 @@ func framePath(body []byte) string {
 	return string(body[size : size+n])
 }
 
-// writeHandshake sends the request for a session, which the library makes by itself whenever it is without one. A second
-// session is refused it: what was queued for the first would run under it.
+// writeHandshake sends the request for a session, which the library makes by itself whenever it is without one.
 func (w *wire) writeHandshake(p []byte) error {
 	const (
 		zxidAt = 4 + 4          // behind length, version
@@ -160,10 +147,7 @@ func (w *wire) writeHandshake(p []byte) error {
 	if len(p) < idEnd {
 		return errFrame
 	}
-	if be.Uint64(p[idAt:]) == 0 && w.s.hasID() {
-		return errExpired
-	}
-	if !w.s.mayShake() {
+	if !w.s.mayShake(be.Uint64(p[idAt:]) == 0) {
 		w.s.die(errExpired)
 		return errExpired
 	}
@@ -189,20 +173,20 @@ func authFrame(digest []byte) []byte {
 	return append(be.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// silent is for how long nothing has come.
-func (w *wire) silent() time.Duration {
+// unanswered notes a sign of life, and returns for how long the first one has gone unanswered since a frame came last.
+func (w *wire) unanswered(sent time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.heard)
+	if w.asked.IsZero() {
+		w.asked = sent
+	}
+	return sent.Sub(w.asked)
 }
 
 // Read serves what the library reads: whole frames, which were looked at before.
 func (w *wire) Read(p []byte) (int, error) {
 	for len(w.frame) == 0 {
 		if err := w.next(); err != nil {
-			w.mu.Lock()
-			w.ended = true
-			w.mu.Unlock()
 			return 0, err
 		}
 	}
@@ -213,20 +197,16 @@ func (w *wire) Read(p []byte) (int, error) {
 
 func (w *wire) next() error {
 	const size = 4
-	var head [size]byte
-	if _, err := io.ReadFull(w.in, head[:]); err != nil {
+	head, err := w.in.Peek(size)
+	if err != nil {
 		return err
 	}
-	n := int(be.Uint32(head[:]))
+	n := be.Uint32(head)
 	if n > mostFrame {
 		return errFrame
 	}
-	if cap(w.buf) < size+n {
-		w.buf = make([]byte, size+n)
-	}
-	w.buf = w.buf[:size+n]
-	copy(w.buf, head[:])
-	if _, err := io.ReadFull(w.in, w.buf[size:]); err != nil {
+	w.buf = slices.Grow(w.buf[:0], size+int(n))[:size+int(n)]
+	if _, err := io.ReadFull(w.in, w.buf); err != nil {
 		return err
 	}
 	if err := w.look(w.buf[size:]); err != nil {
@@ -244,7 +224,7 @@ func (w *wire) look(p []byte) error {
 	}
 	xid, zxid, code := int32(be.Uint32(p)), be.Uint64(p[4:]), int32(be.Uint32(p[12:]))
 	w.mu.Lock()
-	w.heard = time.Now()
+	w.asked = time.Time{}
 	first, create := !w.shaken, w.creates[xid]
 	w.shaken = true
 	delete(w.creates, xid)
@@ -252,15 +232,16 @@ func (w *wire) look(p []byte) error {
 	switch {
 	case first:
 		timeout := time.Duration(int32(be.Uint32(p[4:]))) * time.Millisecond
-		return w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+		w.s.established(w, int64(be.Uint64(p[8:])), timeout)
+		return nil
 	case xid == xidAuth && code != 0:
 		w.s.die(errAuth)
 		return errAuth
 	case xid >= 0:
 		w.s.saw(zxid)
 	}
-	if create && code == 0 {
-		w.s.created(framePath(p[reply:]), zxid)
+	if create != nil {
+		create.zxid = zxid
 	}
 	be.PutUint64(p[4:], 0)
 	return nil
@@ -271,39 +252,6 @@ func (s *session) saw(zxid uint64) {
 	if seen := int64(zxid); seen > s.zxid.Load() {
 		s.zxid.Store(seen)
 	}
-}
-
-// writes returns a channel that is closed when the create of path has been written.
-func (s *session) writes(path string) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := make(chan struct{})
-	s.writing[path] = c
-	return c
-}
-
-func (s *session) wrote(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.writing[path]; c != nil {
-		close(c)
-		delete(s.writing, path)
-	}
-}
-
-// created notes the zxid of a create, which the library does not tell; tokenOf takes it.
-func (s *session) created(path string, zxid uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.zxids[path] = zxid
-}
-
-func (s *session) tokenOf(path string) (zxid uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	zxid = s.zxids[path]
-	delete(s.zxids, path)
-	return zxid
 }
 
 // SetReadDeadline bounds the handshake, for which the library would wait for several times the session's timeout.
