@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,11 +50,7 @@ func init() {
 }
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
-	var names []string
-	for name := range params {
-		names = append(names, name)
-	}
-	rest, values, err := backend.TakeParams(rawURL, names...)
+	rest, values, err := backend.TakeParams(rawURL, slices.Sorted(maps.Keys(params))...)
 	if err != nil {
 		return nil, err
 	}

@@ -102,9 +102,6 @@ func neverHeld(err error) bool {
 
 // endedByServer reports whether err is the server's word that it has ended the session.
 func endedByServer(err error) bool {
-	if err == nil {
-		return false
-	}
 	var e *pgconn.PgError
 	return errors.As(err, &e) && isFatal(e)
 }

@@ -21,7 +21,6 @@ type pool struct {
 	carry   int      // sessions with holds, and those that are dialled for one
 	waiters int      // who queue at the server, or are about to
 	line    []*order // that wait for a session, first come, first served
-	closed  bool
 
 	quiet time.Duration // after which a session is watched
 	rest  time.Duration // after which a session without leases is closed
@@ -68,7 +67,7 @@ func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 	h, most := o.h, p.b.options.MaxLeases
 	switch {
-	case p.closed:
+	case p.b.isClosing():
 		return seat{err: backend.ErrClosed}, true
 	case h != nil && p.isFullLocked():
 		return p.exhaustedLocked(o)
@@ -82,7 +81,9 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 		}
 	}
 	if h == nil || p.carry < most {
-		if s := p.restingLocked(h); s != nil {
+		if n := len(p.idle); n > 0 {
+			s := p.idle[n-1]
+			p.idle = p.idle[:n-1]
 			p.addLocked(s, h)
 			return seat{s: s}, true
 		}
@@ -151,23 +152,6 @@ func (p *pool) leaveLine(o *order) {
 	} // else h is dropped by who has made it
 }
 
-// restingLocked takes a session from those at rest, with the timeout that h needs if there is one.
-func (p *pool) restingLocked(h *held) *session {
-	best := len(p.idle) - 1
-	if best < 0 {
-		return nil
-	}
-	for i := best; h != nil && i >= 0; i-- {
-		if p.idle[i].timeout == h.ttl {
-			best = i
-			break
-		}
-	}
-	s := p.idle[best]
-	p.idle = slices.Delete(p.idle, best, best+1)
-	return s
-}
-
 // takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
 // a session would be granted, and as far as the label has room.
 func (s *session) takesLocked(h *held) bool {
@@ -221,7 +205,7 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialedLocked(h)
-	if err == nil && p.closed {
+	if err == nil && p.b.isClosing() {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
 	}

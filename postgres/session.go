@@ -59,7 +59,6 @@ type held struct {
 	ttl  time.Duration
 	life *backend.Life // nil until it is granted
 	gone bool          // no longer held
-	done bool          // given up, as the server has confirmed
 }
 
 // take gets the turn, which ends a watch.
@@ -164,11 +163,11 @@ func (s *session) leave() {
 
 // A request is made in one turn of a session.
 type request struct {
-	limit   time.Duration   // how long the server may take before the connection is closed; 0 for no limit
-	alone   bool            // nothing else is on the connection, which may be closed when ctx ends
-	limited bool            // ctx ends as limit does, or with Close, so that it need not be watched
-	do      func() error    // with the turn
-	left    func(err error) // with the turn, when the caller has left in between
+	limit   time.Duration // how long the server may take before the connection is closed; 0 for no limit
+	alone   bool          // nothing else is on the connection, which may be closed when ctx ends
+	limited bool          // ctx ends as limit does, or with Close, so that it need not be watched
+	do      func() error  // with the turn
+	left    func()        // with the turn, when the caller has left in between
 }
 
 // make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
@@ -198,7 +197,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		case done <- err:
 		case <-gone:
 			if r.left != nil {
-				r.left(err)
+				r.left()
 			}
 		}
 	}()
@@ -231,6 +230,15 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	}
 }
 
+// query asks one thing of the server, as aside does.
+func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
+	err = b.aside(ctx, func(s *session) error {
+		rows, err = s.query(sql, params...)
+		return err
+	})
+	return rows, err
+}
+
 // labelNow is the label of what the session holds.
 func (s *session) labelNow(timeout time.Duration) string {
 	p := &s.b.pool
@@ -243,8 +251,8 @@ func (s *session) labelNow(timeout time.Duration) string {
 	return label(timeout, entries)
 }
 
-// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
-func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
+// longest is the longest TTL that the session holds besides own, 0 if there is none.
+func (s *session) longest(own *held) (ttl time.Duration) {
 	p := &s.b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,21 +261,18 @@ func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
 			ttl = max(ttl, h.ttl)
 		}
 	}
-	return min(ttl, maxTimeout)
+	return ttl
+}
+
+// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
+func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
+	return min(max(ttl, s.longest(own)), maxTimeout)
 }
 
 // bounds tell how long a request for h may take, and whether h is alone. A session with other leases is not given up while they live.
 func (s *session) bounds(h *held) (limit time.Duration, alone bool) {
-	p := &s.b.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	limit, alone = s.b.options.Timeout, true
-	for _, other := range s.holds {
-		if other != h {
-			limit, alone = max(limit, other.ttl), false
-		}
-	}
-	return limit, alone
+	others := s.longest(h)
+	return max(s.b.options.Timeout, others), others == 0
 }
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.

@@ -28,6 +28,7 @@ var (
 	inspectSQL       = sqlOf("inspect")
 	ghostSQL         = sqlOf("ghost")
 	breakSQL         = sqlOf("break")
+	doctorSQL        = sqlOf("doctor")
 	capacitySQL      = sqlOf("capacity")
 	probeSQL         = sqlOf("probe")
 	beginSQL         = sqlOf("begin")
