@@ -144,7 +144,7 @@ func (p *pool) end() {
 			over = append(over, s)
 			continue
 		}
-		time.AfterFunc(time.Until(s.used.Add(s.timeout+p.b.options.Timeout)), func() { _ = s.wire().Close() })
+		time.AfterFunc(s.timeout+p.b.options.Timeout, func() { _ = s.wire().Close() })
 	}
 	p.mu.Unlock()
 	for _, s := range over {

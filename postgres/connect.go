@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -83,8 +81,7 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*held), since: time.Now()}
-	s.used = s.since
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: backend.NewOwner()[:markLen], holds: make(map[hash]*held), since: time.Now()}
 	err = s.bounded(ctx, func() (err error) {
 		s.server, err = s.lookAt()
 		s.direct = strconv.FormatUint(uint64(conn.PID()), 10) == s.server.pid // a pooler makes one up
@@ -133,10 +130,4 @@ func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
 		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
 		return c, nil
 	}
-}
-
-func randomName() string {
-	var r [6]byte
-	rand.Read(r[:]) // never fails since Go 1.24
-	return hex.EncodeToString(r[:])
 }

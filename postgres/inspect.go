@@ -65,7 +65,7 @@ func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 		return backend.Holder{Owner: fmt.Sprintf("unknown@%s:%s", application, pid)}, false
 	}
 	holder.Owner = owner
-	if timeout > 0 {
+	if timeout > 0 && timeout < maxTimeout { // the server's longest timer may be too short for the lease
 		holder.TTL = timeout
 		if us, err := strconv.ParseInt(row[5], 10, 64); err == nil && strings.HasPrefix(state, "idle") {
 			holder.TTL = max(timeout-time.Duration(us)*time.Microsecond, time.Microsecond)

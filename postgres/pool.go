@@ -18,7 +18,7 @@ type pool struct {
 	all     map[*session]struct{}
 	idle    []*session // without leases; the last one is used first
 	dialing int
-	carry   int      // sessions with holds, and those that are dialled for one
+	carried int      // leases, held or asked for
 	waiters int      // who queue at the server, or are about to
 	line    []*order // that wait for a session, first come, first served
 
@@ -69,8 +69,11 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 	switch {
 	case p.b.isClosing():
 		return seat{err: backend.ErrClosed}, true
-	case h != nil && p.isFullLocked():
-		return p.exhaustedLocked(o)
+	case h == nil || p.carried < most:
+	case o.wait || p.pinnedLocked() < most:
+		return seat{}, false
+	default:
+		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)}, true
 	}
 	if o.share {
 		for s := range p.all {
@@ -80,45 +83,18 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 			}
 		}
 	}
-	if h == nil || p.carry < most {
-		if n := len(p.idle); n > 0 {
-			s := p.idle[n-1]
-			p.idle = p.idle[:n-1]
-			p.addLocked(s, h)
-			return seat{s: s}, true
-		}
-		if len(p.all)+p.dialing <= most {
-			p.dialing++
-			if h != nil {
-				p.carry++
-			}
-			return seat{}, true
-		}
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.addLocked(s, h)
+		return seat{s: s}, true
 	}
-	if h != nil && !o.wait && p.pinnedLocked() >= most {
-		return p.exhaustedLocked(o)
+	if len(p.all)+p.dialing <= most {
+		p.dialing++
+		p.countLocked(h)
+		return seat{}, true
 	}
-	return seat{}, false
-}
-
-// exhaustedLocked is for orders that no session comes free for soon.
-func (p *pool) exhaustedLocked(o *order) (got seat, ok bool) {
-	if o.wait {
-		return seat{}, false
-	}
-	return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, p.b.options.MaxLeases, paramMaxLeases)}, true
-}
-
-// isFullLocked reports whether leases that share connections are as many as they may be.
-func (p *pool) isFullLocked() bool {
-	if p.b.options.Share == 0 {
-		return false // connections are what is counted
-	}
-	n := p.dialing
-	for s := range p.all {
-		n += len(s.holds)
-	}
-	return n >= p.b.options.MaxLeases
+	return seat{}, false // the sessions for looks around come back soon
 }
 
 // serveLocked gives those in the line what there is.
@@ -147,9 +123,9 @@ func (p *pool) leaveLine(o *order) {
 	case got.s != nil && o.h == nil:
 		p.giveBackLocked(got.s)
 	case got.s == nil && got.err == nil:
-		p.dialedLocked(o.h)
+		p.dialing--
 		p.serveLocked()
-	} // else h is dropped by who has made it
+	} // h is dropped by who has made it
 }
 
 // takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
@@ -173,21 +149,26 @@ func (p *pool) addLocked(s *session, h *held) {
 		s.lent = true
 		return
 	}
-	if len(s.holds) == 0 {
-		p.carry++
-	}
+	p.countLocked(h)
 	h.s = s
 	s.holds[h.h] = h
 }
 
-// pinnedLocked counts the sessions that do not come back by themselves soon.
+// countLocked counts h, once.
+func (p *pool) countLocked(h *held) {
+	if h != nil && !h.counted {
+		h.counted = true
+		p.carried++
+	}
+}
+
+// pinnedLocked counts the leases that do not go by themselves soon.
 func (p *pool) pinnedLocked() int {
 	n := 0
 	for s := range p.all {
 		for _, h := range s.holds {
 			if h.life != nil || s.waits {
 				n++
-				break
 			}
 		}
 	}
@@ -204,7 +185,7 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s, err := p.b.connect(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialedLocked(h)
+	p.dialing--
 	if err == nil && p.b.isClosing() {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
@@ -217,13 +198,6 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s.quiet = time.AfterFunc(p.quiet, s.watch)
 	p.addLocked(s, h)
 	return s, nil
-}
-
-func (p *pool) dialedLocked(h *held) {
-	p.dialing--
-	if h != nil {
-		p.carry-- // addLocked counts it
-	}
 }
 
 // giveBack ends a look around by s.
@@ -246,12 +220,14 @@ func (p *pool) drop(h *held) {
 		return
 	}
 	h.gone = true
+	if h.counted {
+		p.carried--
+	}
 	if h.s != nil {
 		delete(h.s.holds, h.h)
-		if len(h.s.holds) == 0 {
-			p.carry--
-		}
 		p.settleLocked(h.s)
+	} else {
+		p.serveLocked()
 	}
 }
 
@@ -294,9 +270,7 @@ func (p *pool) bury(s *session) {
 	s.dead = true
 	s.quiet.Stop()
 	delete(p.all, s)
-	if len(s.holds) > 0 {
-		p.carry--
-	}
+	p.carried -= len(s.holds)
 	if i := slices.Index(p.idle, s); i >= 0 {
 		p.idle = slices.Delete(p.idle, i, i+1)
 	}

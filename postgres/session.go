@@ -26,7 +26,6 @@ type session struct {
 	quiet  *time.Timer // begins a watch
 
 	turn     chan struct{} // holds an element while it is somebody's turn
-	broken   atomic.Bool   // the connection was given up
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
@@ -44,7 +43,6 @@ type session struct {
 	lent    bool          // it is used to look around
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
-	used    time.Time     // when the last turn ended
 	dead    bool
 }
 
@@ -56,9 +54,10 @@ type held struct {
 	entry string // of the label
 
 	// Guarded by pool.mu.
-	ttl  time.Duration
-	life *backend.Life // nil until it is granted
-	gone bool          // no longer held
+	ttl     time.Duration
+	life    *backend.Life // nil until it is granted
+	gone    bool          // no longer held
+	counted bool          // in pool.carried
 }
 
 // take gets the turn, which ends a watch.
@@ -101,7 +100,6 @@ func (s *session) give() {
 	} else {
 		s.answered.Store(true)
 		p.mu.Lock()
-		s.used = time.Now()
 		<-s.turn // before the watch can begin, which ends where it finds the turn taken
 		s.quiet.Reset(p.quiet)
 		p.mu.Unlock()
@@ -280,8 +278,7 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
-	label := s.labelNow(labelTimeout(h.ttl, timeout))
-	row, err := s.run(label, timeout, step{st, []int64{int64(h.h), int64(own.short())}})
+	row, err := s.run(s.labelNow(timeout), timeout, step{st, []int64{int64(h.h), int64(own.short())}})
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
@@ -295,14 +292,6 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	return token, err
 }
 
-// labelTimeout is what a label tells of a lease's end: nothing where the server's timer is too short for it.
-func labelTimeout(ttl, timeout time.Duration) time.Duration {
-	if ttl > timeout {
-		return 0
-	}
-	return timeout
-}
-
 func (s *session) setTimeout(timeout time.Duration) {
 	p := &s.b.pool
 	p.mu.Lock()
@@ -313,7 +302,7 @@ func (s *session) setTimeout(timeout time.Duration) {
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(h *held, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), timeout, step{statement: stRenew})
+	_, err := s.run(s.labelNow(timeout), timeout, step{statement: stRenew})
 	return err
 }
 
@@ -338,11 +327,11 @@ func (s *session) release(h *held) error {
 }
 
 // isBroken reports, with the turn, whether the connection is of no more use.
-func (s *session) isBroken() bool { return s.broken.Load() || s.conn.IsClosed() }
+func (s *session) isBroken() bool { return s.conn.IsClosed() }
 
 // close ends the session, with the turn. It is buried at the end of the turn.
 func (s *session) close() {
-	if s.broken.Swap(true) {
+	if s.isBroken() {
 		return
 	}
 	_ = s.conn.Conn().SetDeadline(time.Now().Add(s.b.options.Timeout)) // the last request's has passed

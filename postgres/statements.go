@@ -15,9 +15,7 @@ var files embed.FS
 
 var (
 	trySQL           = sqlOf("try")
-	tryDurableSQL    = sqlOf("try_durable")
 	waitSQL          = sqlOf("wait")
-	waitDurableSQL   = sqlOf("wait_durable")
 	timeoutSQL       = sqlOf("timeout")
 	renewSQL         = sqlOf("renew")
 	releaseSQL       = sqlOf("release")
@@ -49,7 +47,12 @@ func sqlOf(name string) string {
 // asks for. A pooler that gives a session to several clients, from the start or after its operator has changed its mind, is found out
 // by it, before the wrong session is granted anything: who connects to a session with a mark does not get it, and a
 // statement in a session with another mark, or with none, does nothing and returns no row.
-const markPlace = "MARK" // in SQL
+const (
+	markPlace = "MARK" // in SQL
+	markLen   = 12     // of an owner's random digits
+)
+
+const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
 
 func (s *session) marked(sql string) string { return strings.ReplaceAll(sql, markPlace, s.mark) }
 
@@ -67,13 +70,14 @@ const (
 
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {
-	texts := [statements][2]string{
-		{trySQL, "(bigint, xid)"}, {waitSQL, "(bigint, xid)"}, {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"},
+	token := "pg_current_xact_id()::text"
+	if o.Durable { // the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
+		token += " || left(pg_logical_emit_message(true, 'anylock', '')::text, 0)"
 	}
-	if o.Durable {
-		texts[stTry][0], texts[stWait][0] = tryDurableSQL, waitDurableSQL
+	grant := func(sql string) [2]string {
+		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, xid)"}
 	}
-	return texts
+	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"}}
 }
 
 // name is that of a prepared statement of s, unlike any other session's: a pooler may give a session on with another client's.
