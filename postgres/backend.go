@@ -119,7 +119,7 @@ func (b *Backend) stop() {
 	defer p.mu.Unlock()
 	for s := range p.all {
 		s.mu.Lock()
-		s.cutLocked()
+		_ = s.conn.Conn().SetDeadline(longAgo)
 		s.mu.Unlock()
 	}
 }

@@ -64,13 +64,9 @@ func (s *session) bounded(ctx context.Context, do func() error) error {
 
 // hosts counts the servers that config names.
 func hosts(config *pgconn.Config) int {
-	type host struct {
-		name string
-		port uint16
-	}
-	named := map[host]bool{{config.Host, config.Port}: true}
+	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
 	for _, f := range config.Fallbacks {
-		named[host{f.Host, f.Port}] = true
+		named[fmt.Sprint(f.Host, ":", f.Port)] = true
 	}
 	return len(named)
 }
@@ -103,13 +99,13 @@ func (s *session) lookAt() (srv server, err error) {
 	if err != nil {
 		return srv, err
 	}
-	const columns = 7
+	const columns = 6
 	if len(row) != columns {
 		return srv, refused("the server's answer has %d columns", len(row))
 	}
-	srv.version, srv.pid, srv.begun = row[1], row[2], row[5]
-	srv.labelSize, _ = strconv.Atoi(row[4])
-	srv.locks, _ = strconv.ParseInt(row[6], 10, 64)
+	srv.version, srv.pid, srv.begun = row[1], row[2], row[4]
+	srv.labelSize, _ = strconv.Atoi(row[3])
+	srv.locks, _ = strconv.ParseInt(row[5], 10, 64)
 	if row[0] == "t" {
 		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
 	}

@@ -32,11 +32,10 @@ type session struct {
 	ignore func() bool // stops watching the request's context; nil if that is not watched
 	over   *held       // goes at the end of the turn
 
-	mu      sync.Mutex // guards what follows
-	turns   uint64     // their number
-	cut     bool       // what is asked in this turn ends without an answer
-	wanted  int        // how many wait for the turn
-	watched bool       // it is being read from, until somebody wants the turn
+	mu      sync.Mutex      // guards what follows
+	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer
+	wanted  int             // how many wait for the turn
+	watched bool            // it is being read from, until somebody wants the turn
 
 	// Guarded by pool.mu.
 	holds   map[hash]*held
@@ -111,26 +110,18 @@ func (s *session) give() {
 
 // attend makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
 func (s *session) attend(ctx context.Context, limit time.Duration) {
-	s.limit(limit)
-	if ctx.Done() == nil {
-		return
-	}
+	ended := ctx.Done()
 	s.mu.Lock()
-	turn := s.turns
+	s.ended = ended
 	s.mu.Unlock()
+	s.limit(limit)
 	s.ignore = context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.turns == turn {
-			s.cutLocked()
+		if s.ended == ended { // not another turn's
+			_ = s.conn.Conn().SetDeadline(longAgo)
 		}
 	})
-}
-
-// cutLocked ends what is asked in this turn.
-func (s *session) cutLocked() {
-	s.cut = true
-	_ = s.conn.Conn().SetDeadline(longAgo)
 }
 
 // limit gives what is asked so long from now on; 0 is for ever.
@@ -141,8 +132,12 @@ func (s *session) limit(limit time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cut || s.b.base.Err() != nil {
+	select {
+	case <-s.ended:
 		end = longAgo
+	case <-s.b.base.Done():
+		end = longAgo
+	default:
 	}
 	_ = s.conn.Conn().SetDeadline(end)
 }
@@ -155,8 +150,7 @@ func (s *session) leave() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turns++
-	s.cut = false
+	s.ended = nil
 }
 
 // A request is made in one turn of a session.
