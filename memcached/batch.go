@@ -100,7 +100,7 @@ func (b *Backend) renewShare(
 		case errors.Is(err, memcache.ErrCASConflict), err == nil && time.Since(sent) > slow:
 			found[i] = errAgain
 		default:
-			found[i] = explainAnswer(err)
+			found[i] = explain(err)
 		}
 	}
 	return found, nil

@@ -50,8 +50,8 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isServerError(err):
-		return explainAnswer(err)
+	case isServerError(err) && strings.Contains(err.Error(), "out of memory"):
+		return fmt.Errorf("%w (%w)", ErrOutOfMemory, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
@@ -64,14 +64,6 @@ func unavailable(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-}
-
-// explainAnswer is explain for what the server answered.
-func explainAnswer(err error) error {
-	if err != nil && isServerError(err) && strings.Contains(err.Error(), "out of memory") {
-		return fmt.Errorf("%w (%w)", ErrOutOfMemory, err)
-	}
-	return err
 }
 
 // isServerError reports whether err is an answer of the server that the library does not know.

@@ -76,15 +76,13 @@ func (p *lanes) enter(ctx context.Context, end time.Time) error {
 		return nil
 	default:
 	}
-	t := time.NewTimer(time.Until(end))
-	defer t.Stop()
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	select {
 	case p.slots <- struct{}{}:
 		return nil
-	case <-t.C:
-		return errBusy
 	case <-ctx.Done():
-		return errBusy // the caller tells of the context
+		return errBusy // the caller tells of its context
 	}
 }
 

@@ -272,7 +272,7 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
-	row, err := s.run(s.labelNow(timeout), timeout, step{st, []int64{int64(h.h), int64(own.short())}})
+	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
@@ -296,7 +296,7 @@ func (s *session) setTimeout(timeout time.Duration) {
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(h *held, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	_, err := s.run(s.labelNow(timeout), timeout, step{statement: stRenew})
+	_, err := s.run(s.labelNow(timeout), timeout, stRenew)
 	return err
 }
 
@@ -308,7 +308,7 @@ func (s *session) release(h *held) error {
 		row, err = s.call(pgAdvisoryUnlock, int64(h.h))
 	} else {
 		label := s.labelNow(s.timeout) // of h too: it does no harm
-		row, err = s.run(label, s.timeout, step{stRelease, []int64{int64(h.h)}})
+		row, err = s.run(label, s.timeout, stRelease, int64(h.h))
 	}
 	if err != nil {
 		s.close() // which releases
