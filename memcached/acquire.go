@@ -38,9 +38,8 @@ type attempt struct {
 	ttl   time.Duration // as it will be granted
 	asked bool          // the key was asked for before
 
-	unanswered bool  // a request that stores the lock went unanswered, and may still arrive
-	mine       bool  // the server may hold the key for this owner
-	spent      error // why no further try makes sense
+	unanswered bool // a request that stores the lock went unanswered, and may still arrive
+	mine       bool // the server may hold the key for this owner
 }
 
 // An answer is what a try has found out.
@@ -55,22 +54,15 @@ type answer struct {
 
 // run makes the attempt.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	var l backend.Lease
-	var err error
-	if a.r.Wait {
-		l, err = backend.Poll(ctx, waitPause, max(a.ttl, leastPatience), a.try)
-	} else {
-		l, err = a.try(ctx)
+	if !a.r.Wait {
+		return a.try(ctx)
 	}
-	if err == nil && a.spent != nil {
-		return nil, a.spent
-	}
-	return l, err
+	return backend.Poll(ctx, waitPause, max(a.ttl, leastPatience), a.try)
 }
 
-// try asks for the key once. It returns neither a lease nor an error when the owner is spent.
+// try asks for the key once.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	ans, unanswered, err := ask(ctx, a.b, 0, func(c *memcache.Client, unanswered bool) (answer, error) {
+	ans, unanswered, err := ask(ctx, a.b, 0, func(c *lane, unanswered bool) (answer, error) {
 		return a.ask(c, a.asked, a.mine || unanswered)
 	})
 	a.asked = true
@@ -93,8 +85,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		ans.sent = time.Now()
 		err := a.b.prolong(ctx, a.name, record{owner: a.r.Owner, key: a.r.Key, token: ans.token}, a.ttl, a.b.options.Timeout)
 		if errors.Is(err, backend.ErrLost) {
-			a.spent = fmt.Errorf("%w: the server dropped it while it was being granted", err)
-			return nil, nil
+			err = fmt.Errorf("%w: the server dropped it while it was being granted", err)
 		}
 		if err != nil {
 			return nil, err
@@ -103,16 +94,15 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
 		Token: ans.token, Sent: ans.sent, TTL: a.ttl, Data: &held{ttl: a.ttl, echo: a.unanswered},
 	})
-	if err != nil {
-		a.spent = err
-		return nil, nil
+	if err != nil { // the owner is spent, and each of these errors ends a wait too
+		return nil, err
 	}
 	return l, nil
 }
 
 // ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants. mine tells that the
 // lock may have been stored before.
-func (a *attempt) ask(c *memcache.Client, asked, mine bool) (ans answer, err error) {
+func (a *attempt) ask(c *lane, asked, mine bool) (ans answer, err error) {
 	ans.sent = time.Now()
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
 	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration(a.ttl)})

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
 )
@@ -76,7 +74,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer b.calls.End()
-	r, _, err := ask(ctx, b, 0, func(c *memcache.Client, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
+	r, _, err := ask(ctx, b, 0, func(c *lane, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
 	if err != nil || r == nil {
 		return backend.Holder{}, err
 	}

@@ -52,7 +52,7 @@ func (b *Backend) sendShare(ctx context.Context, lives []*backend.Life, granted 
 			limit = min(limit, max(granted[i]/3, leastLimit))
 		}
 	}
-	found, _, err := ask(ctx, b, limit, func(c *memcache.Client, _ bool) ([]error, error) {
+	found, _, err := ask(ctx, b, limit, func(c *lane, _ bool) ([]error, error) {
 		return b.renewShare(c, names, lives, granted)
 	})
 	if slices.ContainsFunc(found, func(err error) bool { return errors.Is(err, errAgain) }) {
@@ -76,7 +76,7 @@ var errAgain = errors.New("renew again")
 
 // renewShare returns the error of each lease, or that of the connection.
 func (b *Backend) renewShare(
-	c *memcache.Client, names []string, lives []*backend.Life, granted []time.Duration,
+	c *lane, names []string, lives []*backend.Life, granted []time.Duration,
 ) (found []error, err error) {
 	items, err := c.GetMulti(names)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *Backend) renewShare(
 		case errors.Is(err, memcache.ErrCASConflict), err == nil && time.Since(sent) > slow:
 			found[i] = errAgain
 		default:
-			found[i] = explainAnswer(err)
+			found[i] = explain(err)
 		}
 	}
 	return found, nil

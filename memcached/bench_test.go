@@ -28,7 +28,7 @@ var (
 func BenchmarkUncontended(b *testing.B) {
 	s := servers.Memcached(b)
 	ctx := context.Background()
-	for _, workers := range []int{1, 64} {
+	for _, workers := range []int{1, 8, 64} {
 		store := opened(b, fmt.Sprintf("memcached://%s?timeout=%v&max_idle_conns=%d", s.Addr, benchTimeout, workers))
 		b.Run(fmt.Sprintf("op=acquire-release/workers=%d", workers), func(b *testing.B) {
 			together(b, workers, func(w int) {

@@ -1,26 +1,13 @@
 package memcached
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
-
-// A reading is what the server says to "stats" and "stats settings".
-type reading map[string]string
-
-func (r reading) number(name string) int64 {
-	n, _ := strconv.ParseInt(r[name], 10, 64)
-	return n
-}
 
 var rules = []backend.Rule[reading]{
 	{
@@ -60,53 +47,21 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		return nil, err
 	}
 	defer b.calls.End()
-	r := make(reading)
-	sent := b.now()
-	err := b.stats(ctx, r)
-	received := b.now()
+	var sent, received time.Time
+	r, _, err := ask(ctx, b, 0, func(c *lane, _ bool) (reading, error) {
+		if err := c.Ping(); err != nil {
+			return nil, err
+		}
+		sent = b.now()
+		defer func() { received = b.now() }()
+		return c.stats()
+	})
 	switch {
-	case backend.Ended(ctx):
-		return nil, backend.ContextError(ctx, err)
 	case errors.Is(err, errNoStats):
 		return []backend.Finding{backend.Unseen("", "stats", err)}, nil
 	case err != nil:
-		return nil, fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+		return nil, err
 	}
 	const unit = (serverLag + 1) * time.Second
-	return append(backend.CompareClocks("", time.Unix(r.number("time"), 0), unit, sent, received), backend.Apply(rules, "", r)...), nil
-}
-
-var errNoStats = errors.New("the server reports no statistics")
-
-// stats asks on a connection of its own: the client library does not know the command.
-func (b *Backend) stats(ctx context.Context, r reading) error {
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	conn, err := b.lanes.options.DialContext(ctx, "tcp", b.lanes.addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := conn.Write([]byte("stats\r\nstats settings\r\n")); err != nil {
-		return err
-	}
-	lines, answers := bufio.NewScanner(conn), 0
-	for answers < 2 && lines.Scan() {
-		name, value, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "STAT "), " ")
-		switch {
-		case lines.Text() == "END":
-			answers++
-		case !strings.HasPrefix(lines.Text(), "STAT "):
-			return fmt.Errorf("%w: %q", errNoStats, lines.Text())
-		case answers == 1 && name == "evictions": // a setting, which has the name of a counter
-			r["evictions_allowed"] = value
-		default:
-			r[name] = value
-		}
-	}
-	if answers < 2 {
-		return cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
-	}
-	return nil
+	return append(backend.CompareClocks("", r.time(), unit, sent, received), backend.Apply(rules, "", r)...), nil
 }

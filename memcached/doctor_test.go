@@ -47,7 +47,14 @@ func TestDoctorClock(t *testing.T) {
 // A connection that ends before the answer tells nothing, least of all of the clock.
 func TestDoctorUnanswered(t *testing.T) {
 	t.Parallel()
-	b := opened(t, "memcached://"+newProxy(t, servers.Memcached(t).Addr).Addr) // it passes no statistics
+	p := newProxy(t, servers.Memcached(t).Addr)
+	b := opened(t, "memcached://"+p.Addr)
+	p.set(func(verb string) action {
+		if verb == "stats" {
+			return refuse
+		}
+		return pass
+	})
 	if list, err := b.Examine(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -56,23 +56,16 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 // look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
 // token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
-	_, _, err := ask(ctx, b, openTimeout, func(c *memcache.Client, _ bool) (none struct{}, err error) {
-		item := &memcache.Item{Key: b.naming.scratch(backend.NewOwner()[:32]), Value: []byte("?"), Expiration: 10}
-		if err := c.Add(item); err != nil {
+	_, _, err := ask(ctx, b, openTimeout, func(c *lane, _ bool) (none struct{}, err error) {
+		r := record{owner: backend.NewOwner()}
+		name := b.naming.scratch(r.owner[:32])
+		if err := c.Add(&memcache.Item{Key: name, Value: r.encode(), Expiration: 10}); err != nil {
 			return none, err
 		}
-		got, err := c.Get(item.Key)
-		if errors.Is(err, memcache.ErrCacheMiss) {
+		switch err := swap(c, name, r, nil, gone); {
+		case errors.Is(err, backend.ErrLost):
 			return none, fmt.Errorf("%w: the server does not keep an item", backend.ErrUnsupported)
-		}
-		if err != nil {
-			return none, err
-		}
-		if err := checkCAS(got); err != nil {
-			return none, err
-		}
-		got.Expiration = gone
-		if err := c.CompareAndSwap(got); err != nil {
+		case err != nil:
 			return none, err
 		}
 		_, err = b.nextToken(c)

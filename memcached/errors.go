@@ -1,11 +1,8 @@
 package memcached
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strings"
 
@@ -35,6 +32,11 @@ type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
+// A dialError is of a connection that could not be made.
+type dialError struct{ error }
+
+func (e dialError) Unwrap() error { return e.error }
+
 // checkCAS refuses an item of a server that would swap without comparing.
 func checkCAS(item *memcache.Item) error {
 	if item.CasID == 0 {
@@ -44,44 +46,25 @@ func checkCAS(item *memcache.Item) error {
 }
 
 // explain turns errors that the library only describes into ours.
-func explain(ctx context.Context, err error) error {
+func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case isServerError(err):
-		return explainAnswer(err)
+	case isServerError(err) && strings.Contains(err.Error(), "out of memory"):
+		return fmt.Errorf("%w (%w)", ErrOutOfMemory, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
-	case !backend.Ended(ctx) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		return fmt.Errorf("%w: %v", errDialTimeout, err) // a context's error would be mistaken for the caller's
 	}
 	return err
 }
 
-// unavailable makes err match backend.ErrUnavailable if it tells that the server could not be asked, or has not answered.
+// unavailable makes err, which is no answer of the server, match backend.ErrUnavailable unless it is definite.
 func unavailable(err error) error {
-	var n net.Error
-	var timeout *memcache.ConnectTimeoutError
-	for _, e := range []error{errNoAnswer, errBusy, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-		}
+	if backend.Definite(err) || errors.Is(err, backend.ErrUnavailable) {
+		return err
 	}
-	if errors.As(err, &n) || errors.As(err, &timeout) {
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-	}
-	return err
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
-
-// explainAnswer is explain for what the server answered.
-func explainAnswer(err error) error {
-	if err != nil && isServerError(err) && strings.Contains(err.Error(), "out of memory") {
-		return fmt.Errorf("%w (%w)", ErrOutOfMemory, err)
-	}
-	return err
-}
-
-var errDialTimeout error = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no connection to memcached in time")}
 
 // isServerError reports whether err is an answer of the server that the library does not know.
 func isServerError(err error) bool {
@@ -94,7 +77,7 @@ func isServerError(err error) bool {
 func isAnswer(err error) bool {
 	for _, answer := range []error{
 		memcache.ErrCacheMiss, memcache.ErrCASConflict, memcache.ErrNotStored, memcache.ErrMalformedKey,
-		backend.ErrLost, backend.ErrHeld, errForeign, errContended, errAbsurdClock,
+		backend.ErrLost, backend.ErrHeld, errForeign, errContended, errNoStats,
 	} {
 		if errors.Is(err, answer) {
 			return true
@@ -105,11 +88,9 @@ func isAnswer(err error) bool {
 
 // unreached reports whether a step has ended with err before there was a connection for its first request.
 func unreached(err error) bool {
-	var op *net.OpError
-	var timeout *memcache.ConnectTimeoutError
+	var dial dialError
 	var later laterError
-	return !errors.As(err, &later) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &timeout) ||
-		errors.Is(err, errBusy) || backend.Definite(err))
+	return !errors.As(err, &later) && (errors.As(err, &dial) || errors.Is(err, errBusy) || backend.Definite(err))
 }
 
 // harmless reports whether a step that has ended with err, without an answer, has certainly changed nothing.

@@ -2,9 +2,7 @@ package memcached
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -38,16 +36,16 @@ func newLanes(addr string, o Options) *lanes {
 
 // A lane is one connection.
 type lane struct {
-	client *memcache.Client
-	ctx    context.Context // of the step under way
+	*memcache.Client
+	ctx context.Context // of the step under way
 
 	mu    sync.Mutex
 	limit time.Time // of the step under way
 	conn  net.Conn  // the last that was dialled
 }
 
-// do runs f, whose requests go to the server by c, until end, or answerGrace after the end of ctx, and returns its error.
-func (p *lanes) do(ctx context.Context, end time.Time, f func(c *memcache.Client) error) error {
+// do runs f, whose requests go to the server by l, until end, or answerGrace after the end of ctx, and returns its error.
+func (p *lanes) do(ctx context.Context, end time.Time, f func(l *lane) error) error {
 	if err := p.enter(ctx, end); err != nil {
 		return err
 	}
@@ -56,12 +54,12 @@ func (p *lanes) do(ctx context.Context, end time.Time, f func(c *memcache.Client
 	if err != nil {
 		return err
 	}
-	l.ctx, l.limit = ctx, end
+	l.begin(ctx, end)
 	stop := context.AfterFunc(ctx, l.hurry)
-	err = f(l.client)
+	err = f(l)
 	switch {
 	case !stop(), broken(err):
-		_ = l.client.Close()
+		_ = l.Close()
 		if broken(err) && ctx.Err() == nil {
 			p.drop() // the other idle ones will be of no use either
 		}
@@ -78,15 +76,13 @@ func (p *lanes) enter(ctx context.Context, end time.Time) error {
 		return nil
 	default:
 	}
-	t := time.NewTimer(time.Until(end))
-	defer t.Stop()
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	select {
 	case p.slots <- struct{}{}:
 		return nil
-	case <-t.C:
-		return errBusy
 	case <-ctx.Done():
-		return errBusy // the caller tells of the context
+		return errBusy // the caller tells of its context
 	}
 }
 
@@ -101,10 +97,9 @@ func (p *lanes) take() (*lane, error) {
 		p.idle = p.idle[:n-1]
 		return l, nil
 	}
-	l := &lane{client: memcache.NewFromSelector(server(p.addr))}
-	l.client.Timeout = p.options.Timeout + time.Minute // ours, and shorter, is the lane's limit
-	l.client.MaxIdleConns = 1
-	l.client.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
+	l := &lane{Client: memcache.NewFromSelector(server(p.addr))}
+	l.MaxIdleConns = 1
+	l.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
 		return l.dial(network, addr, p.options.DialContext)
 	}
 	return l, nil
@@ -114,7 +109,7 @@ func (p *lanes) give(l *lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		_ = l.client.Close()
+		_ = l.Close()
 		return
 	}
 	p.idle = append(p.idle, l)
@@ -127,7 +122,7 @@ func (p *lanes) drop() {
 	p.idle = nil
 	p.mu.Unlock()
 	for _, l := range idle {
-		_ = l.client.Close()
+		_ = l.Close()
 	}
 }
 
@@ -148,47 +143,21 @@ func (l *lane) dial(network, addr string, dial dialer) (net.Conn, error) {
 	defer cancel()
 	conn, err := dial(ctx, network, addr)
 	if err != nil {
-		return nil, err
+		return nil, dialError{backend.NotOurs(l.ctx, err)}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn = conn
-	return &boundConn{conn, l}, nil
+	l.boundLocked(l.limit)
+	return boundConn{conn}, nil
 }
 
-type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
-// own.
-func oneServer(dial dialer) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(addr)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := netip.ParseAddr(host); err != nil {
-			list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-			if err != nil {
-				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
-			}
-			if err := oneOfEach(host, list); err != nil {
-				return nil, err
-			}
-		}
-		return dial(ctx, network, addr)
-	}
-}
-
-func oneOfEach(host string, list []netip.Addr) error {
-	seen := make(map[bool]netip.Addr)
-	for _, a := range list {
-		a = a.Unmap()
-		if other, ok := seen[a.Is4()]; ok && other != a {
-			return fmt.Errorf("%w: host %s has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
-		}
-		seen[a.Is4()] = a
-	}
-	return nil
+// begin begins a step.
+func (l *lane) begin(ctx context.Context, end time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ctx = ctx
+	l.boundLocked(end)
 }
 
 // hurry leaves a request that is under way only a little time, because its context has ended: the answer nearly always
@@ -197,27 +166,22 @@ func (l *lane) hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if soon := time.Now().Add(answerGrace); soon.Before(l.limit) {
-		l.limit = soon
+		l.boundLocked(soon)
 	}
+}
+
+// boundLocked sets the limit of the step under way.
+func (l *lane) boundLocked(limit time.Time) {
+	l.limit = limit
 	if l.conn != nil {
-		_ = l.conn.SetDeadline(l.limit)
+		_ = l.conn.SetDeadline(limit)
 	}
 }
 
-// A boundConn is a connection whose deadlines the library sets, and the lane bounds.
-type boundConn struct {
-	net.Conn
-	lane *lane
-}
+// A boundConn is a connection whose deadlines its lane sets, and not the library.
+type boundConn struct{ net.Conn }
 
-func (c *boundConn) SetDeadline(t time.Time) error {
-	c.lane.mu.Lock()
-	defer c.lane.mu.Unlock()
-	if c.lane.limit.Before(t) {
-		t = c.lane.limit
-	}
-	return c.Conn.SetDeadline(t)
-}
+func (boundConn) SetDeadline(time.Time) error { return nil }
 
 // server is the library's selector of the one server at an address, whose name is resolved anew for each connection.
 type server string

@@ -50,7 +50,7 @@ func recordOf(l *backend.Life) record {
 // prolong prolongs the lock of r's owner to ttl from now.
 func (b *Backend) prolong(ctx context.Context, name string, r record, ttl, limit time.Duration) error {
 	for i := 1; ; i++ {
-		took, _, err := ask(ctx, b, limit, func(c *memcache.Client, _ bool) (time.Duration, error) {
+		took, _, err := ask(ctx, b, limit, func(c *lane, _ bool) (time.Duration, error) {
 			sent := time.Now()
 			err := swap(c, name, r, r.encode(), expiration(ttl))
 			return time.Since(sent), err
@@ -66,7 +66,7 @@ func (b *Backend) prolong(ctx context.Context, name string, r record, ttl, limit
 
 // swap replaces the lock of r's owner by value. The owner is compared by value, and the item swapped only if it has not
 // changed since. ErrLost says that this owner does not hold the key.
-func swap(c *memcache.Client, name string, r record, value []byte, expiration int32) error {
+func swap(c *lane, name string, r record, value []byte, expiration int32) error {
 	for range swapAttempts {
 		item, err := c.Get(name)
 		if errors.Is(err, memcache.ErrCacheMiss) {
@@ -83,7 +83,7 @@ func swap(c *memcache.Client, name string, r record, value []byte, expiration in
 }
 
 // swapItem is swap of an item that has just been read. ErrCASConflict says that it has changed since.
-func swapItem(c *memcache.Client, item *memcache.Item, r record, value []byte, expiration int32) error {
+func swapItem(c *lane, item *memcache.Item, r record, value []byte, expiration int32) error {
 	if err := checkCAS(item); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	name := q.b.naming.lock(l.Key())
-	_, unanswered, err := ask(ctx, q.b, 0, func(c *memcache.Client, _ bool) (struct{}, error) {
+	_, unanswered, err := ask(ctx, q.b, 0, func(c *lane, _ bool) (struct{}, error) {
 		return struct{}{}, swap(c, name, recordOf(l), nil, gone)
 	})
 	switch {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
@@ -46,30 +44,6 @@ func TestLongestTTL(t *testing.T) {
 	release(t, l)
 	if _, err := b.Acquire(context.Background(), req("k", maxTTL+1)); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("acquire for more: %v, want ErrInvalid", err)
-	}
-}
-
-func TestBoundary(t *testing.T) {
-	t.Parallel()
-	for _, last := range []int64{firstDate, firstDate + 1, 1e6 * 3, 1e9, 1.7e9, 1.8e9, lastDate - 2, lastDate - 1} {
-		for _, guess := range []int64{firstDate + 2, 1e9, 1.7e9, last, last + 1, last - 1, last + 1000, lastDate - 2} {
-			guess = min(max(guess, firstDate+2), lastDate-2)
-			asked := 0
-			got, err := boundary(guess-2, guess+2, func(date int64) (bool, error) {
-				if asked++; date < firstDate || date > lastDate {
-					t.Errorf("asked for %d", date)
-				}
-				return date <= last, nil
-			})
-			if got != last || err != nil || asked > 70 {
-				t.Errorf("%d from a guess of %d: %d, %v, asked %d times", last, guess, got, err, asked)
-			}
-		}
-	}
-	for _, always := range []bool{true, false} {
-		if _, err := boundary(1e9, 1e9+4, func(int64) (bool, error) { return always, nil }); !errors.Is(err, errAbsurdClock) {
-			t.Errorf("%v", err)
-		}
 	}
 }
 
@@ -116,27 +90,28 @@ func TestPausedServer(t *testing.T) {
 	wg.Wait()
 }
 
-// An item with a date that has passed is gone at once: what serverTime relies on.
-func TestPastDate(t *testing.T) {
-	t.Parallel()
-	s := servers.Memcached(t)
-	c := raw(t, s.Addr)
-	b := opened(t, "memcached://"+s.Addr)
-	before := time.Now().Unix()
-	now, err := b.serverTime(c)
+// serverTime asks for the server's time.
+func serverTime(t *testing.T, b *Backend) time.Time {
+	t.Helper()
+	r, _, err := ask(t.Context(), b, 0, func(c *lane, _ bool) (reading, error) {
+		if err := c.Ping(); err != nil {
+			return nil, err
+		}
+		return c.stats()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It counts whole seconds from a whole second.
+	return r.time()
+}
+
+// The server's clock counts whole seconds from a whole second.
+func TestServerTime(t *testing.T) {
+	t.Parallel()
+	b := opened(t, "memcached://"+servers.Memcached(t).Addr)
+	before := time.Now().Unix()
+	now := serverTime(t, b).Unix()
 	if after := time.Now().Unix(); now < before-serverLag || now > after+1 {
 		t.Errorf("the server's time is %d, ours was %d to %d", now, before, after)
-	}
-	for offset, kept := range map[int64]bool{-10: false, 10: true} {
-		if err := c.Set(&memcache.Item{Key: "x", Expiration: int32(now + offset)}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Get("x"); (err == nil) != kept {
-			t.Errorf("an item whose date is %ds away: %v", offset, err)
-		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/anylock/lock/backend"
 )
 
@@ -15,7 +13,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer b.calls.End()
-	_, unanswered, err := ask(ctx, b, 0, func(c *memcache.Client, _ bool) (struct{}, error) {
+	_, unanswered, err := ask(ctx, b, 0, func(c *lane, _ bool) (struct{}, error) {
 		return struct{}{}, swap(c, b.naming.lock(key), record{key: key, owner: owner}, nil, gone)
 	})
 	if unanswered && errors.Is(err, backend.ErrLost) { // an attempt without an answer may have done it

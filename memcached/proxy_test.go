@@ -2,7 +2,7 @@ package memcached
 
 import (
 	"bufio"
-	"fmt"
+	"bytes"
 	"io"
 	"net"
 	"strconv"
@@ -86,10 +86,7 @@ func readRequest(in *bufio.Reader) (verb, name string, request []byte, err error
 	if err != nil {
 		return "", "", nil, err
 	}
-	words := strings.Fields(string(line))
-	if len(words) < 2 {
-		return "", "", nil, fmt.Errorf("bad request")
-	}
+	words := append(strings.Fields(string(line)), "", "") // some have no name
 	verb, name = words[0], words[1]
 	if verb != "add" && verb != "set" && verb != "cas" {
 		return verb, name, line, nil
@@ -110,6 +107,9 @@ func readReply(verb string, in *bufio.Reader) (reply []byte, err error) {
 			return nil, err
 		}
 		reply = append(reply, line...)
+		if bytes.HasPrefix(line, []byte("STAT ")) {
+			continue
+		}
 		if words := strings.Fields(string(line)); verb == "gets" && words[0] == "VALUE" {
 			n, err := strconv.Atoi(words[3])
 			if err != nil {

@@ -47,7 +47,7 @@ func (r record) describe() backend.Holder {
 }
 
 // read looks at the lock of key. It is nil if there is none.
-func read(c *memcache.Client, name, key string) (*record, error) {
+func read(c *lane, name, key string) (*record, error) {
 	item, err := c.Get(name)
 	if errors.Is(err, memcache.ErrCacheMiss) {
 		return nil, nil

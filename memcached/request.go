@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/bradfitz/gomemcache/memcache"
-
 	"github.com/anylock/lock/backend"
 )
 
@@ -16,7 +14,7 @@ const answerGrace = 100 * time.Millisecond
 // unanswered tells that an attempt may have changed something without an answer; f is told so, too. A limit of 0 is Options.Timeout,
 // which none exceeds.
 func ask[T any](
-	ctx context.Context, b *Backend, limit time.Duration, f func(c *memcache.Client, unanswered bool) (T, error),
+	ctx context.Context, b *Backend, limit time.Duration, f func(c *lane, unanswered bool) (T, error),
 ) (v T, unanswered bool, err error) {
 	timeout := b.options.Timeout
 	if limit > 0 {
@@ -27,7 +25,7 @@ func ask[T any](
 	const attempts = 4
 	for i := 1; ; i++ {
 		v = *new(T)
-		err = explain(ctx, b.lanes.do(ctx, end, func(c *memcache.Client) (err error) {
+		err = explain(b.lanes.do(ctx, end, func(c *lane) (err error) {
 			v, err = f(c, unanswered)
 			return err
 		}))

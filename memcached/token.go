@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+
+	"github.com/anylock/lock/backend"
 )
 
 const (
-	tokenLimit    = 1 << 55 // package lock keeps eight bits for itself
-	tokenAttempts = 8       // to count up a counter that is evicted again and again
-
-	// serverLead is by how many seconds the server's clock may be ahead of the time.
-	serverLead = 1
+	// tokenAttempts is how often to count up a counter that is evicted again and again.
+	tokenAttempts = 8
+	// serverLead is by how much the server's clock may be ahead of the time.
+	serverLead = time.Second
 )
 
 // nextToken draws the next token from the server's counter. A counter that is missing, because the server is new or has
 // dropped it, begins at the time in microseconds: that is beyond every earlier token as long as there was less than one
 // grant a microsecond and the clock does not step back. Whatever the clock does, a token is beyond all that this
 // Backend has seen.
-func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
+func (b *Backend) nextToken(c *lane) (uint64, error) {
 	name := b.naming.counter()
 	for range tokenAttempts {
 		seen := b.seen.Load()
@@ -36,8 +37,8 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss): // another client was faster
 		case err != nil:
 			return 0, fmt.Errorf("token: %w", err)
-		case token >= tokenLimit:
-			return 0, fmt.Errorf("token: the counter %s is at %d, which is not a time", name, token)
+		case token >= backend.TokenLimit:
+			return 0, fmt.Errorf("token: %w: the counter %s is at %d, which is not a time", backend.ErrUnsupported, name, token)
 		default:
 			b.raiseSeen(token)
 			return token, nil
@@ -48,7 +49,7 @@ func (b *Backend) nextToken(c *memcache.Client) (uint64, error) {
 
 // raiseCounter draws a token from a counter that is behind what this Backend has seen. One request at a time raises it: each of many would add
 // all that is missing, and the counter would run ahead of the time by as many times as much, again and again.
-func (b *Backend) raiseCounter(c *memcache.Client, name string) (uint64, error) {
+func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
 	b.raising.Lock()
 	defer b.raising.Unlock()
 	token, err := c.Increment(name, 1)
@@ -66,19 +67,18 @@ func (b *Backend) raiseCounter(c *memcache.Client, name string) (uint64, error) 
 // The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours
 // counts within what the server's allows. The server's may be behind, and ahead too, as it adds the seconds that have begun since
 // its start to the one in which it started. What is right must count as it is, or two clients would begin with the same token.
-func (b *Backend) begin(c *memcache.Client, name string, seen uint64) (uint64, error) {
-	server, err := b.serverTime(c)
-	if err != nil && !errors.Is(err, errAbsurdClock) {
-		return 0, err
-	}
+func (b *Backend) begin(c *lane, name string, seen uint64) (uint64, error) {
+	r, err := c.stats()
 	now := b.now()
-	if err == nil {
-		earliest := time.Unix(server-serverLead, 0)
-		latest := time.Unix(server+serverLag+1, 0)
-		switch {
-		case now.Before(earliest):
+	switch {
+	case errors.Is(err, errNoStats): // ours has to do
+	case err != nil:
+		return 0, err
+	default:
+		earliest, latest := r.time().Add(-serverLead), r.time().Add((serverLag+1)*time.Second)
+		if now.Before(earliest) {
 			now = earliest
-		case now.After(latest):
+		} else if now.After(latest) {
 			now = latest
 		}
 	}

@@ -65,9 +65,7 @@ func address(u backend.URL) (string, error) {
 		return "", fmt.Errorf("a path has no meaning")
 	}
 	host := u.Hosts[0]
-	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") { // an IPv6 address without a port
-		host += ":"
-	} else if !strings.Contains(host, ":") {
+	if !strings.Contains(host, ":") || strings.HasSuffix(host, "]") { // an IPv6 address is in brackets
 		host += ":"
 	}
 	name, port, err := net.SplitHostPort(host)

@@ -10,22 +10,16 @@ import (
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
 	acquire := b.try
 	if r.Wait {
 		acquire = b.wait
 	}
-	l, err := acquire(ctx, r)
-	if err != nil {
-		return nil, told(ctx, b.closedOr(err))
-	}
-	return l, nil
+	var l backend.Lease
+	err := b.call(ctx, r.Validate(), func() (err error) {
+		l, err = acquire(ctx, r)
+		return err
+	})
+	return l, err
 }
 
 // newHeld is what r asks for.
@@ -65,7 +59,7 @@ func (b *Backend) tryOnce(ctx context.Context, r backend.Request) (l backend.Lea
 	left, err := s.make(ctx, request{
 		limit: limit, alone: alone,
 		do:   func() error { return a.ask(ctx) },
-		left: func(error) { a.giveBack() },
+		left: a.giveBack,
 	})
 	switch {
 	case left:

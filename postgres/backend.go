@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ type Backend struct {
 	close   context.CancelFunc
 	base    context.Context // ends when every request must
 	cancel  context.CancelFunc
+	once    sync.Once // of Close
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -70,20 +72,20 @@ func (b *Backend) room(locks int64) {
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// begin counts a call in that has a key and a context.
-func (b *Backend) begin(ctx context.Context) error {
-	return b.calls.Enter(ctx, b.closing.Done(), nil)
+// call makes a call of Backend, unless it is invalid.
+func (b *Backend) call(ctx context.Context, invalid error, do func() error) error {
+	if err := b.calls.Enter(ctx, b.closing.Done(), invalid); err != nil {
+		return err
+	}
+	defer b.calls.End()
+	err := do()
+	if err != nil && b.isClosing() && !errors.Is(err, backend.ErrHeld) {
+		err = backend.ErrClosed
+	}
+	return told(ctx, err)
 }
 
 func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
-
-// closedOr is err, or ErrClosed where Close is the reason.
-func (b *Backend) closedOr(err error) error {
-	if err != nil && b.isClosing() && !errors.Is(err, backend.ErrHeld) {
-		return backend.ErrClosed
-	}
-	return err
-}
 
 // closeGrace is how long Close waits for requests under way.
 const closeGrace = time.Second
@@ -91,9 +93,11 @@ const closeGrace = time.Second
 // Close implements [backend.Backend]. Connections that carry leases stay open, with nobody reading from them, until the
 // server's timer ends them: the holders may still be at work.
 func (b *Backend) Close() error {
-	if !b.pool.close() {
-		return nil
-	}
+	b.once.Do(b.end)
+	return nil
+}
+
+func (b *Backend) end() {
 	b.close()
 	b.pool.wake()
 	grace := time.AfterFunc(closeGrace, b.stop)
@@ -105,7 +109,6 @@ func (b *Backend) Close() error {
 	b.calls.Drain(closeGrace)
 	b.pool.end()
 	b.calls.Drain(closeGrace)
-	return nil
 }
 
 // stop ends all requests without an answer.
@@ -116,27 +119,16 @@ func (b *Backend) stop() {
 	defer p.mu.Unlock()
 	for s := range p.all {
 		s.mu.Lock()
-		s.cutLocked()
+		_ = s.conn.Conn().SetDeadline(longAgo)
 		s.mu.Unlock()
 	}
 }
 
-// close refuses those who come, and reports whether this was the first call.
-func (p *pool) close() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.closed = true
-	p.serveLocked()
-	return true
-}
-
-// wake ends all watches.
+// wake refuses those who wait for a session, and ends all watches.
 func (p *pool) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.serveLocked()
 	for s := range p.all {
 		s.want(0)
 	}
@@ -152,7 +144,7 @@ func (p *pool) end() {
 			over = append(over, s)
 			continue
 		}
-		time.AfterFunc(time.Until(s.used.Add(s.timeout+p.b.options.Timeout)), func() { _ = s.wire().Close() })
+		time.AfterFunc(s.timeout+p.b.options.Timeout, func() { _ = s.wire().Close() })
 	}
 	p.mu.Unlock()
 	for _, s := range over {

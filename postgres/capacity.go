@@ -12,12 +12,8 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 	if b.options.Share > 0 {
 		return 0, nil
 	}
-	if err := b.begin(ctx); err != nil {
-		return 0, err
-	}
-	defer b.calls.End()
-	err = b.aside(ctx, func(s *session) error {
-		rows, err := s.query(capacitySQL)
+	err = b.call(ctx, nil, func() error {
+		rows, err := b.query(ctx, capacitySQL)
 		if err != nil {
 			return err
 		}
@@ -27,5 +23,5 @@ func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
 		leases, err = strconv.Atoi(rows[0][0])
 		return err
 	})
-	return leases, told(ctx, b.closedOr(err))
+	return leases, err
 }

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -66,13 +64,9 @@ func (s *session) bounded(ctx context.Context, do func() error) error {
 
 // hosts counts the servers that config names.
 func hosts(config *pgconn.Config) int {
-	type host struct {
-		name string
-		port uint16
-	}
-	named := map[host]bool{{config.Host, config.Port}: true}
+	named := map[string]bool{fmt.Sprint(config.Host, ":", config.Port): true}
 	for _, f := range config.Fallbacks {
-		named[host{f.Host, f.Port}] = true
+		named[fmt.Sprint(f.Host, ":", f.Port)] = true
 	}
 	return len(named)
 }
@@ -83,8 +77,7 @@ func (b *Backend) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: randomName(), holds: make(map[hash]*held), since: time.Now()}
-	s.used = s.since
+	s := &session{b: b, conn: conn, turn: make(chan struct{}, 1), mark: backend.NewOwner()[:markLen], holds: make(map[hash]*held), since: time.Now()}
 	err = s.bounded(ctx, func() (err error) {
 		s.server, err = s.lookAt()
 		s.direct = strconv.FormatUint(uint64(conn.PID()), 10) == s.server.pid // a pooler makes one up
@@ -106,13 +99,13 @@ func (s *session) lookAt() (srv server, err error) {
 	if err != nil {
 		return srv, err
 	}
-	const columns = 7
+	const columns = 6
 	if len(row) != columns {
 		return srv, refused("the server's answer has %d columns", len(row))
 	}
-	srv.version, srv.pid, srv.begun = row[1], row[2], row[5]
-	srv.labelSize, _ = strconv.Atoi(row[4])
-	srv.locks, _ = strconv.ParseInt(row[6], 10, 64)
+	srv.version, srv.pid, srv.begun = row[1], row[2], row[4]
+	srv.labelSize, _ = strconv.Atoi(row[3])
+	srv.locks, _ = strconv.ParseInt(row[5], 10, 64)
 	if row[0] == "t" {
 		return srv, refused("the server is a standby; locks on it exclude nobody on the primary (target_session_attrs=primary finds that)")
 	}
@@ -133,10 +126,4 @@ func (b *Backend) guarded(dial pgconn.DialFunc) pgconn.DialFunc {
 		_ = c.SetDeadline(time.Now().Add(logins * b.options.Timeout)) // who takes connections need not answer
 		return c, nil
 	}
-}
-
-func randomName() string {
-	var r [6]byte
-	rand.Read(r[:]) // never fails since Go 1.24
-	return hex.EncodeToString(r[:])
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,9 +9,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 )
-
-//go:embed doctor.sql
-var doctorSQL string
 
 // A reading is what the server says of itself.
 type reading struct {
@@ -89,13 +85,9 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
 	r := reading{values: make(map[string]string), o: b.options, room: room}
 	var sent, received time.Time
-	err = b.aside(ctx, func(s *session) error {
+	ask := func(s *session) error {
 		sent = time.Now()
 		rows, err := s.query(doctorSQL)
 		received = time.Now()
@@ -104,9 +96,9 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		}
 		r.pooled = !s.direct
 		return err
-	})
-	if err != nil {
-		return nil, told(ctx, b.closedOr(err))
+	}
+	if err := b.call(ctx, nil, func() error { return b.aside(ctx, ask) }); err != nil {
+		return nil, err
 	}
 	clock := time.UnixMicro(r.number("clock"))
 	return append(backend.CompareClocks("", clock, time.Microsecond, sent, received), backend.Apply(rules, "", r)...), nil

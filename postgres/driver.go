@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,11 +50,7 @@ func init() {
 }
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
-	var names []string
-	for name := range params {
-		names = append(names, name)
-	}
-	rest, values, err := backend.TakeParams(rawURL, names...)
+	rest, values, err := backend.TakeParams(rawURL, slices.Sorted(maps.Keys(params))...)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,9 @@ func (o *Options) set(name, value string) (err error) {
 			err = fmt.Errorf("%q is neither session nor transaction", value)
 		}
 	case paramMaxLeases:
-		o.MaxLeases, err = positive(value)
+		if o.MaxLeases, err = strconv.Atoi(value); err == nil && o.MaxLeases <= 0 { // 0 would mean the default
+			err = fmt.Errorf("%d is not positive", o.MaxLeases)
+		}
 	case paramDurable:
 		o.Durable, err = strconv.ParseBool(value)
 	case paramShare:
@@ -119,13 +119,4 @@ func (o *Options) set(name, value string) (err error) {
 		}
 	}
 	return err
-}
-
-// positive keeps 0 from meaning the default.
-func positive(value string) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err == nil && n <= 0 {
-		err = fmt.Errorf("%d is not positive", n)
-	}
-	return n, err
 }

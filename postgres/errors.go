@@ -67,28 +67,20 @@ func told(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	ours := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if backend.Ended(ctx) {
 		if errors.Is(err, cmp.Or(ctx.Err(), context.DeadlineExceeded)) { // the timer of a deadline that has passed may be late
 			return err
 		}
 		return backend.ContextError(ctx, err)
 	}
-	if ours {
-		for _, is := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrUnsupported, ErrExhausted} {
-			if errors.Is(err, is) {
-				return fmt.Errorf("%w: %v", is, err)
-			}
-		}
-		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
-	}
+	err = backend.NotOurs(ctx, translate(err))
 	var connecting *pgconn.ConnectError
 	if errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == "" {
 		if !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrUnavailable) {
 			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 		}
 	}
-	return translate(err)
+	return err
 }
 
 // neverHeld reports whether err says that a request on a session which has ended left nothing behind: it was not sent, or
@@ -102,9 +94,6 @@ func neverHeld(err error) bool {
 
 // endedByServer reports whether err is the server's word that it has ended the session.
 func endedByServer(err error) bool {
-	if err == nil {
-		return false
-	}
 	var e *pgconn.PgError
 	return errors.As(err, &e) && isFatal(e)
 }

@@ -30,13 +30,8 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 	defer cancel()
 	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for {
-		var found bool
-		err := b.aside(ctx, func(other *session) error {
-			rows, err := other.query(ghostSQL, s.server.pid, s.server.begun)
-			found = len(rows) > 0
-			return err
-		})
-		if err != nil || !found {
+		found, err := b.query(ctx, ghostSQL, s.server.pid, s.server.begun)
+		if err != nil || len(found) == 0 {
 			return err
 		}
 		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {

@@ -28,7 +28,7 @@ func (h hash) name() string {
 func (h hash) halves() (classid, objid uint32) { return uint32(uint64(h) >> 32), uint32(h) }
 
 // texts are the halves as parameters of a query.
-func (h hash) texts() (classid, objid string) {
-	high, low := h.halves()
-	return strconv.FormatUint(uint64(high), 10), strconv.FormatUint(uint64(low), 10)
+func (h hash) texts() []string {
+	classid, objid := h.halves()
+	return []string{strconv.FormatUint(uint64(classid), 10), strconv.FormatUint(uint64(objid), 10)}
 }

@@ -14,29 +14,27 @@ import (
 // members of pg_read_all_stats may see, and only where track_activities is on; otherwise, and for a lock that is not ours,
 // Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
-	if err := b.begin(ctx); err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.calls.End()
-	h := hashOf(b.options.Namespace, key)
-	// A label follows the grant in the same request, so it may be a moment late.
-	const attempts, pause = 10, 2 * time.Millisecond
-	for n := 1; ; n++ {
-		holder, certain, err := b.inspect(ctx, h)
-		if err != nil || certain || n == attempts {
-			return holder, told(ctx, b.closedOr(err))
+	var holder backend.Holder
+	err := b.call(ctx, backend.ValidateKey(key), func() (err error) {
+		h := hashOf(b.options.Namespace, key)
+		// A label follows the grant in the same request, so it may be a moment late.
+		const attempts, pause = 10, 2 * time.Millisecond
+		for n := 1; ; n++ {
+			var certain bool
+			holder, certain, err = b.inspect(ctx, h)
+			if err != nil || certain || n == attempts {
+				return err
+			}
+			if err := backend.Sleep(ctx, pause); err != nil {
+				return err
+			}
 		}
-		if err := backend.Sleep(ctx, pause); err != nil {
-			return backend.Holder{}, err
-		}
-	}
+	})
+	return holder, err
 }
 
 func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, certain bool, err error) {
-	rows, err := b.holdersOf(ctx, h)
+	rows, err := b.query(ctx, inspectSQL, h.texts()...)
 	if err != nil {
 		return holder, false, err
 	}
@@ -59,16 +57,6 @@ func (b *Backend) inspect(ctx context.Context, h hash) (holder backend.Holder, c
 	return holder, certain, nil
 }
 
-// holdersOf asks who has the lock, and who waits for it.
-func (b *Backend) holdersOf(ctx context.Context, h hash) (rows [][]string, err error) {
-	err = b.aside(ctx, func(s *session) (err error) {
-		classid, objid := h.texts()
-		rows, err = s.query(inspectSQL, classid, objid)
-		return err
-	})
-	return rows, err
-}
-
 // holderOf reads a row of inspect.sql. certain tells that the session's label names the owner.
 func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 	pid, query, application, state := row[1], row[2], row[3], row[4]
@@ -77,7 +65,7 @@ func holderOf(row []string, h hash) (holder backend.Holder, certain bool) {
 		return backend.Holder{Owner: fmt.Sprintf("unknown@%s:%s", application, pid)}, false
 	}
 	holder.Owner = owner
-	if timeout > 0 {
+	if timeout > 0 && timeout < maxTimeout { // the server's longest timer may be too short for the lease
 		holder.TTL = timeout
 		if us, err := strconv.ParseInt(row[5], 10, 64); err == nil && strings.HasPrefix(state, "idle") {
 			holder.TTL = max(timeout-time.Duration(us)*time.Microsecond, time.Microsecond)

@@ -71,13 +71,7 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	_, err := h.s.make(ctx, request{
 		limit: limit, alone: alone, limited: true,
 		do: func() error {
-			p.mu.Lock()
-			gone, done := h.gone, h.done
-			p.mu.Unlock()
-			switch {
-			case done:
-				return nil
-			case gone:
+			if p.isGone(h) {
 				return backend.ErrLost
 			}
 			err := h.s.unlock(h)
@@ -85,9 +79,6 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 				err = fmt.Errorf("%w: %w", backend.ErrLost, err)
 			}
 			if err == nil || errors.Is(err, backend.ErrLost) {
-				p.mu.Lock()
-				h.done = err == nil
-				p.mu.Unlock()
 				h.s.over = h
 			}
 			return err

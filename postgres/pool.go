@@ -18,10 +18,9 @@ type pool struct {
 	all     map[*session]struct{}
 	idle    []*session // without leases; the last one is used first
 	dialing int
-	carry   int      // sessions with holds, and those that are dialled for one
+	carried int      // leases, held or asked for
 	waiters int      // who queue at the server, or are about to
 	line    []*order // that wait for a session, first come, first served
-	closed  bool
 
 	quiet time.Duration // after which a session is watched
 	rest  time.Duration // after which a session without leases is closed
@@ -68,10 +67,13 @@ func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 	h, most := o.h, p.b.options.MaxLeases
 	switch {
-	case p.closed:
+	case p.b.isClosing():
 		return seat{err: backend.ErrClosed}, true
-	case h != nil && p.isFullLocked():
-		return p.exhaustedLocked(o)
+	case h == nil || p.carried < most:
+	case o.wait || p.pinnedLocked() < most:
+		return seat{}, false
+	default:
+		return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, most, paramMaxLeases)}, true
 	}
 	if o.share {
 		for s := range p.all {
@@ -81,43 +83,18 @@ func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 			}
 		}
 	}
-	if h == nil || p.carry < most {
-		if s := p.restingLocked(h); s != nil {
-			p.addLocked(s, h)
-			return seat{s: s}, true
-		}
-		if len(p.all)+p.dialing <= most {
-			p.dialing++
-			if h != nil {
-				p.carry++
-			}
-			return seat{}, true
-		}
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.addLocked(s, h)
+		return seat{s: s}, true
 	}
-	if h != nil && !o.wait && p.pinnedLocked() >= most {
-		return p.exhaustedLocked(o)
+	if len(p.all)+p.dialing <= most {
+		p.dialing++
+		p.countLocked(h)
+		return seat{}, true
 	}
-	return seat{}, false
-}
-
-// exhaustedLocked is for orders that no session comes free for soon.
-func (p *pool) exhaustedLocked(o *order) (got seat, ok bool) {
-	if o.wait {
-		return seat{}, false
-	}
-	return seat{err: fmt.Errorf("%w: all %d leases are held or waited for (%s)", ErrExhausted, p.b.options.MaxLeases, paramMaxLeases)}, true
-}
-
-// isFullLocked reports whether leases that share connections are as many as they may be.
-func (p *pool) isFullLocked() bool {
-	if p.b.options.Share == 0 {
-		return false // connections are what is counted
-	}
-	n := p.dialing
-	for s := range p.all {
-		n += len(s.holds)
-	}
-	return n >= p.b.options.MaxLeases
+	return seat{}, false // the sessions for looks around come back soon
 }
 
 // serveLocked gives those in the line what there is.
@@ -146,26 +123,9 @@ func (p *pool) leaveLine(o *order) {
 	case got.s != nil && o.h == nil:
 		p.giveBackLocked(got.s)
 	case got.s == nil && got.err == nil:
-		p.dialedLocked(o.h)
+		p.dialing--
 		p.serveLocked()
-	} // else h is dropped by who has made it
-}
-
-// restingLocked takes a session from those at rest, with the timeout that h needs if there is one.
-func (p *pool) restingLocked(h *held) *session {
-	best := len(p.idle) - 1
-	if best < 0 {
-		return nil
-	}
-	for i := best; h != nil && i >= 0; i-- {
-		if p.idle[i].timeout == h.ttl {
-			best = i
-			break
-		}
-	}
-	s := p.idle[best]
-	p.idle = slices.Delete(p.idle, best, best+1)
-	return s
+	} // h is dropped by who has made it
 }
 
 // takesLocked reports whether h may join the leases of s: for the same TTL, one at a time, never twice the same lock, which
@@ -189,21 +149,26 @@ func (p *pool) addLocked(s *session, h *held) {
 		s.lent = true
 		return
 	}
-	if len(s.holds) == 0 {
-		p.carry++
-	}
+	p.countLocked(h)
 	h.s = s
 	s.holds[h.h] = h
 }
 
-// pinnedLocked counts the sessions that do not come back by themselves soon.
+// countLocked counts h, once.
+func (p *pool) countLocked(h *held) {
+	if h != nil && !h.counted {
+		h.counted = true
+		p.carried++
+	}
+}
+
+// pinnedLocked counts the leases that do not go by themselves soon.
 func (p *pool) pinnedLocked() int {
 	n := 0
 	for s := range p.all {
 		for _, h := range s.holds {
 			if h.life != nil || s.waits {
 				n++
-				break
 			}
 		}
 	}
@@ -220,8 +185,8 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s, err := p.b.connect(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialedLocked(h)
-	if err == nil && p.closed {
+	p.dialing--
+	if err == nil && p.b.isClosing() {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
 	}
@@ -233,13 +198,6 @@ func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
 	s.quiet = time.AfterFunc(p.quiet, s.watch)
 	p.addLocked(s, h)
 	return s, nil
-}
-
-func (p *pool) dialedLocked(h *held) {
-	p.dialing--
-	if h != nil {
-		p.carry-- // addLocked counts it
-	}
 }
 
 // giveBack ends a look around by s.
@@ -262,12 +220,14 @@ func (p *pool) drop(h *held) {
 		return
 	}
 	h.gone = true
+	if h.counted {
+		p.carried--
+	}
 	if h.s != nil {
 		delete(h.s.holds, h.h)
-		if len(h.s.holds) == 0 {
-			p.carry--
-		}
 		p.settleLocked(h.s)
+	} else {
+		p.serveLocked()
 	}
 }
 
@@ -310,9 +270,7 @@ func (p *pool) bury(s *session) {
 	s.dead = true
 	s.quiet.Stop()
 	delete(p.all, s)
-	if len(s.holds) > 0 {
-		p.carry--
-	}
+	p.carried -= len(s.holds)
 	if i := slices.Index(p.idle, s); i >= 0 {
 		p.idle = slices.Delete(p.idle, i, i+1)
 	}

@@ -84,15 +84,11 @@ func (b *Backend) probePooler(ctx context.Context, s *session) error {
 
 // look connects for the first time.
 func (b *Backend) look(ctx context.Context) error {
-	s, err := b.pool.checkOut(ctx, &order{})
-	if err != nil {
-		return err
-	}
-	defer b.pool.giveBack(s)
-	b.probed.Store(true)
-	s.answered.Store(true) // it may have ended when it is used next
-	b.room(s.server.locks)
-	return nil
+	return b.aside(ctx, func(s *session) error {
+		b.probed.Store(true)
+		b.room(s.server.locks)
+		return nil
+	})
 }
 
 // refused is for servers and poolers that cannot do it.

@@ -26,25 +26,22 @@ type session struct {
 	quiet  *time.Timer // begins a watch
 
 	turn     chan struct{} // holds an element while it is somebody's turn
-	broken   atomic.Bool   // the connection was given up
 	answered atomic.Bool   // it has been used since it was made
 
 	// Of whose turn it is.
 	ignore func() bool // stops watching the request's context; nil if that is not watched
 	over   *held       // goes at the end of the turn
 
-	mu      sync.Mutex // guards what follows
-	turns   uint64     // their number
-	cut     bool       // what is asked in this turn ends without an answer
-	wanted  int        // how many wait for the turn
-	watched bool       // it is being read from, until somebody wants the turn
+	mu      sync.Mutex      // guards what follows
+	ended   <-chan struct{} // what is asked in this turn ends with it, without an answer
+	wanted  int             // how many wait for the turn
+	watched bool            // it is being read from, until somebody wants the turn
 
 	// Guarded by pool.mu.
 	holds   map[hash]*held
 	lent    bool          // it is used to look around
 	waits   bool          // it waits in the server's queue
 	timeout time.Duration // for how long the server lets it be idle; 0 for ever
-	used    time.Time     // when the last turn ended
 	dead    bool
 }
 
@@ -56,10 +53,10 @@ type held struct {
 	entry string // of the label
 
 	// Guarded by pool.mu.
-	ttl  time.Duration
-	life *backend.Life // nil until it is granted
-	gone bool          // no longer held
-	done bool          // given up, as the server has confirmed
+	ttl     time.Duration
+	life    *backend.Life // nil until it is granted
+	gone    bool          // no longer held
+	counted bool          // in pool.carried
 }
 
 // take gets the turn, which ends a watch.
@@ -102,7 +99,6 @@ func (s *session) give() {
 	} else {
 		s.answered.Store(true)
 		p.mu.Lock()
-		s.used = time.Now()
 		<-s.turn // before the watch can begin, which ends where it finds the turn taken
 		s.quiet.Reset(p.quiet)
 		p.mu.Unlock()
@@ -114,26 +110,18 @@ func (s *session) give() {
 
 // attend makes what is asked from now on end without an answer at the end of ctx, and after limit unless that is 0.
 func (s *session) attend(ctx context.Context, limit time.Duration) {
-	s.limit(limit)
-	if ctx.Done() == nil {
-		return
-	}
+	ended := ctx.Done()
 	s.mu.Lock()
-	turn := s.turns
+	s.ended = ended
 	s.mu.Unlock()
+	s.limit(limit)
 	s.ignore = context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.turns == turn {
-			s.cutLocked()
+		if s.ended == ended { // not another turn's
+			_ = s.conn.Conn().SetDeadline(longAgo)
 		}
 	})
-}
-
-// cutLocked ends what is asked in this turn.
-func (s *session) cutLocked() {
-	s.cut = true
-	_ = s.conn.Conn().SetDeadline(longAgo)
 }
 
 // limit gives what is asked so long from now on; 0 is for ever.
@@ -144,8 +132,12 @@ func (s *session) limit(limit time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cut || s.b.base.Err() != nil {
+	select {
+	case <-s.ended:
 		end = longAgo
+	case <-s.b.base.Done():
+		end = longAgo
+	default:
 	}
 	_ = s.conn.Conn().SetDeadline(end)
 }
@@ -158,17 +150,16 @@ func (s *session) leave() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turns++
-	s.cut = false
+	s.ended = nil
 }
 
 // A request is made in one turn of a session.
 type request struct {
-	limit   time.Duration   // how long the server may take before the connection is closed; 0 for no limit
-	alone   bool            // nothing else is on the connection, which may be closed when ctx ends
-	limited bool            // ctx ends as limit does, or with Close, so that it need not be watched
-	do      func() error    // with the turn
-	left    func(err error) // with the turn, when the caller has left in between
+	limit   time.Duration // how long the server may take before the connection is closed; 0 for no limit
+	alone   bool          // nothing else is on the connection, which may be closed when ctx ends
+	limited bool          // ctx ends as limit does, or with Close, so that it need not be watched
+	do      func() error  // with the turn
+	left    func()        // with the turn, when the caller has left in between
 }
 
 // make makes a request. The end of ctx interrupts one that is alone. It does not interrupt others, which would break the
@@ -198,7 +189,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		case done <- err:
 		case <-gone:
 			if r.left != nil {
-				r.left(err)
+				r.left()
 			}
 		}
 	}()
@@ -231,6 +222,15 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 	}
 }
 
+// query asks one thing of the server, as aside does.
+func (b *Backend) query(ctx context.Context, sql string, params ...string) (rows [][]string, err error) {
+	err = b.aside(ctx, func(s *session) error {
+		rows, err = s.query(sql, params...)
+		return err
+	})
+	return rows, err
+}
+
 // labelNow is the label of what the session holds.
 func (s *session) labelNow(timeout time.Duration) string {
 	p := &s.b.pool
@@ -243,8 +243,8 @@ func (s *session) labelNow(timeout time.Duration) string {
 	return label(timeout, entries)
 }
 
-// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
-func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
+// longest is the longest TTL that the session holds besides own, 0 if there is none.
+func (s *session) longest(own *held) (ttl time.Duration) {
 	p := &s.b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,21 +253,18 @@ func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
 			ttl = max(ttl, h.ttl)
 		}
 	}
-	return min(ttl, maxTimeout)
+	return ttl
+}
+
+// idleFor is the idle timeout that the session needs: the longest TTL that it holds, with own's as given.
+func (s *session) idleFor(own *held, ttl time.Duration) time.Duration {
+	return min(max(ttl, s.longest(own)), maxTimeout)
 }
 
 // bounds tell how long a request for h may take, and whether h is alone. A session with other leases is not given up while they live.
 func (s *session) bounds(h *held) (limit time.Duration, alone bool) {
-	p := &s.b.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	limit, alone = s.b.options.Timeout, true
-	for _, other := range s.holds {
-		if other != h {
-			limit, alone = max(limit, other.ttl), false
-		}
-	}
-	return limit, alone
+	others := s.longest(h)
+	return max(s.b.options.Timeout, others), others == 0
 }
 
 // lock asks for h's lock by a try or a wait. It returns token 0 if that is refused.
@@ -275,8 +272,7 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	timeout, now, mint := s.idleFor(h, h.ttl), time.Now(), &s.b.mint
 	own := mint.begin(h.h, now, s.since)
 	defer mint.end(h.h)
-	label := s.labelNow(labelTimeout(h.ttl, timeout))
-	row, err := s.run(label, timeout, step{st, []int64{int64(h.h), int64(own.short())}})
+	row, err := s.run(s.labelNow(timeout), timeout, st, int64(h.h), int64(own.short()))
 	if err != nil {
 		s.close() // what it holds is not certain
 		return 0, translate(err)
@@ -290,14 +286,6 @@ func (s *session) lock(h *held, st statement) (token uint64, err error) {
 	return token, err
 }
 
-// labelTimeout is what a label tells of a lease's end: nothing where the server's timer is too short for it.
-func labelTimeout(ttl, timeout time.Duration) time.Duration {
-	if ttl > timeout {
-		return 0
-	}
-	return timeout
-}
-
 func (s *session) setTimeout(timeout time.Duration) {
 	p := &s.b.pool
 	p.mu.Lock()
@@ -308,7 +296,7 @@ func (s *session) setTimeout(timeout time.Duration) {
 // renew starts the idle time anew, with the timeout that h needs from now on.
 func (s *session) renew(h *held, ttl time.Duration) error {
 	timeout := s.idleFor(h, ttl)
-	_, err := s.run(s.labelNow(labelTimeout(ttl, timeout)), timeout, step{statement: stRenew})
+	_, err := s.run(s.labelNow(timeout), timeout, stRenew)
 	return err
 }
 
@@ -320,7 +308,7 @@ func (s *session) release(h *held) error {
 		row, err = s.call(pgAdvisoryUnlock, int64(h.h))
 	} else {
 		label := s.labelNow(s.timeout) // of h too: it does no harm
-		row, err = s.run(label, s.timeout, step{stRelease, []int64{int64(h.h)}})
+		row, err = s.run(label, s.timeout, stRelease, int64(h.h))
 	}
 	if err != nil {
 		s.close() // which releases
@@ -333,11 +321,11 @@ func (s *session) release(h *held) error {
 }
 
 // isBroken reports, with the turn, whether the connection is of no more use.
-func (s *session) isBroken() bool { return s.broken.Load() || s.conn.IsClosed() }
+func (s *session) isBroken() bool { return s.conn.IsClosed() }
 
 // close ends the session, with the turn. It is buried at the end of the turn.
 func (s *session) close() {
-	if s.broken.Swap(true) {
+	if s.isBroken() {
 		return
 	}
 	_ = s.conn.Conn().SetDeadline(time.Now().Add(s.b.options.Timeout)) // the last request's has passed

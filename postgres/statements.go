@@ -15,9 +15,7 @@ var files embed.FS
 
 var (
 	trySQL           = sqlOf("try")
-	tryDurableSQL    = sqlOf("try_durable")
 	waitSQL          = sqlOf("wait")
-	waitDurableSQL   = sqlOf("wait_durable")
 	timeoutSQL       = sqlOf("timeout")
 	renewSQL         = sqlOf("renew")
 	releaseSQL       = sqlOf("release")
@@ -28,6 +26,7 @@ var (
 	inspectSQL       = sqlOf("inspect")
 	ghostSQL         = sqlOf("ghost")
 	breakSQL         = sqlOf("break")
+	doctorSQL        = sqlOf("doctor")
 	capacitySQL      = sqlOf("capacity")
 	probeSQL         = sqlOf("probe")
 	beginSQL         = sqlOf("begin")
@@ -48,7 +47,12 @@ func sqlOf(name string) string {
 // asks for. A pooler that gives a session to several clients, from the start or after its operator has changed its mind, is found out
 // by it, before the wrong session is granted anything: who connects to a session with a mark does not get it, and a
 // statement in a session with another mark, or with none, does nothing and returns no row.
-const markPlace = "MARK" // in SQL
+const (
+	markPlace = "MARK" // in SQL
+	markLen   = 12     // of an owner's random digits
+)
+
+const tokenPlace = "TOKEN" // in SQL, for what gives a grant its token
 
 func (s *session) marked(sql string) string { return strings.ReplaceAll(sql, markPlace, s.mark) }
 
@@ -66,13 +70,14 @@ const (
 
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {
-	texts := [statements][2]string{
-		{trySQL, "(bigint, xid)"}, {waitSQL, "(bigint, xid)"}, {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"},
+	token := "pg_current_xact_id()::text"
+	if o.Durable { // the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
+		token += " || left(pg_logical_emit_message(true, 'anylock', '')::text, 0)"
 	}
-	if o.Durable {
-		texts[stTry][0], texts[stWait][0] = tryDurableSQL, waitDurableSQL
+	grant := func(sql string) [2]string {
+		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, xid)"}
 	}
-	return texts
+	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"}}
 }
 
 // name is that of a prepared statement of s, unlike any other session's: a pooler may give a session on with another client's.
@@ -101,26 +106,18 @@ func (s *session) setUp() error {
 	return nil // what has no such setting goes without
 }
 
-// A step is a prepared statement with its parameters.
-type step struct {
-	statement statement
-	params    []int64
-}
-
-// run sends a label and a step as one request, with one before it that sets the session's idle timeout where that is another. It returns
-// the first row of the step.
+// run sends a label and a statement with its parameters as one request, with one before it that sets the session's idle timeout where
+// that is another. It returns the statement's first row.
 //
 // It is one message, which the server carries out when it is whole, and after which it starts its timer by itself. Of several, as
 // prepared statements are called by pgx, the last may get lost with the path: a session that waits for it holds what it was granted by
 // those before, and none of the server's timers runs.
-func (s *session) run(label string, timeout time.Duration, st step) (row []string, err error) {
-	const most = 200 // mostly
-	sql := append(make([]byte, 0, most), label...)
+func (s *session) run(label string, timeout time.Duration, st statement, params ...int64) (row []string, err error) {
+	sql := label
 	if s.timeout != timeout {
-		sql = s.execute(sql, step{stTimeout, []int64{timeout.Milliseconds()}})
+		sql += s.execute(stTimeout, timeout.Milliseconds())
 	}
-	sql = s.execute(sql, st)
-	row, err = s.simple(string(sql))
+	row, err = s.simple(sql + s.execute(st, params...))
 	switch {
 	case code(err) == codeNoStatement || err == nil && row == nil:
 		s.close()
@@ -132,21 +129,17 @@ func (s *session) run(label string, timeout time.Duration, st step) (row []strin
 	return row, nil
 }
 
-// execute appends a step to sql.
-func (s *session) execute(sql []byte, st step) []byte {
-	sql = append(append(sql, "EXECUTE "...), s.name(st.statement)...)
-	for i, p := range st.params {
-		if i == 0 {
-			sql = append(sql, "('"...)
-		} else {
-			sql = append(sql, "','"...)
+// execute is the call of a statement.
+func (s *session) execute(st statement, params ...int64) string {
+	sql := "EXECUTE " + s.name(st)
+	if len(params) > 0 {
+		texts := make([]string, len(params))
+		for i, p := range params {
+			texts[i] = strconv.FormatInt(p, 10)
 		}
-		sql = strconv.AppendInt(sql, p, 10)
+		sql += "('" + strings.Join(texts, "','") + "')"
 	}
-	if len(st.params) > 0 {
-		sql = append(sql, "')"...)
-	}
-	return append(sql, ';')
+	return sql + ";"
 }
 
 // simple sends SQL by the simple protocol, and returns the first row of the last statement that returns rows.

@@ -14,7 +14,7 @@ import (
 // lockTransaction asks for h's lock in a new transaction, and for a token when it is granted.
 func (s *session) lockTransaction(ctx context.Context, h *held) (token uint64, err error) {
 	timeout := min(h.ttl, maxTimeout)
-	text := s.labelNow(labelTimeout(h.ttl, timeout)) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
+	text := s.labelNow(timeout) + fmt.Sprintf(beginSQL, timeout.Milliseconds(), h.h)
 	row, err := s.simple(text)
 	if err != nil {
 		s.close()
@@ -73,7 +73,7 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 // prolongTransaction starts the transaction's idle time anew.
 func (s *session) prolongTransaction(ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
-	_, err := s.simple(s.labelNow(labelTimeout(ttl, timeout)) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
+	_, err := s.simple(s.labelNow(timeout) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
 	if err != nil {
 		s.close() // a statement that fails ends the transaction, and frees the lock
 		return err

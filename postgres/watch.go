@@ -87,7 +87,7 @@ func (s *session) park() {
 		return
 	}
 	s.limit(s.b.options.Timeout)
-	if _, err := s.run("", 0, step{statement: stRenew}); err != nil {
+	if _, err := s.run("", 0, stRenew); err != nil {
 		s.close()
 	}
 }

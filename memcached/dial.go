@@ -1,0 +1,45 @@
+package memcached
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/anylock/lock/backend"
+)
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
+// own.
+func oneServer(dial dialer) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
+			}
+			if err := oneOfEach(host, list); err != nil {
+				return nil, err
+			}
+		}
+		return dial(ctx, network, addr)
+	}
+}
+
+func oneOfEach(host string, list []netip.Addr) error {
+	seen := make(map[bool]netip.Addr)
+	for _, a := range list {
+		a = a.Unmap()
+		if other, ok := seen[a.Is4()]; ok && other != a {
+			return fmt.Errorf("%w: host %s has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
+		}
+		seen[a.Is4()] = a
+	}
+	return nil
+}
