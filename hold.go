@@ -39,25 +39,15 @@ type hold struct {
 	taken    atomic.Int32  // by workers that renew it
 	due      time.Duration // age at which it was last to be renewed; only the worker that has taken it touches it
 	renewal  alarm.Entry[*hold]
+
+	first tenure // here, so that an acquisition makes one piece of memory
 }
 
-// A grant is all that one acquisition from the store makes of its own, at once.
-type grant struct {
-	hold hold
-	stay stay
-}
-
-// A stay is a tenure with its first handle.
-type stay struct {
-	tenure tenure
-	lease  Lease
-}
-
-func (l *Locker) newGrant(lease backend.Lease, key, owner string, ttl time.Duration) *grant {
-	g := &grant{hold: hold{locker: l, lease: lease, key: key, owner: owner, granted: time.Now(), ttl: ttl, left: true}}
-	g.hold.renewal.Item = &g.hold
-	g.hold.watch()
-	return g
+func (l *Locker) newHold(lease backend.Lease, key, owner string, ttl time.Duration) *hold {
+	h := &hold{locker: l, lease: lease, key: key, owner: owner, granted: time.Now(), ttl: ttl, left: true}
+	h.renewal.Item = h
+	h.watch()
+	return h
 }
 
 // watch arranges for the call of lose, which may still come after the hold has ended.
@@ -113,19 +103,18 @@ func (l *Locker) discard(ctx context.Context, h *hold) {
 	_ = h.lease.Release(ctx) // it is over: this only tidies up
 }
 
-// begin starts a tenure on h, in s. It returns nil if h has been lost meanwhile.
-func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *settings) *Lease {
-	var age time.Duration
+// begin starts a tenure on h. It returns nil if h has been lost meanwhile.
+func (l *Locker) begin(ctx context.Context, g *gate, h *hold, terms *settings) *Lease {
+	t, age := &h.first, time.Duration(0)
 	if h.handoffs > 0 {
-		age = h.age()
+		t, age = new(tenure), h.age()
 	}
 	now := h.granted.Add(age)
-	t := &s.tenure
 	t.locker, t.gate, t.hold, t.count, t.since, t.minHold = l, g, h, 1, age, terms.minHold
 	if token := h.lease.Token(); token != 0 { // 0: the store has none to give
 		t.token = (token+l.defaults.base)<<handoffBits | uint64(h.handoffs)
 	}
-	lease := &s.lease
+	lease := &t.first
 	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0
 	g.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
@@ -181,7 +170,7 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := g.nextLocked()
-	if next == nil || l.stopped {
+	if next == nil || isClosed(l.stopping) {
 		return false
 	}
 	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
@@ -189,7 +178,7 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	}
 	h.handoffs++
 	g.inside.Store(nil)
-	l.callNextLocked(g, turn{handed: h})
+	l.callNextLocked(g, h)
 	return true
 }
 
@@ -198,7 +187,7 @@ func (l *Locker) nextTerms(g *gate) *settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := g.nextLocked()
-	if next == nil || l.stopped {
+	if next == nil || isClosed(l.stopping) {
 		return nil
 	}
 	return next.terms

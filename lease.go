@@ -30,6 +30,8 @@ type tenure struct {
 
 	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
 	giveUp   func()        // cancels it
+
+	first Lease // its first handle
 }
 
 func (t *tenure) isHeld() bool {
@@ -104,15 +106,15 @@ type Lease struct {
 	tenure *tenure
 	parent context.Context
 
-	mu        sync.Mutex
-	ctx       context.Context
-	err       error         // the definite answer to its last Release
-	done      bool          // it got one
-	released  bool          // this handle no longer counts
-	releasing bool          // a Release is under way
-	again     bool          // a re-entry; it does not change
-	handed    bool          // by the holder before; it does not change
-	finished  chan struct{} // closed at its end; nil until somebody waits for that
+	releasing sync.Mutex // held by the Release under way, before mu
+
+	mu       sync.Mutex
+	ctx      context.Context
+	err      error // the answer to its last Release
+	done     bool  // it was a definite one
+	released bool  // this handle no longer counts
+	again    bool  // a re-entry; it does not change
+	handed   bool  // by the holder before; it does not change
 }
 
 // errReleased is the cause of a Context that ended by Release.
@@ -281,40 +283,24 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 func (l *Lease) release(ctx context.Context) error {
+	l.releasing.Lock() // bounded by the store's timeout
+	defer l.releasing.Unlock()
 	l.mu.Lock()
-	for l.releasing {
-		if l.finished == nil {
-			l.finished = make(chan struct{})
-		}
-		other := l.finished
-		l.mu.Unlock()
-		<-other // bounded by the store's timeout
-		l.mu.Lock()
-	}
-	if l.done {
-		defer l.mu.Unlock()
-		return l.err
-	}
-	again := l.released // an earlier call had an unknown outcome
+	done, err, again := l.done, l.err, l.released
 	l.released = true
-	l.releasing = true
 	l.mu.Unlock()
-
-	var err error
-	if again {
+	switch {
+	case done:
+		return err
+	case again: // an earlier call had an unknown outcome
 		err = l.tenure.hold.lease.Release(ctx)
-	} else {
+	default:
 		err = l.tenure.drop(ctx, l)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
 	l.err = err
-	l.releasing = false
-	if l.finished != nil {
-		close(l.finished)
-		l.finished = nil
-	}
 	return err
 }
 

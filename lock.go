@@ -49,15 +49,14 @@ type Locker struct {
 	renewals   *renewer
 	traces     traces
 
-	mu     sync.Mutex
-	gates  map[string]*gate
-	idle   *gate // the one that was left last, with nobody inside: its key is often wanted again at once
-	closed bool
-	done   chan struct{} // closed by Close
+	mu    sync.Mutex
+	gates map[string]*gate
+	idle  *gate // the one that was left last, with nobody inside: its key is often wanted again at once
 
-	stopping chan struct{} // closed by Shutdown, or Close: nothing new is granted
-	stopped  bool          // it is closed
-	drained  chan struct{} // closed when, after that, nobody holds a key or asks for one
+	// Closed under mu.
+	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
+	drained  chan struct{} // when, after that, nobody holds a key or asks for one
+	done     chan struct{} // by Close
 
 	background sync.WaitGroup // hand-backs under way for callers who have gone
 }
@@ -176,11 +175,10 @@ func (l *Locker) Close() error {
 		return l.error("close", "", err)
 	}
 	l.mu.Lock()
-	if l.closed {
+	if isClosed(l.done) {
 		l.mu.Unlock()
 		return nil
 	}
-	l.closed = true
 	close(l.done)
 	l.stopLocked()
 	l.mu.Unlock()
