@@ -20,7 +20,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/memory":           {own: []string{"/backend", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/internal/alarm"}},
-	"/file":             {own: []string{"/backend", "/internal/alarm"}, others: []string{"golang.org/x/sys/"}},
+	"/file":             {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
 	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
