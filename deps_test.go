@@ -19,7 +19,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/backend":          {own: []string{"/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/internal/alarm"}},
-	"/pair":             {own: []string{"/backend", "/internal/alarm"}},
+	"/pair":             {own: []string{"/backend", "/internal/alarm", "/internal/calls"}},
 	"/file":             {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
 	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
