@@ -123,7 +123,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	}
 	l.tellNotReady(waitCtx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(ctx, g, handed, terms); lease != nil {
+		if lease := l.begin(ctx, handed, terms); lease != nil {
 			return lease, nil
 		}
 		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
@@ -133,7 +133,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	for attempt := 1; ; attempt++ {
 		h, err := l.askFor(waitCtx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(ctx, g, h, terms); lease != nil {
+			if lease := l.begin(ctx, h, terms); lease != nil {
 				return lease, nil
 			}
 			l.discard(waitCtx, h)
@@ -155,7 +155,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 // given it.
 func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		h, err := l.ask(ctx, g.key, terms, false)
+		h, err := l.ask(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
 			return h, err
 		}
@@ -163,21 +163,21 @@ func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	h, err := l.ask(atStore, g.key, terms, true)
+	h, err := l.ask(atStore, g, terms, true)
 	return h, l.closedOr(ctx, err)
 }
 
 // ask gets a lease from the store.
-func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait bool) (*hold, error) {
+func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
 	owner := backend.NewOwner()
-	lease, err := l.backend.Acquire(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Wait: wait})
+	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := backend.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		return l.newHold(lease, full, owner, ttl), nil
+		return l.newHold(g, lease, owner, ttl), nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}

@@ -155,7 +155,7 @@ func (l *Locker) passOn(g *gate, handed *hold) {
 		l.leave(g)
 		return
 	}
-	_ = l.giveUp(context.Background(), g, handed) // the TTL ends what cannot be released
+	_ = l.giveUp(context.Background(), handed) // the TTL ends what cannot be released
 }
 
 // leave lets the next waiter contend for the key, or closes the gate.

@@ -13,8 +13,6 @@ import (
 
 // A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
 type tenure struct {
-	locker  *Locker
-	gate    *gate
 	hold    *hold
 	token   uint64
 	since   time.Duration // of the hold's age
@@ -63,8 +61,9 @@ func (t *tenure) lose() {
 		t.mu.Unlock()
 		return
 	}
-	t.over, t.why = true, t.locker.endedErr()
-	t.end = t.hold.lease.Deadline()
+	h := t.hold
+	t.over, t.why = true, h.locker.endedErr()
+	t.end = h.lease.Deadline()
 	if t.lost != nil {
 		close(t.lost)
 	}
@@ -74,13 +73,13 @@ func (t *tenure) lose() {
 	}
 	t.cancels = nil
 	t.mu.Unlock()
-	t.locker.leave(t.gate)
-	if t.locker.traces.lease != nil {
+	h.locker.leave(h.gate)
+	if h.locker.traces.lease != nil {
 		t.traceEnd(context.Background(), t.held(), true, err)
 	}
-	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
+	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
-		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
+		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
 			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
 	}
 }
@@ -99,7 +98,11 @@ func (t *tenure) lostChan() <-chan struct{} {
 }
 
 // lostErr is why a lost tenure's contexts end.
-func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.why) }
+func (t *tenure) lostErr() error { return t.error("hold", t.why) }
+
+func (t *tenure) error(op string, err error) error {
+	return t.hold.locker.error(op, t.hold.gate.key, err)
+}
 
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
@@ -121,7 +124,7 @@ type Lease struct {
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
 // Key returns the key that is held, with the Locker's prefix.
-func (l *Lease) Key() string { return l.tenure.gate.key }
+func (l *Lease) Key() string { return l.tenure.hold.gate.key }
 
 // Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
@@ -140,7 +143,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
 // Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right even
 // after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended before that.
-func (l *Lease) Err() error { return l.tenure.locker.error("hold", l.Key(), l.over()) }
+func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
 
 // over is ErrReleased or ErrLost, nil while the lease is exclusive.
 func (l *Lease) over() error {
@@ -191,7 +194,7 @@ func (l *Lease) Context() context.Context {
 // that the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and the
 // earlier of the old and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
-	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
+	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
 
 func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
@@ -202,7 +205,7 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 		if errors.Is(err, ErrReleased) {
 			return err
 		}
-		return l.tenure.locker.endedErr()
+		return l.tenure.hold.locker.endedErr()
 	}
 	caller := ctx
 	ctx, finish, err := l.tenure.beginRenew(ctx)
@@ -279,7 +282,7 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 // the lease had already ended, so that others may have held the key meanwhile. After any other error the outcome is unknown, and
 // the key is free by its TTL at the latest. With Reentrant, only the last Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
-	return l.tenure.locker.error("release", l.Key(), l.release(ctx))
+	return l.tenure.error("release", l.release(ctx))
 }
 
 func (l *Lease) release(ctx context.Context) error {
@@ -306,7 +309,7 @@ func (l *Lease) release(ctx context.Context) error {
 
 // drop takes one handle off the tenure, and ends it with the last.
 func (t *tenure) drop(ctx context.Context, l *Lease) error {
-	h, locker := t.hold, t.locker
+	h, locker := t.hold, t.hold.locker
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
 	cancel := t.cancels[l]
@@ -343,21 +346,21 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	}
 	held := t.held()
 	err := t.finish(ctx)
-	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), locker.error("release", t.gate.key, err))
+	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), t.error("release", err))
 	return err
 }
 
 // finish gives up what the last handle has held.
 func (t *tenure) finish(ctx context.Context) error {
-	h, locker := t.hold, t.locker
+	h, locker := t.hold, t.hold.locker
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
-			return locker.keep(ctx, t.gate, h, left)
+			return locker.keep(ctx, h, left)
 		}
 	}
-	err := locker.giveUp(ctx, t.gate, h)
+	err := locker.giveUp(ctx, h)
 	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
-		locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", locker.name,
+		locker.defaults.logger.Warn("release: outcome unknown", "key", h.gate.key, "backend", locker.name,
 			"owner", h.owner, "error", err)
 	}
 	return err

@@ -156,13 +156,10 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
-// errUnopened is what a Locker says that neither Open nor New has made.
-var errUnopened = fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
-
-// unopened is errUnopened for such a Locker.
+// unopened is the error of a Locker that neither Open nor New has made.
 func (l *Locker) unopened() error {
 	if l.backend == nil {
-		return errUnopened
+		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
 	}
 	return nil
 }
