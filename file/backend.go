@@ -30,7 +30,7 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(s *store) *Backend {
-	b := &Backend{store: s, inbox: &inbox{store: s}, done: make(chan struct{})}
+	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}, done: make(chan struct{})}
 	b.leases = backend.NewLeases(requests{b}, requestTimeout)
 	return b
 }

@@ -42,9 +42,6 @@ func (b *inbox) join() ticket {
 	defer b.mu.Unlock()
 	b.last++
 	t := ticket{b.last, make(chan struct{}, 1), make(chan struct{}, 1)}
-	if b.waiting == nil {
-		b.waiting = make(map[uint64]ticket)
-	}
 	b.waiting[t.number] = t
 	return t
 }
