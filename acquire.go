@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,11 +97,7 @@ func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []Acquire
 // waitedErr is the error of a wait whose limit has passed, which ended with err. It does not match the end of a context, as the
 // caller's lives.
 func waitedErr(err error, limit time.Duration) error {
-	if errors.Is(err, ErrHeld) {
-		busy := ErrHeld
-		if held := (*HeldError)(nil); errors.As(err, &held) {
-			busy = held
-		}
+	if busy := refusal(err); busy != nil {
 		return fmt.Errorf("%w: not granted within %v", busy, limit)
 	}
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // the end of the wait, and the error before it
@@ -120,13 +117,13 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	if err != nil {
 		return nil, err
 	}
-	if l.isStopping() {
+	if isClosed(l.stopping) {
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
 	l.tellNotReady(waitCtx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(ctx, g, handed, new(stay), terms); lease != nil {
+		if lease := l.begin(ctx, handed, terms); lease != nil {
 			return lease, nil
 		}
 		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
@@ -134,18 +131,18 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		got, err := l.askFor(waitCtx, g, terms, wait, &busy)
+		h, err := l.askFor(waitCtx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(ctx, g, &got.hold, &got.stay, terms); lease != nil {
+			if lease := l.begin(ctx, h, terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(waitCtx, &got.hold)
+			l.discard(waitCtx, h)
 			err = l.endedErr()
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {
 			l.leaveWith(g, err)
 			if busy != nil && backend.IsContextError(err) && !errors.Is(err, ErrHeld) {
-				err = orContext(waitCtx, busy, err)
+				err = cmp.Or(backend.ContextError(waitCtx, busy), err)
 			}
 			return nil, err
 		}
@@ -156,56 +153,46 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 
 // askFor gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
 // given it.
-func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*grant, error) {
+func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		got, err := l.ask(ctx, g.key, terms, false)
+		h, err := l.ask(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
-			return got, err
+			return h, err
 		}
 		*busy = err
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	got, err := l.ask(atStore, g.key, terms, true)
-	return got, l.closedOr(ctx, err)
+	h, err := l.ask(atStore, g, terms, true)
+	return h, l.closedOr(ctx, err)
 }
 
 // ask gets a lease from the store.
-func (l *Locker) ask(ctx context.Context, full string, terms *settings, wait bool) (*grant, error) {
+func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
 	owner := backend.NewOwner()
-	lease, err := l.backend.Acquire(ctx, backend.Request{Key: full, Owner: owner, TTL: ttl, Wait: wait})
+	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := backend.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		return l.newGrant(lease, full, owner, ttl), nil
+		return l.newHold(g, lease, owner, ttl), nil
 	}
-	if held := (*HeldError)(nil); errors.As(err, &held) {
+	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}
 		if backend.IsContextError(err) {
-			return nil, orContext(ctx, held, err)
+			return nil, cmp.Or(backend.ContextError(ctx, held), err)
 		}
 		return nil, held
 	}
 	return nil, err
 }
 
-// orContext is the error of ctx, with last, if it has ended, else err.
-func orContext(ctx context.Context, last, err error) error {
-	if cerr := backend.ContextError(ctx, last); cerr != nil {
-		return cerr
-	}
-	return err
-}
-
 // endedErr is why a lease that was just granted is over already.
 func (l *Locker) endedErr() error {
-	select {
-	case <-l.done:
+	if isClosed(l.done) {
 		return ErrClosed
-	default:
-		return ErrLost
 	}
+	return ErrLost
 }

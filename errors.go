@@ -32,6 +32,17 @@ var (
 // A HeldError matches ErrHeld and says who holds the key.
 type HeldError = backend.HeldError
 
+// refusal is what err says of a busy key, a *HeldError if it names the holder; nil if it says nothing.
+func refusal(err error) error {
+	if held, ok := errors.AsType[*HeldError](err); ok {
+		return held
+	}
+	if errors.Is(err, ErrHeld) {
+		return ErrHeld
+	}
+	return nil
+}
+
 // A Holder describes who holds a key.
 type Holder = backend.Holder
 

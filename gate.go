@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -23,11 +22,8 @@ type gate struct {
 	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
 }
 
-// A turn is what a waiter is woken with: a live lease handed over, or nil to go and contend.
-type turn struct{ handed *hold }
-
 type waiter struct {
-	turn  chan turn // takes one, without blocking the giver
+	turn  chan *hold // a live lease handed over, or nil to go and contend; takes one, without blocking the giver
 	terms *settings
 }
 
@@ -35,7 +31,7 @@ type waiter struct {
 // otherwise; busy tells that the key was held meanwhile. The caller that passed must leave.
 func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bool) (_ *gate, _ *hold, busy, err error) {
 	l.mu.Lock()
-	if l.stopped {
+	if isClosed(l.stopping) {
 		l.mu.Unlock()
 		return nil, nil, nil, ErrClosed
 	}
@@ -59,7 +55,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		}
 		return nil, nil, nil, cmp.Or(err, busy)
 	}
-	w := &waiter{turn: make(chan turn, 1), terms: terms}
+	w := &waiter{turn: make(chan *hold, 1), terms: terms}
 	if g.waiters == nil {
 		g.waiters = list.New()
 	}
@@ -76,8 +72,8 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 	}
 	for over := false; !over; {
 		select {
-		case t := <-w.turn:
-			return g, t.handed, busy, nil
+		case handed := <-w.turn:
+			return g, handed, busy, nil
 		case <-looks:
 			if left := l.lookOnce(ctx, g, since); left > time.Millisecond {
 				half.Reset(left / 2)
@@ -100,9 +96,9 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		err = backend.ContextError(ctx, busy)
 	}
 	select {
-	case t := <-w.turn: // it came at the same moment
-		pass := func() { l.passOn(g, t.handed) }
-		closed := l.closed
+	case handed := <-w.turn: // it came at the same moment
+		pass := func() { l.passOn(g, handed) }
+		closed := isClosed(l.done)
 		if !closed {
 			l.background.Go(pass) // the caller wants to go
 		}
@@ -135,7 +131,7 @@ func (l *Locker) lookOnce(ctx context.Context, g *gate, since time.Time) (left t
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.closed || !g.told.Before(since):
+	case isClosed(l.done) || !g.told.Before(since):
 		return 0
 	case !g.looking:
 		g.looking = true
@@ -159,7 +155,7 @@ func (l *Locker) passOn(g *gate, handed *hold) {
 		l.leave(g)
 		return
 	}
-	_ = l.giveUp(context.Background(), g, handed) // the TTL ends what cannot be released
+	_ = l.giveUp(context.Background(), handed) // the TTL ends what cannot be released
 }
 
 // leave lets the next waiter contend for the key, or closes the gate.
@@ -169,17 +165,15 @@ func (l *Locker) leave(g *gate) { l.leaveWith(g, nil) }
 func (l *Locker) leaveWith(g *gate, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if errors.Is(err, ErrHeld) {
-		g.busy, g.told = ErrHeld, time.Now()
-		if held := (*HeldError)(nil); errors.As(err, &held) {
-			g.busy = held
-		}
+	if busy := refusal(err); busy != nil {
+		g.busy, g.told = busy, time.Now()
 	}
 	g.inside.Store(nil)
-	l.callNextLocked(g, turn{})
+	l.callNextLocked(g, nil)
 }
 
-func (l *Locker) callNextLocked(g *gate, t turn) {
+// callNextLocked gives the next waiter its turn, or closes the gate.
+func (l *Locker) callNextLocked(g *gate, handed *hold) {
 	next := g.nextLocked()
 	if next == nil {
 		if l.idle != nil {
@@ -190,7 +184,7 @@ func (l *Locker) callNextLocked(g *gate, t turn) {
 		return
 	}
 	g.waiters.Remove(g.waiters.Front())
-	next.turn <- t
+	next.turn <- handed
 }
 
 // nextLocked is the waiter that comes next, nil if there is none.

@@ -21,8 +21,8 @@ const keepPause = 100 * time.Millisecond
 // A hold is one lease of the store. It passes from tenure to tenure, of one local holder each.
 type hold struct {
 	locker  *Locker
+	gate    *gate
 	lease   backend.Lease
-	key     string
 	owner   string
 	granted time.Time
 	gone    chan struct{} // closed at its end; nil where nothing waits for that
@@ -32,32 +32,21 @@ type hold struct {
 	ttl    time.Duration // to renew to
 	until  time.Duration // of its age: renew no further; 0 means for ever
 	lost   bool
-	ended  bool
 
 	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
 	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
 	taken    atomic.Int32  // by workers that renew it
 	due      time.Duration // age at which it was last to be renewed; only the worker that has taken it touches it
 	renewal  alarm.Entry[*hold]
+
+	first tenure // here, so that an acquisition makes one piece of memory
 }
 
-// A grant is all that one acquisition from the store makes of its own, at once.
-type grant struct {
-	hold hold
-	stay stay
-}
-
-// A stay is a tenure with its first handle.
-type stay struct {
-	tenure tenure
-	lease  Lease
-}
-
-func (l *Locker) newGrant(lease backend.Lease, key, owner string, ttl time.Duration) *grant {
-	g := &grant{hold: hold{locker: l, lease: lease, key: key, owner: owner, granted: time.Now(), ttl: ttl, left: true}}
-	g.hold.renewal.Item = &g.hold
-	g.hold.watch()
-	return g
+func (l *Locker) newHold(g *gate, lease backend.Lease, owner string, ttl time.Duration) *hold {
+	h := &hold{locker: l, gate: g, lease: lease, owner: owner, granted: time.Now(), ttl: ttl, left: true}
+	h.renewal.Item = h
+	h.watch()
+	return h
 }
 
 // watch arranges for the call of lose, which may still come after the hold has ended.
@@ -79,13 +68,9 @@ func (h *hold) watch() {
 // age is the time since the store's grant.
 func (h *hold) age() time.Duration { return time.Since(h.granted) }
 
-// lose ends the tenure because the store's lease has ended.
+// lose ends the tenure, if there is one, because the store's lease has ended.
 func (h *hold) lose() {
 	h.mu.Lock()
-	if h.ended || h.lost {
-		h.mu.Unlock()
-		return
-	}
 	h.lost = true
 	t := h.tenure
 	h.mu.Unlock()
@@ -98,7 +83,6 @@ func (h *hold) lose() {
 // end is called once by the one that parts with the hold.
 func (l *Locker) end(h *hold) {
 	h.mu.Lock()
-	h.ended = true
 	h.tenure = nil
 	h.mu.Unlock()
 	if h.gone != nil {
@@ -113,26 +97,25 @@ func (l *Locker) discard(ctx context.Context, h *hold) {
 	_ = h.lease.Release(ctx) // it is over: this only tidies up
 }
 
-// begin starts a tenure on h, in s. It returns nil if h has been lost meanwhile.
-func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *settings) *Lease {
-	var age time.Duration
+// begin starts a tenure on h. It returns nil if h has been lost meanwhile.
+func (l *Locker) begin(ctx context.Context, h *hold, terms *settings) *Lease {
+	t, age := &h.first, time.Duration(0)
 	if h.handoffs > 0 {
-		age = h.age()
+		t, age = new(tenure), h.age()
 	}
 	now := h.granted.Add(age)
-	t := &s.tenure
-	t.locker, t.gate, t.hold, t.count, t.since, t.minHold = l, g, h, 1, age, terms.minHold
+	t.hold, t.count, t.since, t.minHold = h, 1, age, terms.minHold
 	if token := h.lease.Token(); token != 0 { // 0: the store has none to give
 		t.token = (token+l.defaults.base)<<handoffBits | uint64(h.handoffs)
 	}
-	lease := &s.lease
+	lease := &t.first
 	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0
-	g.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
+	h.gate.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	left := h.lease.Deadline().Sub(now)
 	if h.lost || left <= 0 {
 		h.mu.Unlock()
-		g.inside.Store(nil)
+		h.gate.inside.Store(nil)
 		return nil
 	}
 	h.tenure = t
@@ -148,20 +131,23 @@ func (l *Locker) begin(ctx context.Context, g *gate, h *hold, s *stay, terms *se
 }
 
 // giveUp hands h to the next local waiter, or releases it and lets the next one contend. The error is the release's.
-func (l *Locker) giveUp(ctx context.Context, g *gate, h *hold) error {
-	if l.handOn(g, h) {
+func (l *Locker) giveUp(ctx context.Context, h *hold) error {
+	if l.handOn(h) {
 		return nil
 	}
 	l.end(h)
-	defer l.leave(g)
+	defer l.leave(h.gate)
 	return h.lease.Release(ctx)
 }
 
 // handOn gives a live lease to the next local waiter. It reports false if there is none, or the store should decide who
 // comes next.
-func (l *Locker) handOn(g *gate, h *hold) bool {
-	terms := l.nextTerms(g)
-	if terms == nil || int(h.handoffs) >= l.defaults.handoff || h.isLost() || h.age() >= handoffTime {
+func (l *Locker) handOn(h *hold) bool {
+	h.mu.Lock()
+	lost, current := h.lost, h.ttl
+	h.mu.Unlock()
+	terms := l.nextTerms(h.gate)
+	if terms == nil || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
 		return false
 	}
 	l.renewals.remove(h)
@@ -170,7 +156,7 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	}
 	ttl := terms.leaseTTL()
 	// The next holder gets what it asked for: its own TTL, all of it if nobody will renew it.
-	if ttl != h.currentTTL() || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
+	if ttl != current || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
 		if !l.renewFor(h, ttl) {
 			return false
 		}
@@ -180,16 +166,16 @@ func (l *Locker) handOn(g *gate, h *hold) bool {
 	h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := g.nextLocked()
-	if next == nil || l.stopped {
+	next := h.gate.nextLocked()
+	if next == nil || isClosed(l.stopping) {
 		return false
 	}
 	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++
-	g.inside.Store(nil)
-	l.callNextLocked(g, turn{handed: h})
+	h.gate.inside.Store(nil)
+	l.callNextLocked(h.gate, h)
 	return true
 }
 
@@ -198,7 +184,7 @@ func (l *Locker) nextTerms(g *gate) *settings {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := g.nextLocked()
-	if next == nil || l.stopped {
+	if next == nil || isClosed(l.stopping) {
 		return nil
 	}
 	return next.terms
@@ -217,20 +203,8 @@ func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
 	return true
 }
 
-func (h *hold) isLost() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lost
-}
-
-func (h *hold) currentTTL() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ttl
-}
-
 // keep leaves the key taken for d more and lets the next local waiter queue at the store.
-func (l *Locker) keep(ctx context.Context, g *gate, h *hold, d time.Duration) error {
+func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
 	l.renewals.remove(h)
@@ -242,12 +216,12 @@ func (l *Locker) keep(ctx context.Context, g *gate, h *hold, d time.Duration) er
 			backend.Sleep(ctx, keepPause) == nil
 	}
 	l.end(h)
-	l.leave(g)
+	l.leave(h.gate)
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) {
 		return err
 	}
 	if err != nil {
-		l.defaults.logger.Warn("min hold: could not set what is left, the ttl stands", "key", g.key, "backend", l.name,
+		l.defaults.logger.Warn("min hold: could not set what is left, the ttl stands", "key", h.gate.key, "backend", l.name,
 			"owner", h.owner, "error", err)
 	}
 	return nil

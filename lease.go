@@ -13,8 +13,6 @@ import (
 
 // A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
 type tenure struct {
-	locker  *Locker
-	gate    *gate
 	hold    *hold
 	token   uint64
 	since   time.Duration // of the hold's age
@@ -30,6 +28,8 @@ type tenure struct {
 
 	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
 	giveUp   func()        // cancels it
+
+	first Lease // its first handle
 }
 
 func (t *tenure) isHeld() bool {
@@ -61,8 +61,9 @@ func (t *tenure) lose() {
 		t.mu.Unlock()
 		return
 	}
-	t.over, t.why = true, t.locker.endedErr()
-	t.end = t.hold.lease.Deadline()
+	h := t.hold
+	t.over, t.why = true, h.locker.endedErr()
+	t.end = h.lease.Deadline()
 	if t.lost != nil {
 		close(t.lost)
 	}
@@ -72,13 +73,13 @@ func (t *tenure) lose() {
 	}
 	t.cancels = nil
 	t.mu.Unlock()
-	t.locker.leave(t.gate)
-	if t.locker.traces.lease != nil {
+	h.locker.leave(h.gate)
+	if h.locker.traces.lease != nil {
 		t.traceEnd(context.Background(), t.held(), true, err)
 	}
-	if logger := t.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
+	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
 		held := t.held()
-		go logger.Warn("lease lost", "key", t.gate.key, "backend", t.locker.name, "owner", t.hold.owner,
+		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
 			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
 	}
 }
@@ -97,29 +98,33 @@ func (t *tenure) lostChan() <-chan struct{} {
 }
 
 // lostErr is why a lost tenure's contexts end.
-func (t *tenure) lostErr() error { return t.locker.error("hold", t.gate.key, t.why) }
+func (t *tenure) lostErr() error { return t.error("hold", t.why) }
+
+func (t *tenure) error(op string, err error) error {
+	return t.hold.locker.error(op, t.hold.gate.key, err)
+}
 
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
 	tenure *tenure
 	parent context.Context
 
-	mu        sync.Mutex
-	ctx       context.Context
-	err       error         // the definite answer to its last Release
-	done      bool          // it got one
-	released  bool          // this handle no longer counts
-	releasing bool          // a Release is under way
-	again     bool          // a re-entry; it does not change
-	handed    bool          // by the holder before; it does not change
-	finished  chan struct{} // closed at its end; nil until somebody waits for that
+	releasing sync.Mutex // held by the Release under way, before mu
+
+	mu       sync.Mutex
+	ctx      context.Context
+	err      error // the answer to its last Release
+	done     bool  // it was a definite one
+	released bool  // this handle no longer counts
+	again    bool  // a re-entry; it does not change
+	handed   bool  // by the holder before; it does not change
 }
 
 // errReleased is the cause of a Context that ended by Release.
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
 // Key returns the key that is held, with the Locker's prefix.
-func (l *Lease) Key() string { return l.tenure.gate.key }
+func (l *Lease) Key() string { return l.tenure.hold.gate.key }
 
 // Owner returns the unique name under which the store knows the holder. Inside one process, holders that a lease is handed on to share it.
 func (l *Lease) Owner() string { return l.tenure.hold.owner }
@@ -138,7 +143,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.tenure.lostChan() }
 
 // Err returns nil while the lease is exclusive. It looks at the clock at the moment of the call, so that it is right even
 // after a long pause. Later it is ErrReleased if the holder has released the lease, and ErrLost if the lease ended before that.
-func (l *Lease) Err() error { return l.tenure.locker.error("hold", l.Key(), l.over()) }
+func (l *Lease) Err() error { return l.tenure.error("hold", l.over()) }
 
 // over is ErrReleased or ErrLost, nil while the lease is exclusive.
 func (l *Lease) over() error {
@@ -189,7 +194,7 @@ func (l *Lease) Context() context.Context {
 // that the lease has ended, ErrReleased that its holder has released it. After any other error the outcome is unknown, and the
 // earlier of the old and the new deadline applies. A Renew without an answer returns in time for automatic renewal to try.
 func (l *Lease) Renew(ctx context.Context, ttl time.Duration) error {
-	return l.tenure.locker.error("renew", l.Key(), l.renew(ctx, ttl))
+	return l.tenure.error("renew", l.renew(ctx, ttl))
 }
 
 func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
@@ -200,7 +205,7 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 		if errors.Is(err, ErrReleased) {
 			return err
 		}
-		return l.tenure.locker.endedErr()
+		return l.tenure.hold.locker.endedErr()
 	}
 	caller := ctx
 	ctx, finish, err := l.tenure.beginRenew(ctx)
@@ -277,50 +282,34 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 // the lease had already ended, so that others may have held the key meanwhile. After any other error the outcome is unknown, and
 // the key is free by its TTL at the latest. With Reentrant, only the last Release of a key releases the lease.
 func (l *Lease) Release(ctx context.Context) error {
-	return l.tenure.locker.error("release", l.Key(), l.release(ctx))
+	return l.tenure.error("release", l.release(ctx))
 }
 
 func (l *Lease) release(ctx context.Context) error {
+	l.releasing.Lock() // bounded by the store's timeout
+	defer l.releasing.Unlock()
 	l.mu.Lock()
-	for l.releasing {
-		if l.finished == nil {
-			l.finished = make(chan struct{})
-		}
-		other := l.finished
-		l.mu.Unlock()
-		<-other // bounded by the store's timeout
-		l.mu.Lock()
-	}
-	if l.done {
-		defer l.mu.Unlock()
-		return l.err
-	}
-	again := l.released // an earlier call had an unknown outcome
+	done, err, again := l.done, l.err, l.released
 	l.released = true
-	l.releasing = true
 	l.mu.Unlock()
-
-	var err error
-	if again {
+	switch {
+	case done:
+		return err
+	case again: // an earlier call had an unknown outcome
 		err = l.tenure.hold.lease.Release(ctx)
-	} else {
+	default:
 		err = l.tenure.drop(ctx, l)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
 	l.err = err
-	l.releasing = false
-	if l.finished != nil {
-		close(l.finished)
-		l.finished = nil
-	}
 	return err
 }
 
 // drop takes one handle off the tenure, and ends it with the last.
 func (t *tenure) drop(ctx context.Context, l *Lease) error {
-	h, locker := t.hold, t.locker
+	h, locker := t.hold, t.hold.locker
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
 	cancel := t.cancels[l]
@@ -357,21 +346,21 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	}
 	held := t.held()
 	err := t.finish(ctx)
-	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), locker.error("release", t.gate.key, err))
+	t.traceEnd(ctx, held, errors.Is(err, ErrLost) || errors.Is(err, ErrClosed), t.error("release", err))
 	return err
 }
 
 // finish gives up what the last handle has held.
 func (t *tenure) finish(ctx context.Context) error {
-	h, locker := t.hold, t.locker
+	h, locker := t.hold, t.hold.locker
 	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
-			return locker.keep(ctx, t.gate, h, left)
+			return locker.keep(ctx, h, left)
 		}
 	}
-	err := locker.giveUp(ctx, t.gate, h)
+	err := locker.giveUp(ctx, h)
 	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
-		locker.defaults.logger.Warn("release: outcome unknown", "key", t.gate.key, "backend", locker.name,
+		locker.defaults.logger.Warn("release: outcome unknown", "key", h.gate.key, "backend", locker.name,
 			"owner", h.owner, "error", err)
 	}
 	return err

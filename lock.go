@@ -49,15 +49,14 @@ type Locker struct {
 	renewals   *renewer
 	traces     traces
 
-	mu     sync.Mutex
-	gates  map[string]*gate
-	idle   *gate // the one that was left last, with nobody inside: its key is often wanted again at once
-	closed bool
-	done   chan struct{} // closed by Close
+	mu    sync.Mutex
+	gates map[string]*gate
+	idle  *gate // the one that was left last, with nobody inside: its key is often wanted again at once
 
-	stopping chan struct{} // closed by Shutdown, or Close: nothing new is granted
-	stopped  bool          // it is closed
-	drained  chan struct{} // closed when, after that, nobody holds a key or asks for one
+	// Closed under mu.
+	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
+	drained  chan struct{} // when, after that, nobody holds a key or asks for one
+	done     chan struct{} // by Close
 
 	background sync.WaitGroup // hand-backs under way for callers who have gone
 }
@@ -157,13 +156,10 @@ func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
 }
 
-// errUnopened is what a Locker says that neither Open nor New has made.
-var errUnopened = fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
-
-// unopened is errUnopened for such a Locker.
+// unopened is the error of a Locker that neither Open nor New has made.
 func (l *Locker) unopened() error {
 	if l.backend == nil {
-		return errUnopened
+		return fmt.Errorf("%w: the Locker was made without Open or New", ErrInvalid)
 	}
 	return nil
 }
@@ -176,11 +172,10 @@ func (l *Locker) Close() error {
 		return l.error("close", "", err)
 	}
 	l.mu.Lock()
-	if l.closed {
+	if isClosed(l.done) {
 		l.mu.Unlock()
 		return nil
 	}
-	l.closed = true
 	close(l.done)
 	l.stopLocked()
 	l.mu.Unlock()

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/anylock/lock/backend"
@@ -24,9 +25,7 @@ func (l *Locker) tellNotReady(ctx context.Context, key string, handed *hold, wai
 	if !wait || handed != nil || !l.defaults.logger.Enabled(ctx, slog.LevelWarn) {
 		return
 	}
-	if r, ok := l.backend.(backend.Readiness); ok {
-		if err := r.NotReady(); err != nil {
-			l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", key, "backend", l.name, "error", err)
-		}
+	if err := l.NotReady(); err != nil {
+		l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", key, "backend", l.name, "error", errors.Unwrap(err))
 	}
 }

@@ -14,7 +14,7 @@ func heldUnder(ctx context.Context, l *Locker, full string) *Lease {
 			return nil
 		}
 		t := lease.tenure
-		if t.locker == l && t.gate.key == full && t.isHeld() {
+		if t.hold.locker == l && t.hold.gate.key == full && t.isHeld() {
 			return lease
 		}
 		ctx = lease.parent

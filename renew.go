@@ -12,14 +12,11 @@ import (
 )
 
 const (
-	batchSize    = 1024 // leases in one request, where the store can
-	batchWorkers = 4
-	soloWorkers  = 16 // where each lease is a request of its own
+	batchSize = 1024 // leases in one request, where the store can
 
-	// Requests that hang must not hold up the others: a renewal that has waited so long for a worker gets one more, up to so
-	// many times as many.
-	overdue   = 50 * time.Millisecond
-	lateTimes = 8
+	// How many requests there may be at once. They are many, because those that hang must not hold up the others.
+	batchWorkers = 32
+	soloWorkers  = 128 // where each lease is a request of its own
 
 	retryLeast = 5 * time.Millisecond // between attempts that fail, however near the deadline is
 )
@@ -32,7 +29,7 @@ type renewer struct {
 	locker  *Locker
 	batch   backend.BatchRenewer // nil where the store has none
 	size    int                  // leases that a worker takes at once
-	most    int                  // workers at once, as long as no renewal is overdue
+	most    int                  // workers at once
 	ctx     context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -41,8 +38,6 @@ type renewer struct {
 	clock   alarm.Clock[*hold]
 	working int
 	closed  bool
-	more    *time.Timer // fires when one more worker may be needed; nil until all were busy once
-	moreSet bool
 	group   time.Time // when those are renewed that were put in last
 	joined  int       // how many they are
 }
@@ -61,9 +56,6 @@ func (r *renewer) close() {
 	r.mu.Lock()
 	r.closed = true
 	r.clock.Stop()
-	if r.more != nil {
-		r.more.Stop()
-	}
 	r.mu.Unlock()
 	r.cancel()
 	r.workers.Wait()
@@ -75,7 +67,6 @@ func (r *renewer) add(h *hold, now time.Time, left time.Duration) {
 	defer r.mu.Unlock()
 	h.left = false
 	r.putLocked(h, r.nextLocked(now, left))
-	r.armLocked()
 }
 
 // again moves the next renewal of h, if it is renewed at all, to where its new deadline wants it.
@@ -85,7 +76,6 @@ func (r *renewer) again(h *hold) {
 	r.clock.Remove(&h.renewal)
 	now := time.Now()
 	r.putLocked(h, r.nextLocked(now, h.lease.Deadline().Sub(now)))
-	r.armLocked()
 }
 
 // renews reports whether h is renewed automatically.
@@ -133,49 +123,22 @@ func (r *renewer) putLocked(h *hold, at time.Time) {
 		return
 	}
 	r.clock.Set(&h.renewal, at)
-}
-
-// armLocked sets the timer. If all workers are busy, the first that has finished does that; or they hang, and it looks again
-// soon.
-func (r *renewer) armLocked() {
-	switch {
-	case r.closed || r.clock.Len() == 0:
-	case r.working < r.most:
-		r.clock.Arm()
-	case !r.moreSet && r.working < lateTimes*r.most:
-		r.moreSet = true
-		if r.more == nil {
-			r.more = time.AfterFunc(overdue, r.fireMore)
-		} else {
-			r.more.Reset(overdue)
-		}
-	}
-}
-
-func (r *renewer) fireMore() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.moreSet = false
-	r.startLocked()
-	r.armLocked()
+	r.clock.Arm()
 }
 
 func (r *renewer) fire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Woken()
-	r.startLocked()
-	r.armLocked()
+	r.goOnLocked()
 }
 
-// startLocked starts a worker if there is work for one.
-func (r *renewer) startLocked() {
-	now := time.Now()
-	first := r.clock.FirstDue(now)
-	if r.closed || first == nil {
-		return
-	}
-	if r.working < r.most || r.working < lateTimes*r.most && now.Sub(first.At()) >= overdue {
+// goOnLocked starts a worker for what is due, and else sets the timer. If all are busy, the first that has finished goes on.
+func (r *renewer) goOnLocked() {
+	switch {
+	case r.clock.FirstDue(time.Now()) == nil:
+		r.clock.Arm()
+	case r.working < r.most:
 		r.working++
 		r.workers.Go(r.work)
 	}
@@ -187,13 +150,12 @@ func (r *renewer) work() {
 		due, shortest := r.takeLocked()
 		if len(due) == 0 {
 			r.working--
-			r.armLocked()
-			r.mu.Unlock()
+		}
+		r.goOnLocked()
+		r.mu.Unlock()
+		if len(due) == 0 {
 			return
 		}
-		r.startLocked()
-		r.armLocked()
-		r.mu.Unlock()
 		r.renew(due, shortest)
 	}
 }
@@ -203,7 +165,7 @@ func (r *renewer) work() {
 // shortest of them allows, which is what one of them has left.
 func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 	now := time.Now()
-	if r.closed || r.clock.FirstDue(now) == nil {
+	if r.clock.FirstDue(now) == nil {
 		return nil, 0
 	}
 	due = make([]*hold, 0, min(r.size, r.clock.Len()))
@@ -290,7 +252,6 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 			r.putLocked(h, r.nextLocked(now, left))
 		}
 	}
-	r.armLocked()
 }
 
 // failed says when to come again after a renewal that failed.
@@ -308,7 +269,6 @@ func (r *renewer) failed(h *hold, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.putLocked(h, time.Now().Add(after))
-	r.armLocked()
 }
 
 // renewTo is the TTL to renew to; not ok if the lease has all that it may get.

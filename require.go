@@ -41,47 +41,48 @@ func (r Requirement) String() string { return r.text }
 
 // NeedFIFO requires grants in the order of arrival: "fifo".
 func NeedFIFO() Requirement {
-	return flag("fifo", "waiters are not served in order", func(g Guarantees) bool { return g.FIFO })
+	return Requirement{"fifo", func(g Guarantees) string { return backend.When(!g.FIFO, "waiters are not served in order") }}
 }
 
 // NeedPush requires that waiters are notified and do not poll: "push".
 func NeedPush() Requirement {
-	return flag("push", "waiters poll", func(g Guarantees) bool { return g.Wake == backend.WakePush })
+	return Requirement{"push", func(g Guarantees) string { return backend.When(g.Wake != backend.WakePush, "waiters poll") }}
 }
 
 // NeedLinearizable requires exclusion whatever fails in the store: "linearizable".
 func NeedLinearizable() Requirement {
-	return flag("linearizable", "exclusion is best effort when the store fails",
-		func(g Guarantees) bool { return g.Consistency == backend.Linearizable })
+	return Requirement{"linearizable", func(g Guarantees) string {
+		return backend.When(g.Consistency != backend.Linearizable, "exclusion is best effort when the store fails")
+	}}
 }
 
 // NeedNoEarlyLoss requires that the store never drops a live lease: "no-early-loss".
 func NeedNoEarlyLoss() Requirement {
 	return Requirement{"no-early-loss", func(g Guarantees) string {
-		if g.EarlyLoss == "" {
-			return ""
-		}
-		return "a live lease may be dropped: " + g.EarlyLoss
+		return backend.When(g.EarlyLoss != "", "a live lease may be dropped: %s", g.EarlyLoss)
 	}}
 }
 
 // NeedTellsLoss requires that a holder learns soon, and not only at its next renewal, that somebody else has removed its lease:
 // "tells-loss".
 func NeedTellsLoss() Requirement {
-	return flag("tells-loss", "a holder whose lease somebody removes learns of it at its next renewal", func(g Guarantees) bool { return g.TellsLoss })
+	return Requirement{"tells-loss", func(g Guarantees) string {
+		return backend.When(!g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
+	}}
 }
 
 // NeedFencing requires tokens that stay in order across at least this: "fencing=process", "fencing=restart" or
 // "fencing=loss".
 func NeedFencing(at Fencing) Requirement {
-	if _, ok := fencingNames[at]; !ok {
+	if at < FencingNone || at > FencingLoss {
 		return Requirement{text: "fencing=" + at.String()}
 	}
-	return Requirement{"fencing=" + fencingNames[at], func(g Guarantees) string {
-		if g.Fencing >= at {
-			return ""
-		}
-		return "fencing survives: " + g.Fencing.String()
+	name := at.String()
+	if at == FencingLoss {
+		name = "loss" // of the store's data
+	}
+	return Requirement{"fencing=" + name, func(g Guarantees) string {
+		return backend.When(g.Fencing < at, "fencing survives: %v", g.Fencing)
 	}}
 }
 
@@ -91,10 +92,7 @@ func NeedReach(at Reach) Requirement {
 		return Requirement{text: "reach=" + at.String()}
 	}
 	return Requirement{"reach=" + at.String(), func(g Guarantees) string {
-		if g.Reach >= at {
-			return ""
-		}
-		return "owners exclude each other only within one " + g.Reach.String()
+		return backend.When(g.Reach < at, "owners exclude each other only within one %v", g.Reach)
 	}}
 }
 
@@ -122,87 +120,49 @@ func NeedMaxSilence(d time.Duration) Requirement {
 // NeedMaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
 func NeedMaxLeases(n int) Requirement {
 	return Requirement{"max-leases=" + strconv.Itoa(n), func(g Guarantees) string {
-		if g.MaxLeases != 0 && g.MaxLeases < n {
-			return fmt.Sprintf("at most %d leases can be held at once", g.MaxLeases)
-		}
-		return ""
-	}}
-}
-
-func flag(text, instead string, ok func(Guarantees) bool) Requirement {
-	return Requirement{text, func(g Guarantees) string {
-		if ok(g) {
-			return ""
-		}
-		return instead
+		return backend.When(g.MaxLeases != 0 && g.MaxLeases < n, "at most %d leases can be held at once", g.MaxLeases)
 	}}
 }
 
 func atMost(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
 	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		if of(g) <= d {
-			return ""
-		}
-		return fmt.Sprintf("%s is %v", name, of(g))
+		return backend.When(of(g) > d, "%s is %v", name, of(g))
 	}}
 }
 
+// atLeast is a requirement on a limit, of which 0 is none.
 func atLeast(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
 	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		if is := of(g); is != 0 && is < d {
-			return fmt.Sprintf("%s is %v", name, is)
-		}
-		return ""
+		return backend.When(of(g) != 0 && of(g) < d, "%s is %v", name, of(g))
 	}}
-}
-
-var fencingNames = map[Fencing]string{
-	FencingNone: "none", FencingProcess: "process", FencingRestart: "restart", FencingLoss: "loss",
 }
 
 // ParseRequirement reads a requirement as its constructor's comment writes it, "fifo" or "fencing=restart".
 func ParseRequirement(text string) (Requirement, error) {
-	name, value, hasValue := strings.Cut(text, "=")
-	bad := func() (Requirement, error) {
-		return Requirement{}, fmt.Errorf("%w: unknown requirement %q", ErrInvalid, text)
+	for _, r := range []Requirement{
+		NeedFIFO(), NeedPush(), NeedLinearizable(), NeedNoEarlyLoss(), NeedTellsLoss(),
+		NeedFencing(FencingNone), NeedFencing(FencingProcess), NeedFencing(FencingRestart), NeedFencing(FencingLoss),
+		NeedReach(ReachProcess), NeedReach(ReachHost), NeedReach(ReachNetwork),
+	} {
+		if r.text == text {
+			return r, nil
+		}
 	}
-	if !hasValue {
-		for _, r := range []Requirement{NeedFIFO(), NeedPush(), NeedLinearizable(), NeedNoEarlyLoss(), NeedTellsLoss()} {
-			if r.text == name {
-				return r, nil
-			}
+	name, value, _ := strings.Cut(text, "=")
+	if name == "max-leases" {
+		if n, err := strconv.Atoi(value); err == nil && n >= 0 {
+			return NeedMaxLeases(n), nil
 		}
-		return bad()
 	}
-	switch name {
-	case "fencing":
-		for f, n := range fencingNames {
-			if n == value {
-				return NeedFencing(f), nil
-			}
-		}
-	case "reach":
-		for _, at := range []Reach{ReachProcess, ReachHost, ReachNetwork} {
-			if at.String() == value {
-				return NeedReach(at), nil
-			}
-		}
-	case "max-late", "min-ttl", "max-ttl", "max-silence":
-		d, err := time.ParseDuration(value)
-		if err != nil || d < 0 {
-			return bad()
-		}
-		of := map[string]func(time.Duration) Requirement{"max-late": NeedMaxLate, "min-ttl": NeedMinTTL, "max-ttl": NeedMaxTTL,
-			"max-silence": NeedMaxSilence}
-		return of[name](d), nil
-	case "max-leases":
-		n, err := strconv.Atoi(value)
-		if err != nil || n < 0 {
-			return bad()
-		}
-		return NeedMaxLeases(n), nil
+	durations := map[string]func(time.Duration) Requirement{
+		"max-late": NeedMaxLate, "min-ttl": NeedMinTTL, "max-ttl": NeedMaxTTL, "max-silence": NeedMaxSilence,
 	}
-	return bad()
+	if need, ok := durations[name]; ok {
+		if d, err := time.ParseDuration(value); err == nil && d >= 0 {
+			return need(d), nil
+		}
+	}
+	return Requirement{}, fmt.Errorf("%w: unknown requirement %q", ErrInvalid, text)
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler, for Config.

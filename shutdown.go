@@ -19,7 +19,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		return l.error("shutdown", "", err)
 	}
 	l.mu.Lock()
-	closed := l.closed
+	closed := isClosed(l.done)
 	l.stopLocked()
 	l.mu.Unlock()
 	if closed {
@@ -40,10 +40,9 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 
 // stopLocked lets nobody in any more, and ends what waits.
 func (l *Locker) stopLocked() {
-	if l.stopped {
+	if isClosed(l.stopping) {
 		return
 	}
-	l.stopped = true
 	close(l.stopping)
 	for _, g := range l.gates {
 		if g.endWait != nil {
@@ -55,12 +54,8 @@ func (l *Locker) stopLocked() {
 
 // drainLocked tells when the last one has left.
 func (l *Locker) drainLocked() {
-	if l.stopped && l.busyLocked() == 0 {
-		select {
-		case <-l.drained:
-		default:
-			close(l.drained)
-		}
+	if isClosed(l.stopping) && l.busyLocked() == 0 && !isClosed(l.drained) {
+		close(l.drained)
 	}
 }
 
@@ -72,9 +67,9 @@ func (l *Locker) busyLocked() int {
 	return len(l.gates)
 }
 
-func (l *Locker) isStopping() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.stopping:
+	case <-c:
 		return true
 	default:
 		return false
@@ -87,7 +82,7 @@ func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done f
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.endWait = cancel
-	if l.stopped {
+	if isClosed(l.stopping) {
 		cancel()
 	}
 	return ctx, func() {
@@ -100,7 +95,7 @@ func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done f
 
 // closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
 func (l *Locker) closedOr(ctx context.Context, err error) error {
-	if backend.IsContextError(err) && !backend.Ended(ctx) && l.isStopping() {
+	if backend.IsContextError(err) && !backend.Ended(ctx) && isClosed(l.stopping) {
 		return ErrClosed
 	}
 	return err

@@ -146,13 +146,14 @@ func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, w
 // traceRenewal tells of an attempt to renew h that began at begun.
 func (l *Locker) traceRenewal(h *hold, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.key, Owner: h.owner, Late: max(0, begun.Sub(h.granted)-h.due), Took: took, Err: err,
+		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(h.granted)-h.due), Took: took, Err: err,
 	})
 }
 
 // traceEnd tells how t has ended.
 func (t *tenure) traceEnd(ctx context.Context, held time.Duration, lost bool, err error) {
-	t.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
-		Backend: t.locker.name, Key: t.gate.key, Owner: t.hold.owner, Token: t.token, Held: held, Lost: lost, Err: err,
+	h := t.hold
+	h.locker.traces.lease.TraceLeaseEnd(ctx, LeaseEnd{
+		Backend: h.locker.name, Key: h.gate.key, Owner: h.owner, Token: t.token, Held: held, Lost: lost, Err: err,
 	})
 }

@@ -46,7 +46,7 @@ func (s *Leases) cleanUp(l *Life, ttl time.Duration) {
 		case time.Since(absent) >= cleanupSettle:
 			return
 		}
-		if !sleep(ctx, pause) {
+		if Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -77,16 +77,4 @@ func (s *Leases) giveBack(lives ...*Life) {
 			}
 		}
 	})
-}
-
-// sleep waits for d and reports whether ctx outlived it.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

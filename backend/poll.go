@@ -35,8 +35,14 @@ func (p *Pause) Reset() { p.last = 0 }
 
 // Sleep waits for d, or until ctx ends: then it returns the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {
-	if sleep(ctx, d) {
-		return nil
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		if ctx.Err() == nil {
+			return nil
+		}
+	case <-ctx.Done():
 	}
 	return ContextError(ctx, nil)
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -10,16 +11,10 @@ import (
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
+	if err := b.calls.Enter(ctx, b.done, r.Validate()); err != nil {
 		return nil, err
 	}
-	if !b.enter() {
-		return nil, backend.ErrClosed
-	}
-	defer b.underway.Done()
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
+	defer b.calls.End()
 	a := &attempt{b: b, r: r, ttl: guarantees.Round(r.TTL)}
 	var l *backend.Life
 	var err error
@@ -56,7 +51,7 @@ func (a *attempt) once(ctx context.Context) (*backend.Life, error) {
 	switch {
 	case err != nil:
 		a.giveBack()
-		return nil, orContext(ctx, err)
+		return nil, cmp.Or(backend.ContextError(ctx, err), err)
 	case !a.granted:
 		return nil, &backend.HeldError{Holder: a.holder}
 	}

@@ -1,12 +1,13 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -22,17 +23,14 @@ type Backend struct {
 	store  *store
 	leases *backend.Leases
 	inbox  *inbox
-
-	mu       sync.Mutex
-	closed   bool
-	done     chan struct{}  // closed by Close
-	underway sync.WaitGroup // calls of Acquire
+	calls  calls.Calls
+	done   chan struct{} // closed by Close
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(s *store) *Backend {
-	b := &Backend{store: s, inbox: &inbox{store: s}, done: make(chan struct{})}
+	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}, done: make(chan struct{})}
 	b.leases = backend.NewLeases(requests{b}, requestTimeout)
 	return b
 }
@@ -40,31 +38,21 @@ func newBackend(s *store) *Backend {
 // Guarantees implements backend.Backend.
 func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
-// Inspect implements backend.Backend. It takes no lock.
+// Inspect implements backend.Backend.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
+	if err := b.calls.Enter(ctx, b.done, backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
 	}
-	if b.leases.Closed() {
-		return backend.Holder{}, backend.ErrClosed
+	defer b.calls.End()
+	var h backend.Holder
+	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
+		h = r.holder(now)
+		return false, nil
+	})
+	if err != nil && !errors.Is(err, errAbsent) {
+		return backend.Holder{}, cmp.Or(backend.ContextError(ctx, err), err)
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
-	}
-	r, now, ok, err := b.store.peek(key)
-	if err == nil && !ok {
-		err = b.store.update(ctx, key, false, func(rec *record, at int64) (bool, error) {
-			r, now = *rec, at
-			return false, nil
-		})
-		if errors.Is(err, errAbsent) {
-			return backend.Holder{}, nil
-		}
-	}
-	if err != nil {
-		return backend.Holder{}, orContext(ctx, err)
-	}
-	return r.holder(now), nil
+	return h, nil
 }
 
 func (r *record) holder(now int64) backend.Holder {
@@ -88,29 +76,13 @@ func (r *record) next(now int64) backend.Holder {
 
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
+	if !b.calls.Close(b.done) {
 		return nil
 	}
-	b.closed = true
-	close(b.done)
-	b.mu.Unlock()
 	b.leases.Close()
-	b.underway.Wait() // they return at once: see leaveTimeout
+	b.calls.Drain(requestTimeout) // sooner: see leaveTimeout
 	b.inbox.close()
 	return nil
-}
-
-// enter begins a call of Acquire, unless the Backend is closed.
-func (b *Backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.underway.Add(1)
-	return true
 }
 
 // requests are what backend.Leases asks of the store.
@@ -164,12 +136,4 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 		return backend.ErrLost
 	}
 	return nil
-}
-
-// orContext is ctx's error if it has ended, else err.
-func orContext(ctx context.Context, err error) error {
-	if cerr := backend.ContextError(ctx, err); cerr != nil {
-		return cerr
-	}
-	return err
 }

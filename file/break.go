@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is held for some 10 µs: its
@@ -106,7 +108,7 @@ func (s *store) lock(ctx context.Context, path string, create bool) (locked, ima
 				return locked{}, image{}, err
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := backend.Sleep(ctx, pause); err != nil {
 			return locked{}, image{}, err
 		}
 	}

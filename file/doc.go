@@ -25,9 +25,8 @@
 // A file is created when the first of its keys is used, and is never removed. It begins with a page of 4096 bytes: a line that names the
 // format, two slots for images of the bucket's state, and the mark of a broken lock. An image has a sequence number and a check
 // sum. A new image goes to the slot of the older one; one that is too long for a slot goes behind the page, where it does not
-// overlap the newer one, and its slot says where it is. Only the process that has the lock writes. A reader without the
-// lock takes the newest image whose sum is right: a write that is in progress or was cut short damages only the older one. If two
-// writes overtake it, it reads again under the lock.
+// overlap the newer one, and its slot says where it is. Only the process that has the lock reads and writes. It takes the
+// newest image whose sum is right: a write that was cut short damages only the older one.
 //
 // The bucket keeps the highest token that it has granted. The next token is that plus one, or the wall clock's microseconds if those
 // are more. So tokens rise even for keys without a record, and across the loss of the folder.

@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -43,8 +42,4 @@ func init() {
 			return b, nil
 		},
 	})
-}
-
-func unsupportedSystem(err error) error {
-	return fmt.Errorf("%w: the file store runs on Linux and macOS", err)
 }

@@ -31,10 +31,10 @@ type inbox struct {
 type ticket struct {
 	number uint64
 	turn   chan struct{} // it is the waiter's turn; has room for one message
-	look   chan struct{} // the waiter should look at the record; likewise
+	next   chan struct{} // it is the turn of the one before it; likewise
 }
 
-// hintBit marks a message that only asks to look. Tickets count from 1.
+// hintBit marks a message that it is the turn of the one before. Tickets count from 1.
 const hintBit = 1 << 63
 
 func (b *inbox) join() ticket {
@@ -42,9 +42,6 @@ func (b *inbox) join() ticket {
 	defer b.mu.Unlock()
 	b.last++
 	t := ticket{b.last, make(chan struct{}, 1), make(chan struct{}, 1)}
-	if b.waiting == nil {
-		b.waiting = make(map[uint64]ticket)
-	}
 	b.waiting[t.number] = t
 	return t
 }
@@ -107,7 +104,7 @@ func (b *inbox) makeOnceLocked() error {
 		return err
 	}
 	info, err := infoOf(fd)
-	if err == nil && b.store.shared {
+	if err == nil {
 		err = chmodFD(fd, b.store.mode)
 	}
 	if err != nil {
@@ -182,23 +179,12 @@ func (b *inbox) tell(message uint64) {
 	}
 	to := t.turn
 	if message&hintBit != 0 {
-		to = t.look
+		to = t.next
 	}
 	select {
 	case to <- struct{}{}:
 	default: // it has been told already
 	}
-}
-
-// has reports whether a waiter is one of this Backend's, and whether it is still there.
-func (b *inbox) has(q queued) (mine, there bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if q.inbox != b.id {
-		return false, false
-	}
-	_, there = b.waiting[q.ticket]
-	return true, there
 }
 
 func (b *inbox) close() {
@@ -220,50 +206,35 @@ type messages struct {
 }
 
 type message struct {
-	inbox uint64
-	fd    int // of the inbox, or -1 if it is ours or not opened yet
-	text  uint64
+	fd   int // of the inbox
+	text uint64
 }
 
 func (m *messages) mine(q queued) bool {
-	mine, _ := m.inbox.has(q)
-	return mine
+	m.inbox.mu.Lock()
+	defer m.inbox.mu.Unlock()
+	return q.inbox == m.inbox.id
 }
 
 func (m *messages) reach(q queued) bool {
-	if mine, there := m.inbox.has(q); mine {
-		if there {
-			m.list = append(m.list, message{q.inbox, -1, q.ticket})
-		}
-		return there
-	}
-	fd, err := openInbox(m.inbox.path(q.inbox))
-	if err == nil {
-		m.list = append(m.list, message{q.inbox, fd, q.ticket})
-	}
-	return !noReader(err) // it may live although it cannot be told, as without permission: then its timer tells it
+	return !noReader(m.prepare(q, q.ticket)) // it may live although it cannot be told, as without permission: then its timer tells it
 }
 
-func (m *messages) hint(q queued) { m.list = append(m.list, message{q.inbox, -1, q.ticket | hintBit}) }
+func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }
+
+// prepare opens a waiter's inbox, for send.
+func (m *messages) prepare(q queued, text uint64) error {
+	fd, err := openInbox(m.inbox.path(q.inbox))
+	if err == nil {
+		m.list = append(m.list, message{fd, text})
+	}
+	return err
+}
 
 // send tells what was prepared.
 func (m *messages) send() {
-	for i := range m.list {
-		msg := &m.list[i]
-		if msg.fd < 0 {
-			if mine, _ := m.inbox.has(queued{inbox: msg.inbox}); mine {
-				m.inbox.tell(msg.text)
-				continue
-			}
-			fd, err := openInbox(m.inbox.path(msg.inbox))
-			if err != nil {
-				continue
-			}
-			msg.fd = fd
-		}
-		var raw [8]byte
-		binary.LittleEndian.PutUint64(raw[:], msg.text)
-		writeFIFO(msg.fd, raw[:])
+	for _, msg := range m.list {
+		writeFIFO(msg.fd, binary.LittleEndian.AppendUint64(nil, msg.text))
 	}
 	m.drop()
 }
@@ -271,9 +242,7 @@ func (m *messages) send() {
 // drop forgets what was prepared.
 func (m *messages) drop() {
 	for _, msg := range m.list {
-		if msg.fd >= 0 {
-			closeFD(msg.fd)
-		}
+		closeFD(msg.fd)
 	}
 	m.list = m.list[:0]
 }

@@ -1,11 +1,10 @@
 package file
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strings"
 
@@ -92,22 +91,9 @@ func (s *store) stranger() (string, error) {
 	return "", nil
 }
 
-// mark puts the mark into the folder, whole from the first moment. It is nil too if somebody else has.
+// mark puts the mark into the folder.
 func (s *store) mark() error {
-	path := s.path(markFile)
-	temp, fd, err := s.makeNew()
-	if err != nil {
-		return err
-	}
-	defer unlink(temp)
-	defer closeFD(fd)
-	if err := writeAt(fd, []byte(markText), 0); err != nil {
-		return err
-	}
-	if err := syncFD(fd); err != nil {
-		return err
-	}
-	if err := ignoreExists(os.Link(temp, path)); err != nil {
+	if err := s.put(s.path(markFile), markText); err != nil {
 		return err
 	}
 	if dir, err := openAt(s.dir, openRead, 0); err == nil {
@@ -128,32 +114,10 @@ func (s *store) makeFolder() error {
 	return s.takeFolder()
 }
 
-// makeNew makes an empty file of a name of its own, with the mode that files are to have.
-func (s *store) makeNew() (path string, fd int, err error) {
-	path = s.path(markFile + "." + randomName())
-	if fd, err = openAt(path, openNew, s.mode); err != nil {
-		return "", -1, err
-	}
-	if s.shared {
-		if err = chmodFD(fd, s.mode); err != nil {
-			closeFD(fd)
-			unlink(path)
-			return "", -1, err
-		}
-	}
-	return path, fd, nil
-}
-
-const randomLen = 16
-
-func randomName() string {
-	var b [randomLen / 2]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
+func randomName() string { return fmt.Sprintf("%016x", rand.Uint64()) }
 
 // hasRandomName reports whether name is the prefix and what randomName makes.
 func hasRandomName(name, prefix string) bool {
 	random, ok := strings.CutPrefix(name, prefix)
-	return ok && len(random) == randomLen && strings.Trim(random, "0123456789abcdef") == ""
+	return ok && len(random) == len(randomName()) && strings.Trim(random, "0123456789abcdef") == ""
 }

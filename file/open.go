@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -28,7 +29,7 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 	}
 	// It can be written, locked and read.
 	if err := s.update(ctx, "", true, func(*record, int64) (bool, error) { return false, nil }); err != nil {
-		return nil, orContext(ctx, err)
+		return nil, cmp.Or(backend.ContextError(ctx, err), err)
 	}
 	return newBackend(s), nil
 }
@@ -39,7 +40,7 @@ func openStore(dir string) (*store, error) {
 	}
 	boot, err := bootName()
 	if err != nil {
-		return nil, unsupportedSystem(err)
+		return nil, fmt.Errorf("%w: the file store runs on Linux and macOS", err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -59,18 +60,18 @@ func openStore(dir string) (*store, error) {
 	}
 	sum := sha256.Sum256([]byte(boot))
 	s := &store{dir: dir, boot: bootID(sum[:16]), clock: monotonic, wall: time.Now}
-	s.mode, s.shared = fileMode(info.Mode())
+	s.mode = fileMode(info.Mode())
 	return s, s.takeFolder()
 }
 
 // fileMode is the mode of files in a directory: whoever may add files to it may use its locks.
-func fileMode(dir fs.FileMode) (mode uint32, shared bool) {
-	mode = 0o600
+func fileMode(dir fs.FileMode) uint32 {
+	mode := uint32(0o600)
 	if dir&0o020 != 0 {
 		mode |= 0o060
 	}
 	if dir&0o002 != 0 {
 		mode |= 0o006
 	}
-	return mode, mode != 0o600
+	return mode
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,48 +10,47 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// List implements backend.Lister. It reads every bucket, without their locks.
+// List implements backend.Lister. It reads every bucket.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	if b.leases.Closed() {
-		return nil, backend.ErrClosed
+	if err := b.calls.Enter(ctx, b.done, nil); err != nil {
+		return nil, err
 	}
+	defer b.calls.End()
 	for i := range buckets {
-		if err := backend.ContextError(ctx, nil); err != nil {
-			return nil, err
-		}
-		if keys, err = b.store.list(fmt.Sprintf("%s%02x", bucketPrefix, i), prefix, keys); err != nil {
-			return nil, err
+		path := b.store.path(fmt.Sprintf("%s%02x", bucketPrefix, i))
+		if keys, err = b.store.list(ctx, path, prefix, keys); err != nil {
+			return nil, cmp.Or(backend.ContextError(ctx, err), err)
 		}
 	}
 	return keys, nil
 }
 
 // list appends the keys of a bucket.
-func (s *store) list(name, prefix string, keys []string) ([]string, error) {
-	path := s.path(name)
-	const attempts = 100 // each is overtaken by two writes
-	for range attempts {
-		b, ok, err := s.read(path)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		now := s.clock()
-		for entries := b.entries; len(entries) > 0; {
-			_, key, _, rest, over, err := nextEntry(entries)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			if now < over && strings.HasPrefix(string(key), prefix) {
-				keys = append(keys, string(key))
-			}
-			entries = rest
-		}
+func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([]string, error) {
+	l, img, err := s.lock(ctx, path, false)
+	if errors.Is(err, errAbsent) {
 		return keys, nil
 	}
-	return nil, fmt.Errorf("%w: %s changes all the time", backend.ErrUnavailable, path)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	b, err := s.decode(path, img.body)
+	if err != nil {
+		return nil, err
+	}
+	now := s.clock()
+	for entries := b.entries; len(entries) > 0; {
+		_, key, _, rest, over, err := nextEntry(entries)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if now < over && strings.HasPrefix(string(key), prefix) {
+			keys = append(keys, string(key))
+		}
+		entries = rest
+	}
+	return keys, nil
 }
 
 // Break implements backend.Breaker.
@@ -64,7 +64,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	}
 	err = b.release(ctx, key, owner)
 	if err != nil && !errors.Is(err, backend.ErrLost) {
-		err = orContext(ctx, err)
+		err = cmp.Or(backend.ContextError(ctx, err), err)
 	}
 	return err
 }

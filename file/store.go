@@ -16,11 +16,10 @@ import (
 
 // A store is a folder of buckets.
 type store struct {
-	dir    string
-	boot   bootID
-	mode   uint32   // of new files
-	shared bool     // other users may write in the directory
-	known  sync.Map // the paths of buckets that were seen in this boot
+	dir   string
+	boot  bootID
+	mode  uint32   // of new files
+	known sync.Map // the paths of buckets that were seen in this boot
 
 	clock func() int64     // the host's monotonic clock; another one in tests
 	wall  func() time.Time // the wall clock; another one in tests
@@ -112,41 +111,34 @@ func nextPause(last time.Duration) time.Duration {
 	return first + rand.N(min(2*last, most))
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return ctx.Err()
-	}
-}
-
-// create makes an empty file, and the folder if that has gone. It is nil too if somebody else has made it. Where other users are
-// to use the file, it takes its name when its mode is right: the umask must not keep them out, not even for a moment.
+// create makes an empty file, and the folder if that has gone.
 func (s *store) create(path string) error {
 	if err := s.makeFolder(); err != nil {
 		return err
 	}
-	if !s.shared {
-		fd, err := openAt(path, openNew, s.mode)
-		if err == nil {
-			closeFD(fd)
-		}
-		return ignoreExists(err)
-	}
-	temp, fd, err := s.makeNew()
+	return s.put(path, "")
+}
+
+// put makes a file, unless there is one. It takes its name when it is whole and its mode is right: the umask must not keep other users
+// out, not even for a moment.
+func (s *store) put(path, text string) error {
+	temp := s.path(markFile + "." + randomName())
+	fd, err := openAt(temp, openNew, s.mode)
 	if err != nil {
 		return err
 	}
-	closeFD(fd)
 	defer unlink(temp)
-	return ignoreExists(os.Link(temp, path))
-}
-
-func ignoreExists(err error) error {
-	if errors.Is(err, fs.ErrExist) {
+	defer closeFD(fd)
+	err = chmodFD(fd, s.mode)
+	if err == nil && text != "" {
+		if err = writeAt(fd, []byte(text), 0); err == nil {
+			err = syncFD(fd)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err = os.Link(temp, path); errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
@@ -216,39 +208,4 @@ func (s *store) decode(path string, body []byte) (bucket, error) {
 		s.known.Store(path, nil)
 	}
 	return b, nil
-}
-
-// peek reads a key's record without its lock. ok is false if that needs the lock.
-func (s *store) peek(key string) (r record, now int64, ok bool, err error) {
-	path := s.path(bucketName(key))
-	b, ok, err := s.read(path)
-	if err != nil || !ok {
-		return record{}, 0, false, err
-	}
-	now = s.clock()
-	if r, err = b.record(key, now); err != nil {
-		return record{}, 0, false, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, now, true, nil
-}
-
-// read reads a bucket without its lock. ok is false if that needs the lock: it was overtaken by two writes, or is about to be replaced.
-func (s *store) read(path string) (b bucket, ok bool, err error) {
-	fd, err := openAt(path, openRead, 0)
-	if errors.Is(err, errAbsent) {
-		return bucket{}, true, nil
-	}
-	if err != nil {
-		return bucket{}, false, err
-	}
-	defer closeFD(fd)
-	img, err := readImage(fd)
-	if errors.Is(err, errTorn) || img.broken {
-		return bucket{}, false, nil
-	}
-	if err != nil {
-		return bucket{}, false, fmt.Errorf("%s: %w", path, err)
-	}
-	b, err = s.decode(path, img.body)
-	return b, err == nil, err
 }

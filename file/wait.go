@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -30,7 +31,7 @@ func (a *attempt) wait(ctx context.Context) (*backend.Life, error) {
 		if busy != nil && backend.Ended(ctx) {
 			err = busy
 		}
-		return nil, orContext(ctx, err)
+		return nil, cmp.Or(backend.ContextError(ctx, err), err)
 	}
 	for {
 		err := a.try(ctx)
@@ -54,51 +55,30 @@ func (a *attempt) wait(ctx context.Context) (*backend.Life, error) {
 		default:
 			next = pause.Next(0)
 		}
-		if err := a.sleep(ctx, next, err == nil); err != nil {
+		if err := a.sleep(ctx, next); err != nil {
 			return ended(err)
 		}
 	}
 }
 
-// sleep returns when there is something to do: a turn, a change in the record, or the end of ctx or the Backend, which are
-// errors. Without look it is just a pause.
-func (a *attempt) sleep(ctx context.Context, d time.Duration, look bool) error {
+// sleep returns when it is time to try again: it is the waiter's turn, or d has passed. The end of ctx or the Backend is an error.
+func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for {
 		select {
 		case <-a.ticket.turn:
 			return nil
+		case <-timer.C:
+			return nil
+		case <-a.ticket.next:
+			timer.Reset(claimGrace)
 		case <-ctx.Done():
 			return backend.ContextError(ctx, nil)
 		case <-a.b.done:
 			return backend.ErrClosed
-		case <-a.ticket.look:
-		case <-timer.C:
 		}
-		if !look || !a.stillWaits() {
-			return nil
-		}
-		timer.Reset(a.nextLook())
 	}
-}
-
-// stillWaits looks at the record, without its lock, and reports whether there is nothing to do yet.
-func (a *attempt) stillWaits() bool {
-	inbox, err := a.b.inbox.address()
-	if err != nil {
-		return false
-	}
-	r, now, ok, err := a.b.store.peek(a.r.Key)
-	if !ok || err != nil {
-		return false
-	}
-	a.place = r.place(a.r.Owner)
-	if a.place < 0 || r.queue[a.place].inbox != inbox || r.claim(a.r.Owner) {
-		return false
-	}
-	a.opportunity = time.Duration(r.opportunity(a.place) - now)
-	return a.opportunity > 0
 }
 
 // nextLook is how long to sleep if nobody tells us.

@@ -5,30 +5,24 @@ import "sync"
 // named holds the stores that URLs name, each for as long as it has clients or leases. Lock it before a Store.
 var named = struct {
 	mu     sync.Mutex
-	stores map[string]*namedStore
-	names  map[*Store]string
-}{stores: make(map[string]*namedStore), names: make(map[*Store]string)}
-
-type namedStore struct {
-	*Store
-	clients int
-}
+	stores map[string]*Store
+}{stores: make(map[string]*Store)}
 
 func openNamed(name string) *Backend {
 	named.mu.Lock()
 	defer named.mu.Unlock()
-	n := named.stores[name]
-	if n == nil {
-		n = &namedStore{Store: NewStore()}
-		named.stores[name] = n
-		named.names[n.Store] = name
+	s := named.stores[name]
+	if s == nil {
+		s = NewStore()
+		s.name = name
+		named.stores[name] = s
 	}
-	n.clients++
-	return newBackend(n.Store, func() {
+	s.clients++
+	return newBackend(s, func() {
 		named.mu.Lock()
-		n.clients--
+		s.clients--
 		named.mu.Unlock()
-		forget(n.Store)
+		forget(s)
 	})
 }
 
@@ -36,13 +30,9 @@ func openNamed(name string) *Backend {
 func forget(s *Store) {
 	named.mu.Lock()
 	defer named.mu.Unlock()
-	name, ok := named.names[s]
-	if !ok || named.stores[name].clients > 0 {
-		return
-	}
-	if s.heldLen() == 0 {
+	if s.name != "" && s.clients == 0 && s.heldLen() == 0 {
 		s.discard()
-		delete(named.stores, name)
-		delete(named.names, s)
+		delete(named.stores, s.name)
+		s.name = ""
 	}
 }

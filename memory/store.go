@@ -17,6 +17,10 @@ type Store struct {
 	keys  map[string]*entry   // of keys that are held, and the spare one
 	clock alarm.Clock[*entry] // of their expiries
 	spare *entry              // of the key that was freed last: it is often wanted again at once, or else the next takes it over
+
+	// Guarded by named.mu.
+	name    string // in a URL; empty if there is none
+	clients int    // of a named store
 }
 
 // NewStore returns an empty store.

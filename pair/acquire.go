@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,19 +26,19 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := b.validate(r); err != nil {
 		return nil, err
 	}
-	if !b.enter() {
+	if !b.calls.Begin() {
 		return nil, backend.ErrClosed
 	}
-	defer b.leave()
+	defer b.calls.End()
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(b.base, cancel)()
+	defer context.AfterFunc(b.closing, cancel)()
 	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}}
 	l, err := a.acquire(asked)
 	switch {
 	case err == nil:
 		return l, nil
-	case b.base.Err() != nil:
+	case b.closing.Err() != nil:
 		return nil, backend.ErrClosed
 	}
 	return nil, err
@@ -112,7 +113,7 @@ func (a *attempt) note(err error) {
 		return
 	}
 	a.busy, a.told = backend.ErrHeld, time.Now()
-	if held := (*backend.HeldError)(nil); errors.As(err, &held) {
+	if held, ok := errors.AsType[*backend.HeldError](err); ok {
 		a.busy = held
 	}
 }
@@ -181,8 +182,8 @@ func (a *attempt) request(owner int, wait bool) backend.Request {
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)
-	held := (*backend.HeldError)(nil)
-	if s.TokenBase == 0 || !errors.As(err, &held) {
+	held, busy := errors.AsType[*backend.HeldError](err)
+	if !busy || s.TokenBase == 0 {
 		return l, err
 	}
 	h := held.Holder
@@ -192,8 +193,8 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 
 // unsureToken is a refusal of the first store without the token, if that is the second store's to tell.
 func (b *Backend) unsureToken(ctx context.Context, err error) error {
-	held := (*backend.HeldError)(nil)
-	if !errors.As(err, &held) || held.Holder.Token < b.cut {
+	held, busy := errors.AsType[*backend.HeldError](err)
+	if !busy || held.Holder.Token < b.cut {
 		return err
 	}
 	h := held.Holder
@@ -204,19 +205,17 @@ func (b *Backend) unsureToken(ctx context.Context, err error) error {
 // refused is held, in place of the refusal in err.
 func refused(ctx context.Context, held, err error) error {
 	if backend.IsContextError(err) {
-		if cerr := backend.ContextError(ctx, held); cerr != nil {
-			return cerr
-		}
+		return cmp.Or(backend.ContextError(ctx, held), held)
 	}
 	return held
 }
 
 // giveBack releases a half, and waits for that unless ctx ends.
 func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
-	b.busy.Add(1) // inside an Acquire, which Close waits for
+	b.calls.Join()
 	done := make(chan error, 1)
 	go func() {
-		defer b.leave()
+		defer b.calls.End()
 		done <- half.Release(context.WithoutCancel(ctx))
 	}()
 	select {

@@ -39,11 +39,10 @@ func earlier(a, b time.Time) time.Time {
 // Release implements backend.Lease. The half that is left of a lost lease is given back too.
 func (l *lease) Release(ctx context.Context) error {
 	err := l.Life.Release(ctx)
-	if errors.Is(err, backend.ErrLost) && l.pair.enter() {
-		go func() {
-			defer l.pair.leave()
+	if errors.Is(err, backend.ErrLost) {
+		l.pair.calls.Background(func() {
 			_ = l.release(context.WithoutCancel(ctx)) // its TTL ends it in any case
-		}()
+		})
 	}
 	return err
 }

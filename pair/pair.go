@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Store is one of the two, and what package lock would add to it where it is alone.
@@ -25,12 +26,11 @@ type Backend struct {
 	cut           uint64
 	guarantees    backend.Guarantees
 	leases        *backend.Leases
+	calls         calls.Calls // Acquires and hand-backs
 
-	mu     sync.Mutex
-	closed bool
-	busy   sync.WaitGroup  // Acquires and hand-backs under way
-	base   context.Context // ends with Close
-	cancel context.CancelFunc
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+	once    sync.Once // of Close
 }
 
 // releaseTimeout is above every store's own.
@@ -42,7 +42,7 @@ func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
 	b.leases = backend.NewLeases(requests{&b.guarantees}, releaseTimeout)
-	b.base, b.cancel = context.WithCancel(context.Background())
+	b.closing, b.close = context.WithCancel(context.Background())
 	batches, lists := can[backend.BatchRenewer](b), can[backend.Lister](b)
 	switch {
 	case batches && lists:
@@ -134,21 +134,20 @@ func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) 
 }
 
 // Close implements backend.Backend.
-func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil
-	}
-	b.closed = true
-	b.mu.Unlock()
-	b.cancel()
+func (b *Backend) Close() (err error) {
+	b.once.Do(func() { err = b.closeAll() })
+	return err
+}
+
+func (b *Backend) closeAll() error {
+	b.calls.Seal()
+	b.close()
 	// Leases end at once; releases and hand-backs have a second, as in a store of its own.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		b.leases.Close()
-		b.busy.Wait()
+		b.calls.Drain(releaseTimeout)
 	}()
 	const grace = time.Second
 	select {
@@ -162,18 +161,6 @@ func (b *Backend) Close() error {
 	<-ended // what closed stores are asked, they answer at once
 	return err
 }
-
-// enter lets Close wait for leave. It is false after Close.
-func (b *Backend) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.busy.Add(1)
-	}
-	return !b.closed
-}
-
-func (b *Backend) leave() { b.busy.Done() }
 
 func (b *Backend) validateKey(key string) error {
 	if err := backend.ValidateKey(key); err != nil {
