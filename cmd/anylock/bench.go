@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -81,22 +81,14 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer files.close()
-	signals := make(chan os.Signal, 1)
-	notify(signals, signalsEnding)
-	defer signal.Stop(signals)
-	ctx, stopWatch := untilSignal(cmd.Context(), signals)
-	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
-
+	ctx, stop := interruptible(cmd.Context())
 	cleanUp, err := b.openStores(ctx)
 	defer cleanUp()
 	if err != nil {
-		if s := stopWatch(); s != nil {
-			return s.exit()
-		}
-		return err
+		return cmp.Or(stop(), err)
 	}
 	report, err := b.measure(ctx)
-	s := stopWatch()
+	interrupted := stop()
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -104,8 +96,8 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	if err := errors.Join(files.write(report), b.print(report)); err != nil {
 		return err
 	}
-	if s != nil && report.Interrupted {
-		return s.exit()
+	if interrupted != nil && report.Interrupted {
+		return interrupted
 	}
 	for _, r := range report.Results {
 		if r.Problem != "" {
@@ -185,7 +177,7 @@ func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
 	var now atomic.Value
 	now.Store("")
 	begun := time.Now()
-	line := newLiveLine(b.stderr, b.getenv("TERM"), func() string { return now.Load().(string) })
+	line := newLiveLine(b.stderr, os.Getenv("TERM"), func() string { return now.Load().(string) })
 	defer line.end()
 	b.options.Observe = func(p bench.Progress) {
 		left := "" // is a guess

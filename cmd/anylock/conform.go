@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -112,25 +112,17 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 		return storeError(err)
 	}
 	c.sayVerbose("backend %s", backend.Redact(rawURL))
-	signals := make(chan os.Signal, 1)
-	notify(signals, signalsEnding)
-	defer signal.Stop(signals)
-	ctx, stopWatch := untilSignal(ctx, signals)
-	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
-
-	shown := newProgress(c.stdout, c.stderr, c.getenv("TERM"), len(selected(o.Run)))
+	ctx, stop := interruptible(ctx)
+	shown := newProgress(c.stdout, c.stderr, os.Getenv("TERM"), len(selected(o.Run)))
 	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
 	o.Began = shown.began
 	o.NotReady = func(err error) { c.say("waiting: %v", err) }
 	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
 	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
 	shown.end()
-	s := stopWatch()
-	if err != nil && (s == nil || results == nil) {
-		if s != nil {
-			return s.exit()
-		}
-		return storeError(err)
+	interrupted := stop()
+	if err != nil && (interrupted == nil || results == nil) {
+		return cmp.Or(interrupted, storeError(err))
 	}
 	if err := printer.finish(c.stdout, suiteResult{driver.Name, results}); err != nil {
 		return err
@@ -138,8 +130,8 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	switch n := count(results); {
 	case n.Failed > 0:
 		return exitWith(exitChecksFailed)
-	case s != nil && n.Interrupted > 0:
-		return s.exit()
+	case interrupted != nil && n.Interrupted > 0:
+		return interrupted
 	}
 	return nil
 }

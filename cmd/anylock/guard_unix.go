@@ -138,7 +138,7 @@ func (a *app) guardCommand() *cobra.Command {
 			for _, list := range [][]os.Signal{signalsEnding, signalsStopping} {
 				signal.Ignore(list...) // they are for anylock, which passes them on
 			}
-			if group := groupToKill(a.stdin); group > 1 {
+			if group := groupToKill(os.Stdin); group > 1 {
 				unix.Kill(-group, unix.SIGKILL)
 			}
 			return nil

@@ -21,7 +21,5 @@ var homeOfUser = func() (string, error) {
 	return u.HomeDir, nil
 }
 
-func sameVariable(a, b string) bool { return a == b }
-
 // addHidden adds the commands that anylock starts itself.
 func (a *app) addHidden(root *cobra.Command) { root.AddCommand(a.guardCommand()) }

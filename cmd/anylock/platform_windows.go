@@ -2,7 +2,6 @@ package main
 
 import (
 	"os/user"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -15,8 +14,6 @@ var homeOfUser = func() (string, error) {
 	}
 	return u.HomeDir, nil
 }
-
-func sameVariable(a, b string) bool { return strings.EqualFold(a, b) }
 
 // addHidden adds the commands that anylock starts itself.
 func (a *app) addHidden(*cobra.Command) {}

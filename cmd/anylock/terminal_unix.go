@@ -23,10 +23,10 @@ type terminal struct {
 // openTerminal finds the controlling terminal. The command gets it at once if both its input and its output are the
 // terminal; otherwise, when it is stopped for lack of it, because in "anylock run KEY -- CMD | less" it is less that
 // reads the keyboard.
-func openTerminal(stdin, stdout *os.File) *terminal {
-	t := &terminal{file: stdin, own: unix.Getpgrp()}
-	if _, ok := foreground(stdin); ok {
-		_, t.eager = foreground(stdout)
+func openTerminal() *terminal {
+	t := &terminal{file: os.Stdin, own: unix.Getpgrp()}
+	if _, ok := foreground(os.Stdin); ok {
+		_, t.eager = foreground(os.Stdout)
 		return t
 	}
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -21,7 +21,7 @@ func (a *app) backendURL() (string, error) {
 	given, err := readURL("--backend", a.backend, "--backend-file", a.backendFile)
 	a.warnOfPassword(a.backend.s)
 	if given == "" && err == nil {
-		given, err = readURL("$"+lock.URLEnv, a.lookupEnv(lock.URLEnv), "$"+urlFileEnv, a.lookupEnv(urlFileEnv))
+		given, err = readURL("$"+lock.URLEnv, envText(lock.URLEnv), "$"+urlFileEnv, envText(urlFileEnv))
 	}
 	if given != "" || err != nil {
 		return given, err
