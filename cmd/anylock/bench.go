@@ -135,7 +135,7 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 func (b *benchRun) openStores(ctx context.Context) (cleanUp func(), err error) {
 	cleanUp = func() {}
 	urls := b.backends
-	b.warnOfPassword(strings.Join(urls, " "))
+	b.warnOfPassword(urls...)
 	if b.backendFile.isSet {
 		rawURL, err := readURL("", text{}, "--backend-file", b.backendFile)
 		if err != nil {

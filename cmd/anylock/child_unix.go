@@ -30,8 +30,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
 	c := &process{happens: make(chan childEvent), tty: openTerminal()}
 	// Where no more processes can be had, the command will say so.
-	c.guard, _ = startGuard()
-	c.guard.watch(p.ttl, p.deadline)
+	c.guard, _ = startGuard(p.ttl, p.deadline)
 	started := make(chan error)
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).

@@ -114,17 +114,26 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	c.sayVerbose("backend %s", backend.Redact(rawURL))
 	ctx, stop := interruptible(ctx)
 	shown := newProgress(c.stdout, c.stderr, os.Getenv("TERM"), len(selected(o.Run)))
-	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
+	brief := shown.live() && !c.verbose
 	o.Began = shown.began
 	o.NotReady = func(err error) { c.say("waiting: %v", err) }
-	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
+	o.Observe = func(r conformance.Result) {
+		text := ""
+		if c.format.is("text") {
+			text = resultText(r, brief)
+		}
+		shown.ended(r, text)
+	}
 	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
 	shown.end()
 	interrupted := stop()
 	if err != nil && (interrupted == nil || results == nil) {
 		return cmp.Or(interrupted, storeError(err))
 	}
-	if err := printer.finish(c.stdout, suiteResult{driver.Name, results}); err != nil {
+	if c.format.is("text") && !brief {
+		fmt.Fprintln(c.stdout)
+	}
+	if err := (suiteResult{driver.Name, results}).write(c.stdout, c.format.word); err != nil {
 		return err
 	}
 	switch n := count(results); {

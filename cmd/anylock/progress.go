@@ -38,13 +38,11 @@ func (p *progress) began(c conformance.Check) {
 	p.running = append(p.running, c.Name)
 }
 
-// ended counts r and prints it by print.
-func (p *progress) ended(r conformance.Result, print func(w io.Writer, r conformance.Result)) {
+// ended counts r, and prints text, if there is any.
+func (p *progress) ended(r conformance.Result, text string) {
 	p.count(r)
-	var b strings.Builder
-	print(&b, r)
-	if b.Len() > 0 {
-		p.above(p.results, b.String())
+	if text != "" {
+		p.above(p.results, text)
 	}
 }
 

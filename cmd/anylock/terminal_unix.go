@@ -39,15 +39,8 @@ func openTerminal() *terminal {
 
 // foreground is the group in the foreground of the terminal f. ok is false where f is not our controlling terminal.
 func foreground(f *os.File) (group int, ok bool) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	var ioctlErr error
-	err = conn.Control(func(fd uintptr) {
-		group, ioctlErr = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP)
-	})
-	return group, err == nil && ioctlErr == nil
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return group, err == nil
 }
 
 func (t *terminal) foregroundIs(group int) bool {
@@ -59,13 +52,7 @@ func (t *terminal) foregroundIs(group int) bool {
 }
 
 func (t *terminal) give(group int) {
-	conn, err := t.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	conn.Control(func(fd uintptr) {
-		unix.IoctlSetPointerInt(int(fd), unix.TIOCSPGRP, group) //nolint:errcheck // the terminal has gone: nothing to give
-	})
+	unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) //nolint:errcheck // the terminal has gone: nothing to give
 }
 
 // handOver gives the terminal to a new command. That is done here and not in the new process, which would have to

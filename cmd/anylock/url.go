@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,11 +72,19 @@ func readURL(urlName string, rawURL text, fileName string, file text) (string, e
 }
 
 // warnOfPassword is for URLs on the command line.
-func (a *app) warnOfPassword(rawURL string) {
-	_, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
-	if backend.CleanError(rawURL, errors.New(rest)).Error() != rest {
+func (a *app) warnOfPassword(rawURLs ...string) {
+	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return masked(rawURL) != rawURL }) {
 		a.say("everybody on this machine can see the password in --backend; use --backend-file or $%s instead", lock.URLEnv)
 	}
+}
+
+// masked is rawURL with *** for its secrets.
+func masked(rawURL string) string {
+	scheme, rest, ok := strings.Cut(rawURL, ":") // the whole URL in an error would be cut short
+	if !ok {
+		return rawURL
+	}
+	return scheme + ":" + backend.CleanError(rawURL, errors.New(rest)).Error()
 }
 
 // fileURL is the URL of an absolute path.
