@@ -53,7 +53,7 @@ func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
 		return storeError(err)
 	}
 	if h.Held() && h.Owner == os.Getenv(ownerVariable) {
-		return &exitError{code: r.conflictCode(), err: fmt.Errorf(
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf(
 			"%s is held by the anylock run that started this command: waiting for it would never end", show(r.key))}
 	}
 	return nil
@@ -71,5 +71,5 @@ func (r *runner) conflict(h lock.Holder) error {
 	default:
 		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, holderText(h))
 	}
-	return &exitError{code: r.conflictCode(), err: err}
+	return &exitError{code: int(r.conflictExit), err: err}
 }

@@ -76,7 +76,7 @@ func (c *process) forward(os.Signal) {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.cmd.Process.Pid))
 }
 
-func (c *process) terminate(bool) { c.forward(signalEnd) }
+func (c *process) terminate(bool) { c.forward(nil) }
 
 func (c *process) kill() { windows.TerminateJobObject(c.job, exitSignal+uint32(syscall.SIGKILL)) }
 

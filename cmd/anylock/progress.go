@@ -40,21 +40,15 @@ func (p *progress) began(c conformance.Check) {
 
 // ended counts r, and prints text, if there is any.
 func (p *progress) ended(r conformance.Result, text string) {
-	p.count(r)
-	if text != "" {
-		p.above(p.results, text)
-	}
-}
-
-func (p *progress) count(r conformance.Result) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.done++
 	if r.Status == conformance.Fail {
 		p.failed++
 	}
-	if i := slices.Index(p.running, r.Name); i >= 0 {
-		p.running = slices.Delete(p.running, i, i+1)
+	p.running = slices.DeleteFunc(p.running, func(name string) bool { return name == r.Name })
+	p.mu.Unlock()
+	if text != "" {
+		p.above(p.results, text)
 	}
 }
 

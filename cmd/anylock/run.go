@@ -197,8 +197,6 @@ func (r *runner) fit(g lock.Guarantees) error {
 	return nil
 }
 
-func (r *runner) conflictCode() int { return int(r.conflictExit) }
-
 // begin listens for signals that end us, and gathers what there is to tell until notices are closed.
 func (r *runner) begin() (signals chan os.Signal) {
 	const queued = 16
@@ -252,13 +250,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
-	out, err := r.hold(ctx, lease, file, signals)
+	out, err := r.hold(lease, file, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
 }
 
 // hold runs the command under the lease.
-func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
+func (r *runner) hold(l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
 	if l.Err() != nil { // we did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
@@ -278,7 +276,7 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
 		lastError: r.reasons.lastError,
 	}
-	return s.run(ctx), nil
+	return s.run(), nil
 }
 
 // finish releases the lease, says what was not as it should be, and makes the exit. err is the exit of a command that

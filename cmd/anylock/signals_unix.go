@@ -18,7 +18,6 @@ var (
 	signalsStopping = []os.Signal{unix.SIGTSTP}
 
 	signalContinue os.Signal = unix.SIGCONT
-	signalEnd      os.Signal = unix.SIGTERM
 )
 
 // notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.

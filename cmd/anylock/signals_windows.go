@@ -12,7 +12,6 @@ var (
 	signalsPassed []os.Signal
 
 	signalContinue os.Signal // there is none
-	signalEnd      os.Signal = syscall.SIGTERM
 )
 
 func notify(signals chan<- os.Signal, which []os.Signal) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -72,11 +71,11 @@ type outcome struct {
 }
 
 // run returns when the command has ended and, if its lock was lost, all of its group too.
-func (s *supervisor) run(ctx context.Context) outcome {
+func (s *supervisor) run() outcome {
 	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	lost, cancelled := s.lease.Lost(), ctx.Done()
+	lost := s.lease.Lost()
 	for {
 		// A command that has ended by itself is not taken for one that has to be stopped.
 		select {
@@ -96,9 +95,6 @@ func (s *supervisor) run(ctx context.Context) outcome {
 			s.received(sig)
 		case <-lost:
 			lost = nil // look sees it
-		case <-cancelled:
-			cancelled, s.asked = nil, true
-			s.child.forward(signalEnd)
 		case <-timer.C:
 		}
 	}
