@@ -19,8 +19,7 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 		lease, err := locks.TryAcquire(ctx, r.key)
 		return lease, r.refusal(ctx, locks, err)
 	}
-	stop := r.tellWaiting(ctx, locks)
-	defer stop()
+	defer r.tellWaiting(ctx, locks)()
 	var limit []lock.AcquireOption
 	if r.wait.isSet {
 		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))

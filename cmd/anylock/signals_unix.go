@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,12 +18,3 @@ var (
 
 	signalContinue os.Signal = unix.SIGCONT
 )
-
-// notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
-func notify(signals chan<- os.Signal, which []os.Signal) {
-	for _, s := range which {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-}

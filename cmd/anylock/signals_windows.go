@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 )
 
@@ -13,9 +12,3 @@ var (
 
 	signalContinue os.Signal // there is none
 )
-
-func notify(signals chan<- os.Signal, which []os.Signal) {
-	if len(which) > 0 { // none would mean all
-		signal.Notify(signals, which...)
-	}
-}

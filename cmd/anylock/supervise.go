@@ -199,13 +199,9 @@ func (s *supervisor) stop(why error) {
 	s.stopping = true
 	now := time.Now()
 	deadline := s.lease.Deadline()
-	if now.Before(deadline) {
-		s.killAt = deadline.Add(-killMargin(s.ttl))
-		if byGrace := now.Add(s.grace); byGrace.Before(s.killAt) {
-			s.killAt = byGrace
-		}
-	} else {
-		s.killAt = now.Add(min(s.grace, lateGrace))
+	s.killAt = now.Add(min(s.grace, lateGrace))
+	if left := deadline.Sub(now); left > 0 {
+		s.killAt = now.Add(min(s.grace, left-killMargin(s.ttl)))
 	}
 	s.child.terminate(now.Before(deadline))
 	if s.exited {

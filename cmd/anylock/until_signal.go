@@ -47,3 +47,12 @@ func interruptible(ctx context.Context) (_ context.Context, stop func() error) {
 }
 
 func ending(sig os.Signal) bool { return slices.Contains(signalsEnding, sig) }
+
+// notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
+func notify(signals chan<- os.Signal, which []os.Signal) {
+	for _, s := range which {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+}

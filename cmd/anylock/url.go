@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,6 +41,15 @@ func (a *app) backendURL() (string, error) {
 			"(--require reach=host if that is enough)", lock.URLEnv, dir)
 	}
 	return fileURL(dir), nil
+}
+
+// homeOfUser is the home directory of the user that the system knows, and not $HOME.
+var homeOfUser = func() (string, error) {
+	u, err := currentUser()
+	if err != nil {
+		return "", fmt.Errorf("no home directory to keep locks in: %w", err)
+	}
+	return u.HomeDir, nil
 }
 
 // readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a mistake,
