@@ -45,7 +45,7 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
-	a.addHidden(root)
+	addHidden(root)
 	return root
 }
 

@@ -179,18 +179,19 @@ type checkRecord struct {
 }
 
 func (c *conformRun) printList(checks []conformance.Check) error {
+	if c.format.is("junit") {
+		return usagef("--list prints text or json")
+	}
 	records := make([]checkRecord, len(checks))
 	for i, check := range checks {
-		records[i] = checkRecord{Name: check.Name, Group: check.Group, Rule: check.Rule, Rules: check.Rules()}
+		r := checkRecord{Name: check.Name, Group: check.Group, Rule: check.Rule, Rules: check.Rules()}
 		for _, n := range check.Needs {
-			records[i].Needs = append(records[i].Needs, n.Missing)
+			r.Needs = append(r.Needs, n.Missing)
 		}
+		records[i] = r
 	}
-	switch c.format.word {
-	case "json":
+	if c.format.is("json") {
 		return writeJSON(c.stdout, records)
-	case "junit":
-		return usagef("--list prints text or json")
 	}
 	for _, r := range records {
 		fmt.Fprintf(c.stdout, "%s/%s\n     %s\n", r.Group, r.Name, r.Rule)

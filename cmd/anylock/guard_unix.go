@@ -108,7 +108,7 @@ func monotonic() time.Duration {
 }
 
 // guardCommand is the program that startGuard starts. It is not for people.
-func (a *app) guardCommand() *cobra.Command {
+func guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: guardName, Hidden: true, Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {

@@ -110,14 +110,12 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	}
 	var safe strings.Builder
 	for _, r := range b.String() {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
+		if r == '\n' || unicode.IsPrint(r) {
 			safe.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&safe, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&safe, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&safe, `\u%04x`, unit)
 		}
 	}
 	_, err := io.WriteString(w, safe.String())

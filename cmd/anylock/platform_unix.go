@@ -14,4 +14,4 @@ import (
 func currentUser() (*user.User, error) { return user.LookupId(strconv.Itoa(os.Geteuid())) }
 
 // addHidden adds the commands that anylock starts itself.
-func (a *app) addHidden(root *cobra.Command) { root.AddCommand(a.guardCommand()) }
+func addHidden(root *cobra.Command) { root.AddCommand(guardCommand()) }

@@ -10,4 +10,4 @@ import (
 func currentUser() (*user.User, error) { return user.Current() }
 
 // addHidden adds the commands that anylock starts itself.
-func (a *app) addHidden(*cobra.Command) {}
+func addHidden(*cobra.Command) {}
