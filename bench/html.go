@@ -60,11 +60,16 @@ type cellView struct {
 	Best   bool
 }
 
+// A table is a scenario's figures, a row for each store.
+type table struct {
+	Heads []Measure
+	Rows  []rowView
+}
+
 type scenarioView struct {
 	ScenarioInfo
 	Charts []template.HTML
-	Heads  []Measure
-	Rows   []rowView
+	table
 }
 
 // overviewRow compares the stores by the main measure of a scenario.
@@ -95,20 +100,26 @@ func (b *Report) best(scenario, store string, m Measure) bool {
 	return others > 0
 }
 
-func (b *Report) scenarioView(sc ScenarioInfo) scenarioView {
-	v := scenarioView{ScenarioInfo: sc, Heads: b.measuresOf(sc.Name)}
+// table has the measures that any store has in the scenario.
+func (b *Report) table(scenario string) table {
+	t := table{Heads: b.measuresOf(scenario)}
 	for i, s := range b.Stores {
-		r := b.Result(sc.Name, s.Name)
+		r := b.Result(scenario, s.Name)
 		if r == nil {
 			continue
 		}
 		row := rowView{Name: s.Name, Color: i % colors, Remark: r.remark()}
-		for _, m := range v.Heads {
+		for _, m := range t.Heads {
 			f, ok := r.Figures[m.Name]
-			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(sc.Name, s.Name, m)})
+			row.Cells = append(row.Cells, cellView{Text: m.Show(f.Median, ok), Spread: f.spread(ok), Best: ok && b.best(scenario, s.Name, m)})
 		}
-		v.Rows = append(v.Rows, row)
+		t.Rows = append(t.Rows, row)
 	}
+	return t
+}
+
+func (b *Report) scenarioView(sc ScenarioInfo) scenarioView {
+	v := scenarioView{ScenarioInfo: sc, table: b.table(sc.Name)}
 	charted := []Measure{measureNamed(sc.Main)}
 	if sc.Main == Rate.Name {
 		charted = append(charted, P99)

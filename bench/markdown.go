@@ -8,38 +8,34 @@ import (
 // MarkdownTable is the table of a scenario for a page of documentation: medians, and of the main measure the spread over rounds.
 func (b *Report) MarkdownTable(scenario string) string {
 	var t strings.Builder
-	measures := b.measuresOf(scenario)
+	view, main := b.table(scenario), b.main(scenario)
 	t.WriteString("| store |")
-	for _, m := range measures {
+	for _, m := range view.Heads {
 		t.WriteString(" " + m.Name + " |")
 	}
-	t.WriteString(" |\n|---|" + strings.Repeat("---:|", len(measures)) + "---|\n")
-	for _, s := range b.Stores {
-		r := b.Result(scenario, s.Name)
-		if r == nil {
-			continue
-		}
-		t.WriteString("| " + s.Name + " |")
-		for _, m := range measures {
-			f, ok := r.Figures[m.Name]
-			cell := m.Show(f.Median, ok)
-			if ok && m.Name == b.main(scenario) {
-				cell += " (" + f.spread(true) + ")"
+	t.WriteString(" |\n|---|" + strings.Repeat("---:|", len(view.Heads)) + "---|\n")
+	for _, r := range view.Rows {
+		t.WriteString("| " + r.Name + " |")
+		for i, cell := range r.Cells {
+			text := cell.Text
+			if view.Heads[i] == main && cell.Spread != "-" {
+				text += " (" + cell.Spread + ")"
 			}
-			t.WriteString(" " + cell + " |")
+			t.WriteString(" " + text + " |")
 		}
-		t.WriteString(" " + strings.ReplaceAll(r.remark(), "|", "\\|") + " |\n")
+		t.WriteString(" " + strings.ReplaceAll(r.Remark, "|", "\\|") + " |\n")
 	}
 	return t.String()
 }
 
-func (b *Report) main(scenario string) string {
+// main is the measure to compare a scenario by.
+func (b *Report) main(scenario string) Measure {
 	for _, s := range b.Scenarios {
 		if s.Name == scenario {
-			return s.Main
+			return measureNamed(s.Main)
 		}
 	}
-	return ""
+	return Measure{}
 }
 
 // chartStyle is what the page's style says, for a chart that stands alone. The ground is left out: it suits light and dark pages.
@@ -52,7 +48,7 @@ text{fill:#1d2129;font:12px system-ui,"Segoe UI",Roboto,"DejaVu Sans",sans-serif
 
 // ChartFile is the chart of a scenario's main measure as an SVG file, empty if no store has it.
 func (b *Report) ChartFile(scenario string) string {
-	m := measureNamed(b.main(scenario))
+	m := b.main(scenario)
 	bars := b.bars(scenario, m)
 	if len(bars) == 0 {
 		return ""

@@ -1,8 +1,12 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,103 +19,170 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
+// A server is a kind of server, and how it tells of itself.
+type server struct {
+	name     string
+	port     string // unless the URL names another
+	version  func(ctx context.Context, h *host) (string, error)
+	requests func(ctx context.Context, h *host) (int64, error) // nil where it does not count them
+}
+
+// A host is one of those that a URL names.
+type host struct {
+	addr string
+	url  backend.URL
+	raw  string
+
+	redis *redis.Client
+}
+
+var serversOf = map[string]server{ // by schemes
+	"redis":         redisServer,
+	"redis+redlock": redisServer,
+	"memcached":     {"memcached", "11211", memcachedVersion, memcachedRequests},
+	"zookeeper":     {"ZooKeeper", "2181", zookeeperVersion, zookeeperRequests},
+	"etcd":          {"etcd", "2379", etcdVersion, etcdRequests},
+	"postgres":      postgresServer,
+	"postgresql":    postgresServer,
+}
+
+var (
+	redisServer    = server{"Redis", "6379", redisVersion, redisRequests}
+	postgresServer = server{"Postgres", "5432", postgresVersion, nil}
+)
+
+// hosts are those of a URL.
+func (s server) hosts(u backend.URL, raw string) (hosts []*host) {
+	for _, h := range u.Hosts {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			h = net.JoinHostPort(strings.Trim(h, "[]"), s.port)
+		}
+		hosts = append(hosts, &host{addr: h, url: u, raw: raw})
+	}
+	return hosts
+}
+
+// askTime is how long a server may take to tell of itself before anything is measured. One that does not, because its metrics are closed
+// or the user may not ask, goes without.
+const askTime = 2 * time.Second
+
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
 // does not tell.
-func serverOf(ctx context.Context, rawURL string, u backend.URL) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+func serverOf(ctx context.Context, raw string, u backend.URL) string {
+	s, ok := serversOf[u.Scheme]
+	if !ok || len(u.Hosts) == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	name, version := "", ""
-	switch u.Scheme {
-	case "redis", "redis+redlock":
-		name, version = "Redis", redisVersion(ctx, u)
-	case "memcached":
-		name, version = "memcached", firstAfter(ctx, first(u, "11211"), "version\r\n", "VERSION ")
-	case "zookeeper":
-		name, version = "ZooKeeper", firstAfter(ctx, first(u, "2181"), "srvr", "Zookeeper version: ")
-		version, _, _ = strings.Cut(version, "-")
-	case "etcd":
-		name, version = "etcd", etcdVersion(ctx, first(u, "2379"))
-	case "postgres", "postgresql":
-		name, version = "Postgres", postgresVersion(ctx, rawURL)
-	}
-	if version == "" {
+	version, err := s.version(ctx, s.hosts(u, raw)[0])
+	if err != nil || version == "" {
 		return ""
 	}
-	return name + " " + version
+	return s.name + " " + version
 }
 
-// first is the address of the first host.
-func first(u backend.URL, port string) string {
-	if len(u.Hosts) == 0 {
-		return ""
+// redisClient is the same for all requests: to open a connection costs commands too.
+func (h *host) redisClient() *redis.Client {
+	if h.redis == nil {
+		h.redis = redis.NewClient(&redis.Options{
+			Addr: h.addr, Username: h.url.User, Password: h.url.Password, ContextTimeoutEnabled: true,
+		})
 	}
-	return withPort(u.Hosts[0], port)
+	return h.redis
 }
 
-// withPort is a host with the port, unless it has one.
-func withPort(host, port string) string {
-	if _, _, err := net.SplitHostPort(host); err != nil {
-		return net.JoinHostPort(strings.Trim(host, "[]"), port)
-	}
-	return host
-}
-
-func redisVersion(ctx context.Context, u backend.URL) (version string) {
-	c := redis.NewClient(&redis.Options{Addr: first(u, "6379"), Username: u.User, Password: u.Password, ContextTimeoutEnabled: true})
+func redisVersion(ctx context.Context, h *host) (string, error) {
+	c := h.redisClient()
 	defer c.Close()
-	for line := range strings.Lines(c.Info(ctx, "server").Val()) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			version = strings.TrimSpace(v)
-		}
-	}
-	return version
+	text, err := c.Info(ctx, "server").Result()
+	_, rest, _ := strings.Cut(text, "redis_version:")
+	version, _, _ := strings.Cut(rest, "\r")
+	return version, err
 }
 
-// firstAfter is what follows prefix in the answer's line that begins with it.
-func firstAfter(ctx context.Context, addr, request, prefix string) (rest string) {
-	_ = ask(ctx, addr, request, func(line string) bool {
-		var found bool
-		rest, found = strings.CutPrefix(strings.TrimSpace(line), prefix)
-		return !found
-	})
-	return rest
+func memcachedVersion(ctx context.Context, h *host) (string, error) {
+	return firstAfter(ctx, h.addr, "version\r\n", "VERSION ")
 }
 
-func etcdVersion(ctx context.Context, addr string) string {
-	target := url.URL{Scheme: "http", Host: addr, Path: "/version"}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+func zookeeperVersion(ctx context.Context, h *host) (string, error) {
+	version, err := firstAfter(ctx, h.addr, "srvr", "Zookeeper version: ")
+	version, _, _ = strings.Cut(version, "-")
+	return version, err
+}
+
+func etcdVersion(ctx context.Context, h *host) (string, error) {
+	body, err := get(ctx, h.addr, "/version")
 	if err != nil {
-		return ""
+		return "", err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
 	var v struct {
 		Server string `json:"etcdserver"`
 	}
-	_ = json.NewDecoder(resp.Body).Decode(&v)
-	return v.Server
+	err = json.Unmarshal(body, &v)
+	return v.Server, err
 }
 
-func postgresVersion(ctx context.Context, rawURL string) (version string) {
-	u, err := url.Parse(rawURL)
+func postgresVersion(ctx context.Context, h *host) (version string, err error) {
+	u, err := url.Parse(h.raw)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	q := u.Query()
-	for name := range q {
-		if strings.HasPrefix(name, "lock_") {
-			q.Del(name)
-		}
-	}
+	maps.DeleteFunc(q, func(name string, _ []string) bool { return strings.HasPrefix(name, backend.ParamPrefix) })
 	u.RawQuery = q.Encode()
 	c, err := pgx.Connect(ctx, u.String())
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer c.Close(ctx)
-	_ = c.QueryRow(ctx, "SHOW server_version").Scan(&version)
-	return version
+	err = c.QueryRow(ctx, "SHOW server_version").Scan(&version)
+	return version, err
+}
+
+// ask sends a request and passes the lines of its answer until more is false, or the connection ends.
+func ask(ctx context.Context, addr, request string, more func(line string) bool) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if d, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(d)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		return err
+	}
+	s := bufio.NewScanner(conn)
+	for s.Scan() && more(s.Text()) {
+	}
+	return s.Err()
+}
+
+// firstAfter is what follows prefix in the answer's line that begins with it.
+func firstAfter(ctx context.Context, addr, request, prefix string) (rest string, err error) {
+	found := false
+	err = ask(ctx, addr, request, func(line string) bool {
+		rest, found = strings.CutPrefix(strings.TrimSpace(line), prefix)
+		return !found
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("%s does not tell its %q", addr, prefix)
+	}
+	return rest, err
+}
+
+// get asks a server by HTTP.
+func get(ctx context.Context, addr, path string) ([]byte, error) {
+	target := url.URL{Scheme: "http", Host: addr, Path: path}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }

@@ -75,28 +75,23 @@ func plural(n int, what string) string {
 
 // writeTable writes the figures of a scenario, a line for each store.
 func (b *Report) writeTable(t *strings.Builder, sc ScenarioInfo, width int) {
-	measures := b.measuresOf(sc.Name)
+	view := b.table(sc.Name)
 	rows := [][]string{{""}}
-	for _, m := range measures {
+	for _, m := range view.Heads {
 		rows[0] = append(rows[0], m.Name)
 		if m.Name == sc.Main {
 			rows[0] = append(rows[0], "spread")
 		}
 	}
-	for _, s := range b.Stores {
-		r := b.Result(sc.Name, s.Name)
-		if r == nil {
-			continue
-		}
-		row := []string{"  " + s.Name}
-		for _, m := range measures {
-			f, ok := r.Figures[m.Name]
-			row = append(row, m.Show(f.Median, ok))
-			if m.Name == sc.Main {
-				row = append(row, f.spread(ok))
+	for _, r := range view.Rows {
+		row := []string{"  " + r.Name}
+		for i, cell := range r.Cells {
+			row = append(row, cell.Text)
+			if view.Heads[i].Name == sc.Main {
+				row = append(row, cell.Spread)
 			}
 		}
-		rows = append(rows, append(row, r.remark()))
+		rows = append(rows, append(row, r.Remark))
 	}
 	align(t, rows, width)
 }

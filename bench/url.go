@@ -46,7 +46,7 @@ func URL(ctx context.Context, rawURL string) (Store, error) {
 	if g.MaxLeases > 0 { // half of them may wait, and one may look on besides
 		s.MaxLeases = g.MaxLeases/2 - 2
 	}
-	s.Requests = requestCounter(ctx, u)
+	s.Requests = requestCounter(ctx, rawURL, u)
 	if server := serverOf(ctx, rawURL, u); server != "" {
 		s.About += ", " + server
 	}

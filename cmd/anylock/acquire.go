@@ -5,58 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/anylock/lock"
 )
 
-// A signalError is a signal that came while there was no command yet to pass it to.
-type signalError struct{ sig os.Signal }
-
-func (e *signalError) Error() string { return e.sig.String() }
-
-// exit is the exit that a shell would report for a command that the signal ended.
-func (e *signalError) exit() error {
-	code := exitSignal
-	if n, ok := e.sig.(syscall.Signal); ok {
-		code += int(n)
-	}
-	return exitWith(code)
-}
-
-// untilSignal returns a context that ends with a *signalError as its cause when one of signalsEnding comes. stop ends the
-// watch and leaves further signals in the channel; the context lives on.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func() *signalError) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	quit, done := make(chan struct{}), make(chan *signalError, 1)
-	go func() {
-		for {
-			select {
-			case sig := <-signals:
-				if !ending(sig) {
-					continue
-				}
-				err := &signalError{sig}
-				cancel(err)
-				done <- err
-			case <-quit:
-				done <- nil
-			}
-			return
-		}
-	}()
-	return ctx, func() *signalError {
-		close(quit)
-		return <-done
-	}
-}
-
-func ending(sig os.Signal) bool { return slices.Contains(signalsEnding, sig) }
-
-// acquire takes the key, and waits for it if it may. began is when the user's patience began.
-func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Time) (*lock.Lease, error) {
+// acquire takes the key, and waits for it if it may.
+func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
 	if err := r.heldOutside(ctx, locks); err != nil {
 		return nil, err
 	}
@@ -64,11 +19,10 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker, began time.Tim
 		lease, err := locks.TryAcquire(ctx, r.key)
 		return lease, r.refusal(ctx, locks, err)
 	}
-	stop := r.tellWaiting(ctx, locks)
-	defer stop()
+	defer r.tellWaiting(ctx, locks)()
 	var limit []lock.AcquireOption
 	if r.wait.isSet {
-		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(began))))
+		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
 	}
 	lease, err := locks.Acquire(ctx, r.key, limit...)
 	return lease, r.refusal(ctx, locks, err)
@@ -90,15 +44,15 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 
 // heldOutside tells whether the key is held by the anylock that runs this one, so that waiting would never end.
 func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
-	if r.app.getenv(keyVariable) != r.key {
+	if os.Getenv(keyVariable) != r.key {
 		return nil
 	}
 	h, err := locks.Inspect(ctx, r.key)
 	if err != nil {
 		return storeError(err)
 	}
-	if h.Held() && h.Owner == r.app.getenv(ownerVariable) {
-		return &exitError{code: r.conflictCode(), err: fmt.Errorf(
+	if h.Held() && h.Owner == os.Getenv(ownerVariable) {
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf(
 			"%s is held by the anylock run that started this command: waiting for it would never end", show(r.key))}
 	}
 	return nil
@@ -116,5 +70,5 @@ func (r *runner) conflict(h lock.Holder) error {
 	default:
 		err = fmt.Errorf("%s is still held after %s by %s", show(r.key), after, holderText(h))
 	}
-	return &exitError{code: r.conflictCode(), err: err}
+	return &exitError{code: int(r.conflictExit), err: err}
 }

@@ -22,21 +22,9 @@ func maxGrace(ttl time.Duration) time.Duration {
 // keepAhead renews a lease more often than package lock does, which is every third of the TTL, where a long grace leaves
 // less room than that. Failed attempts need no care here: the supervisor looks at the deadline only.
 func keepAhead(l *lock.Lease, ttl, grace time.Duration) (stop func()) {
-	const attempts = 3 // in the room there is
-	every := room(ttl, grace) / attempts
 	if grace <= ttl/graceShare {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for backend.Sleep(ctx, every) == nil {
-			_ = l.Renew(ctx, ttl)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	const attempts = 3 // in the room there is
+	return repeat(room(ttl, grace)/attempts, func(ctx context.Context) { _ = l.Renew(ctx, ttl) })
 }

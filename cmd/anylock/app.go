@@ -1,40 +1,21 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// An app is one call of the program: what main gets from the operating system, and the flags that all commands share.
+// An app is one call of the program, with the flags that all commands share.
 type app struct {
-	stdin          *os.File
 	stdout, stderr *os.File
-	env            []string // as os.Environ
 
 	backend, backendFile text
 	verbose              bool
-	reachGiven           bool   // the user has said how far the lock must reach
-	running              string // the command, as in "anylock run"
-}
-
-// run is main without the process around it. The files are files, not readers and writers, because a command that runs
-// under a lock gets them as its own.
-func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File, env []string) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
-	root := a.rootCommand()
-	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	return a.finish(root.ExecuteContext(ctx))
+	reachGiven           bool // the user has said how far the lock must reach
 }
 
 func (a *app) rootCommand() *cobra.Command {
@@ -51,8 +32,6 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
-
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.running = cmd.CommandPath() },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %s", show(args[0]))
@@ -61,15 +40,12 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
-	})
 	flags := root.PersistentFlags()
 	flags.Var(&a.backend, "backend", "the store's `URL` (default $ANYLOCK_URL, else a directory of this user)")
 	flags.Var(&a.backendFile, "backend-file", "read the URL from the first line of `FILE`, to keep its password out of ps (default $ANYLOCK_URL_FILE)")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
-	a.addHidden(root)
+	addHidden(root)
 	return root
 }
 
@@ -84,20 +60,8 @@ func (a *app) sayVerbose(format string, args ...any) {
 	}
 }
 
-// lookupEnv is os.LookupEnv on the environment that the app was given.
-func (a *app) lookupEnv(name string) text {
-	for _, e := range slices.Backward(a.env) {
-		if n, value, ok := strings.Cut(e, "="); ok && sameVariable(n, name) {
-			return text{value, true}
-		}
-	}
-	return text{}
-}
-
-func (a *app) getenv(name string) string { return a.lookupEnv(name).s }
-
-// finish prints what there is to say about err and returns the exit code.
-func (a *app) finish(err error) int {
+// finish prints what there is to say about the error of a command and returns the exit code.
+func (a *app) finish(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
 	}
@@ -107,18 +71,14 @@ func (a *app) finish(err error) int {
 	case errors.As(err, &wrong): // of standard output, or a file to write: others are told with what they were for
 		exit = &exitError{code: exitOutput, err: err}
 	default:
-		exit = &exitError{code: exitUsage, err: err, hint: usageHint} // cobra's own complaint
+		exit = &exitError{code: exitUsage, err: err, usage: true} // cobra's own complaint
 	}
-	if exit.err != nil {
-		message := exit.err.Error()
-		hint := exit.hint
-		if hint == usageHint {
-			hint = cmp.Or(a.running, "anylock") + " --help"
-		}
-		if hint != "" {
-			message += " (see " + hint + ")"
-		}
-		a.say("%s", message)
+	switch {
+	case exit.err == nil:
+	case exit.usage:
+		a.say("%v (see %s --help)", exit.err, cmd.CommandPath())
+	default:
+		a.say("%v", exit.err)
 	}
 	return exit.code
 }

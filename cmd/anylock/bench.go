@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -81,22 +81,17 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer files.close()
-	signals := make(chan os.Signal, 1)
-	notify(signals, signalsEnding)
-	defer signal.Stop(signals)
-	ctx, stopWatch := untilSignal(cmd.Context(), signals)
-	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
-
-	cleanUp, err := b.openStores(ctx)
-	defer cleanUp()
+	urls, cleanUp, err := b.urls()
 	if err != nil {
-		if s := stopWatch(); s != nil {
-			return s.exit()
-		}
 		return err
 	}
+	defer cleanUp()
+	ctx, stop := interruptible(cmd.Context())
+	if err := b.openStores(ctx, urls); err != nil {
+		return cmp.Or(stop(), err)
+	}
 	report, err := b.measure(ctx)
-	s := stopWatch()
+	interrupted := stop()
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -104,8 +99,8 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 	if err := errors.Join(files.write(report), b.print(report)); err != nil {
 		return err
 	}
-	if s != nil && report.Interrupted {
-		return s.exit()
+	if interrupted != nil && report.Interrupted {
+		return interrupted
 	}
 	for _, r := range report.Results {
 		if r.Problem != "" {
@@ -139,43 +134,43 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 	return nil
 }
 
-// openStores opens the stores that were asked for, or those that need no server. Two of a kind are told apart by their number.
-func (b *benchRun) openStores(ctx context.Context) (cleanUp func(), err error) {
-	cleanUp = func() {}
-	urls := b.backends
-	b.warnOfPassword(strings.Join(urls, " "))
+// urls are those of the stores that were asked for, or of those that need no server.
+func (b *benchRun) urls() (urls []string, cleanUp func(), err error) {
+	urls = b.backends
+	b.warnOfPassword(urls...)
 	if b.backendFile.isSet {
 		rawURL, err := readURL("", text{}, "--backend-file", b.backendFile)
 		if err != nil {
-			return cleanUp, err
+			return nil, nil, err
 		}
 		urls = append(urls, rawURL)
 	}
-	if len(urls) == 0 {
-		dir, err := os.MkdirTemp("", "anylock-bench-")
-		if err != nil {
-			return cleanUp, err
-		}
-		cleanUp = func() { _ = os.RemoveAll(dir) }
-		urls = []string{"memory:", fileURL(dir)}
+	if len(urls) > 0 {
+		return urls, func() {}, nil
 	}
+	dir, err := os.MkdirTemp("", "anylock-bench-")
+	return []string{"memory:", fileURL(dir)}, func() { os.RemoveAll(dir) }, err
+}
+
+// openStores opens the stores. Two of a kind are told apart by their number.
+func (b *benchRun) openStores(ctx context.Context, urls []string) error {
 	named := make(map[string]int)
 	for _, rawURL := range urls {
 		rawURL, err := sharedURL(rawURL, "bench-")
 		if err != nil {
-			return cleanUp, storeError(err)
+			return storeError(err)
 		}
 		b.sayVerbose("backend %s", backend.Redact(rawURL))
 		s, err := bench.URL(ctx, rawURL)
 		if err != nil {
-			return cleanUp, storeError(err)
+			return storeError(err)
 		}
 		if named[s.Name]++; named[s.Name] > 1 {
 			s.Name += "-" + strconv.Itoa(named[s.Name])
 		}
 		b.options.Stores = append(b.options.Stores, s)
 	}
-	return cleanUp, nil
+	return nil
 }
 
 // openForBench opens a store in the process that is to hold a key.
@@ -185,7 +180,7 @@ func (b *benchRun) measure(ctx context.Context) (*bench.Report, error) {
 	var now atomic.Value
 	now.Store("")
 	begun := time.Now()
-	line := newLiveLine(b.stderr, b.getenv("TERM"), func() string { return now.Load().(string) })
+	line := newLiveLine(b.stderr, os.Getenv("TERM"), func() string { return now.Load().(string) })
 	defer line.end()
 	b.options.Observe = func(p bench.Progress) {
 		left := "" // is a guess

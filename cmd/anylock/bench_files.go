@@ -35,10 +35,7 @@ func openReports(jsonFile, htmlFile string) (files reportFiles, err error) {
 		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE, 0o666)
 		if err != nil {
 			files.close()
-			if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
-				err = wrong.Err
-			}
-			return nil, usagef("cannot write %s: %w", show(f.path), err)
+			return nil, usagef("cannot write %s: %w", show(f.path), reason(err))
 		}
 		files = append(files, &reportFile{file, errors.Is(missing, fs.ErrNotExist), f.write})
 	}

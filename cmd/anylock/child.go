@@ -37,11 +37,10 @@ type childEvent struct {
 	code    int       // else it has ended, with this exit code: 128 + N for signal N
 }
 
-// A program is what to start, and until when it may run at most, whatever happens to this process.
+// A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this process.
 type program struct {
-	file                  string
-	argv, env             []string
-	stdin, stdout, stderr *os.File
+	file      string
+	argv, env []string
 
 	ttl      time.Duration
 	deadline func() time.Time

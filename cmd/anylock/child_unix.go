@@ -28,17 +28,16 @@ type process struct {
 // startChild starts p. From now on signalsStopping are sent to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
-	c := &process{happens: make(chan childEvent), tty: openTerminal(p.stdin, p.stdout)}
+	c := &process{happens: make(chan childEvent), tty: openTerminal()}
 	// Where no more processes can be had, the command will say so.
-	c.guard, _ = startGuard()
-	c.guard.watch(p.ttl, p.deadline)
+	c.guard, _ = startGuard(p.ttl, p.deadline)
 	started := make(chan error)
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		proc, err := os.StartProcess(p.file, p.argv, &os.ProcAttr{
-			Env: p.env, Files: []*os.File{p.stdin, p.stdout, p.stderr}, Sys: processAttributes(),
+			Env: p.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: processAttributes(),
 		})
 		if err == nil {
 			c.pid = proc.Pid

@@ -23,7 +23,7 @@ func startChild(p program, _ chan<- os.Signal) (child, error) {
 		return nil, err
 	}
 	c := &process{job: job, happens: make(chan childEvent), cmd: &exec.Cmd{
-		Path: p.file, Args: p.argv, Env: p.env, Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr,
+		Path: p.file, Args: p.argv, Env: p.env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		// A group of its own gets no Ctrl-C from the console: we pass it on, as Ctrl-Break.
 		SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP},
 	}}
@@ -76,7 +76,7 @@ func (c *process) forward(os.Signal) {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.cmd.Process.Pid))
 }
 
-func (c *process) terminate(bool) { c.forward(signalEnd) }
+func (c *process) terminate(bool) { c.forward(nil) }
 
 func (c *process) kill() { windows.TerminateJobObject(c.job, exitSignal+uint32(syscall.SIGKILL)) }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 )
@@ -28,8 +29,8 @@ func splitCommand(args []string) (key string, argv []string, err error) {
 
 // findCommand finds the program to run. It is looked up before the lock is taken, so that a typing error does not make
 // others wait.
-func (a *app) findCommand(name string) (string, error) {
-	file, err := lookup(name, a.getenv("PATH"))
+func findCommand(name string) (string, error) {
+	file, err := lookup(name, os.Getenv("PATH"))
 	if err != nil {
 		return "", startError(name, err)
 	}

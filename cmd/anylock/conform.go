@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -112,34 +112,35 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 		return storeError(err)
 	}
 	c.sayVerbose("backend %s", backend.Redact(rawURL))
-	signals := make(chan os.Signal, 1)
-	notify(signals, signalsEnding)
-	defer signal.Stop(signals)
-	ctx, stopWatch := untilSignal(ctx, signals)
-	defer context.AfterFunc(ctx, func() { signal.Stop(signals) })() // the next one ends the program
-
-	shown := newProgress(c.stdout, c.stderr, c.getenv("TERM"), len(selected(o.Run)))
-	printer := newResultPrinter(c.format, shown.live() && !c.verbose)
+	ctx, stop := interruptible(ctx)
+	shown := newProgress(c.stdout, c.stderr, os.Getenv("TERM"), len(selected(o.Run)))
+	brief := shown.live() && !c.verbose
 	o.Began = shown.began
 	o.NotReady = func(err error) { c.say("waiting: %v", err) }
-	o.Observe = func(r conformance.Result) { shown.ended(r, printer.result) }
+	o.Observe = func(r conformance.Result) {
+		text := ""
+		if c.format.is("text") {
+			text = resultText(r, brief)
+		}
+		shown.ended(r, text)
+	}
 	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
 	shown.end()
-	s := stopWatch()
-	if err != nil && (s == nil || results == nil) {
-		if s != nil {
-			return s.exit()
-		}
-		return storeError(err)
+	interrupted := stop()
+	if err != nil && (interrupted == nil || results == nil) {
+		return cmp.Or(interrupted, storeError(err))
 	}
-	if err := printer.finish(c.stdout, suiteResult{driver.Name, results}); err != nil {
+	if c.format.is("text") && !brief {
+		fmt.Fprintln(c.stdout)
+	}
+	if err := (suiteResult{driver.Name, results}).write(c.stdout, c.format.word); err != nil {
 		return err
 	}
 	switch n := count(results); {
 	case n.Failed > 0:
 		return exitWith(exitChecksFailed)
-	case s != nil && n.Interrupted > 0:
-		return s.exit()
+	case interrupted != nil && n.Interrupted > 0:
+		return interrupted
 	}
 	return nil
 }
@@ -178,18 +179,19 @@ type checkRecord struct {
 }
 
 func (c *conformRun) printList(checks []conformance.Check) error {
+	if c.format.is("junit") {
+		return usagef("--list prints text or json")
+	}
 	records := make([]checkRecord, len(checks))
 	for i, check := range checks {
-		records[i] = checkRecord{Name: check.Name, Group: check.Group, Rule: check.Rule, Rules: check.Rules()}
+		r := checkRecord{Name: check.Name, Group: check.Group, Rule: check.Rule, Rules: check.Rules()}
 		for _, n := range check.Needs {
-			records[i].Needs = append(records[i].Needs, n.Missing)
+			r.Needs = append(r.Needs, n.Missing)
 		}
+		records[i] = r
 	}
-	switch c.format.word {
-	case "json":
+	if c.format.is("json") {
 		return writeJSON(c.stdout, records)
-	case "junit":
-		return usagef("--list prints text or json")
 	}
 	for _, r := range records {
 		fmt.Fprintf(c.stdout, "%s/%s\n     %s\n", r.Group, r.Name, r.Rule)

@@ -112,23 +112,23 @@ func TestConformFaults(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var results, line bytes.Buffer
 	p := &progress{results: &results, total: 3, liveLine: &liveLine{
-		out: &line, width: func() int { return 40 }, stop: make(chan struct{}),
+		out: &line, width: func() int { return 40 }, stop: func() {},
 	}}
 	screen := func() string { return screenOf(line.String() + results.String()) }
-	print := textPrinter{brief: true}.result
+	ended := func(r conformance.Result) { p.ended(r, resultText(r, true)) }
 	p.began(conformance.Check{Name: "First"})
 	p.began(conformance.Check{Name: "Second"})
 	p.showLocked(p.text(2 * time.Second))
 	if got, want := screen(), "0 of 3 checks, 2 s: First, Second"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}
-	p.ended(conformance.Result{Name: "First", Status: conformance.Pass}, print)
+	ended(conformance.Result{Name: "First", Status: conformance.Pass})
 	p.began(conformance.Check{Name: "AVeryLongNameOfACheck"})
 	p.showLocked(p.text(3 * time.Second))
 	if got, want := screen(), "1 of 3 checks, 3 s: Second, AVeryLongN…"; got != want || utf8.RuneCountInString(got) != 39 {
 		t.Errorf("screen %q, want %q", got, want)
 	}
-	p.ended(conformance.Result{Name: "Second", Group: "waiting", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"}, print)
+	ended(conformance.Result{Name: "Second", Group: "waiting", Status: conformance.Fail, Rule: "rule 1: x", Output: "found y"})
 	if got, want := screen(), "fail waiting/Second (0s)\n     rule 1: x\n     found y\n"; got != want {
 		t.Errorf("screen %q, want %q", got, want)
 	}

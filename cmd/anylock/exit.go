@@ -29,9 +29,9 @@ const (
 
 // An exitError ends the program with a code. Without err it is silent: everything has been said.
 type exitError struct {
-	code int
-	err  error
-	hint string // the command that tells more
+	code  int
+	err   error
+	usage bool // the help of the command tells more
 }
 
 func (e *exitError) Error() string {
@@ -45,29 +45,20 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func exitWith(code int) error { return &exitError{code: code} }
 
-// usageHint stands for the help of the command that runs.
-const usageHint = "--help"
-
 func usagef(format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: usageHint}
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), usage: true}
 }
-
-func helpHint(cmd *cobra.Command) string { return cmd.CommandPath() + " --help" }
 
 // exactArgs is cobra.ExactArgs with a message that names what is wanted.
 func exactArgs(what ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := error(nil)
+	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(what):
-			err = fmt.Errorf("%s is missing", what[len(args)])
+			return usagef("%s is missing", what[len(args)])
 		case len(args) > len(what):
-			err = fmt.Errorf("unexpected argument %s", show(args[len(what)]))
+			return usagef("unexpected argument %s", show(args[len(what)]))
 		}
-		if err == nil {
-			return nil
-		}
-		return &exitError{code: exitUsage, err: err, hint: helpHint(cmd)}
+		return nil
 	}
 }
 

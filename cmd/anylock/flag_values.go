@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"time"
 
@@ -13,6 +14,12 @@ import (
 type text struct {
 	s     string
 	isSet bool
+}
+
+// envText is the variable of that name.
+func envText(name string) text {
+	s, isSet := os.LookupEnv(name)
+	return text{s, isSet}
 }
 
 func (t *text) String() string { return t.s }

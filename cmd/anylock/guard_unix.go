@@ -4,12 +4,13 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
-	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,89 +22,68 @@ import (
 // at the end of the lease because it was stopped. It is told everything through a pipe, whose end means that this
 // process is dead.
 type guard struct {
-	pipe *os.File
-	stop chan struct{} // nil before watch
-	done chan struct{}
+	pipe     *os.File
+	ttl      time.Duration
+	deadline func() time.Time
+	stop     func() // telling of renewals
+
+	mu    sync.Mutex
+	group int // 0 while there is none
 }
 
 const guardName = "guard"
 
-// startGuard starts a guard that has nothing to do yet. It comes before the command, which is then never without it.
-func startGuard() (*guard, error) {
+// startGuard starts a guard that knows when to kill, before there is anything to kill: were this process stopped in between, nobody
+// would. deadline is asked for again and again: it moves with renewals.
+func startGuard(ttl time.Duration, deadline func() time.Time) (*guard, error) {
 	file, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer null.Close()
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	proc, err := os.StartProcess(file, []string{os.Args[0], guardName}, &os.ProcAttr{
-		Dir: "/", Env: os.Environ(), Files: []*os.File{theirs, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+	cmd := exec.Cmd{Path: file, Args: []string{os.Args[0], guardName}, Dir: "/", Stdin: theirs, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, err
 	}
-	go proc.Wait() //nolint:errcheck // how it ended is of no matter
-	return &guard{pipe: ours}, nil
+	go cmd.Wait() //nolint:errcheck // how it ended is of no matter
+	g := &guard{pipe: ours, ttl: ttl, deadline: deadline}
+	told := deadline()
+	g.tell()
+	const times = 10 // while the lease lasts
+	g.stop = repeat(max(ttl/times, time.Millisecond), func(context.Context) {
+		if d := deadline(); !d.Equal(told) {
+			told = d
+			g.tell()
+		}
+	})
+	return g, nil
 }
 
-// watch tells the guard when to kill, before there is anything to kill: were this process stopped in between, nobody
-// would. deadline is asked for again and again: it moves with renewals.
-func (g *guard) watch(ttl time.Duration, deadline func() time.Time) {
+// over tells the guard which group to kill, 0 for none any more.
+func (g *guard) over(group int) {
 	if g == nil {
 		return
 	}
-	g.stop, g.done = make(chan struct{}), make(chan struct{})
-	told := deadline()
-	g.tellKillAt(told, ttl)
-	go func() {
-		defer close(g.done)
-		const times = 10 // while the lease lasts
-		tick := time.NewTicker(max(ttl/times, time.Millisecond))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-g.stop:
-				return
-			}
-			if d := deadline(); !d.Equal(told) {
-				told = d
-				g.tellKillAt(told, ttl)
-			}
-		}
-	}()
+	g.mu.Lock()
+	g.group = group
+	g.mu.Unlock()
+	g.tell()
 }
 
-func (g *guard) tellKillAt(deadline time.Time, ttl time.Duration) {
+// tell sends the group, and when to kill it, by monotonic. Without its guard the command is as safe as we are, so that errors do not
+// matter.
+func (g *guard) tell() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	// Half of the margin is for us, who say why.
-	g.tell(guardKillAt, int64(monotonic()+time.Until(deadline)-killMargin(ttl)/2))
+	killAt := monotonic() + time.Until(g.deadline()) - killMargin(g.ttl)/2
+	fmt.Fprintln(g.pipe, g.group, int64(killAt)) //nolint:errcheck // see above
 }
-
-// over tells the guard which group to kill.
-func (g *guard) over(group int) {
-	if g != nil {
-		g.tell(guardGroup, int64(group))
-	}
-}
-
-// tell sends a message. Without its guard the command is as safe as we are, so that errors do not matter.
-func (g *guard) tell(what string, n int64) { fmt.Fprintln(g.pipe, what, n) } //nolint:errcheck // see above
-
-// The messages to a guard, each with a number.
-const (
-	guardGroup  = "group" // the group to watch over
-	guardKillAt = "kill"  // when to kill it, by monotonic
-	guardDone   = "done"  // let it be
-)
 
 const guardPatience = 100 * time.Millisecond // for a guard that is stopped, once the pipe is full
 
@@ -113,11 +93,8 @@ func (g *guard) dismiss() {
 		return
 	}
 	g.pipe.SetWriteDeadline(time.Now().Add(guardPatience)) //nolint:errcheck // pipes have deadlines
-	if g.stop != nil {
-		close(g.stop)
-		<-g.done
-	}
-	g.tell(guardDone, 0)
+	g.stop()
+	g.over(0)
 	g.pipe.Close()
 }
 
@@ -131,14 +108,14 @@ func monotonic() time.Duration {
 }
 
 // guardCommand is the program that startGuard starts. It is not for people.
-func (a *app) guardCommand() *cobra.Command {
+func guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: guardName, Hidden: true, Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			for _, list := range [][]os.Signal{signalsEnding, signalsStopping} {
 				signal.Ignore(list...) // they are for anylock, which passes them on
 			}
-			if group := groupToKill(a.stdin); group > 1 {
+			if group := groupToKill(os.Stdin); group > 1 {
 				unix.Kill(-group, unix.SIGKILL)
 			}
 			return nil
@@ -155,7 +132,6 @@ func groupToKill(messages io.Reader) (group int) {
 			lines <- s.Text()
 		}
 	}()
-	overdue := false
 	due := time.NewTimer(time.Hour)
 	due.Stop()
 	defer due.Stop()
@@ -171,26 +147,15 @@ func groupToKill(messages io.Reader) (group int) {
 				if group > 0 {
 					return group
 				}
-				overdue = true
-				continue
+				continue // until we know of one, which is then overdue
 			}
 		}
 		if !ok {
 			return group
 		}
-		what, number, _ := strings.Cut(line, " ")
-		n, err := strconv.ParseInt(number, 10, 64)
-		switch {
-		case err != nil:
-		case what == guardGroup:
-			if group = int(n); overdue {
-				return group
-			}
-		case what == guardKillAt:
-			overdue = false
-			due.Reset(time.Duration(n) - monotonic())
-		case what == guardDone:
-			return 0
+		var killAt time.Duration
+		if _, err := fmt.Sscan(line, &group, (*int64)(&killAt)); err == nil {
+			due.Reset(killAt - monotonic())
 		}
 	}
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io"
-	"time"
+	"os"
 
 	"github.com/spf13/cobra"
-
-	"github.com/anylock/lock"
 )
 
 func (a *app) holdCommand() *cobra.Command {
@@ -57,20 +55,12 @@ type leaseRecord struct {
 
 // holdAlone holds the lock until standard input ends, a signal comes, or the lock is lost.
 func (r *runner) holdAlone(ctx context.Context) error {
-	began := time.Now()
-	signals, end := r.begin()
-	defer end()
-	opts, err := r.options()
+	signals := r.begin()
+	defer r.notices.close()
+	ctx, stop := untilSignal(ctx, signals)
+	lease, closeStore, err := r.take(ctx)
 	if err != nil {
-		return err
-	}
-	ctx, stopWatch := untilSignal(ctx, signals)
-	lease, closeStore, err := r.takeAlone(ctx, opts, began)
-	if err != nil {
-		if s := stopWatch(); s != nil {
-			return s.exit()
-		}
-		return err
+		return cmp.Or(stop(), err)
 	}
 	defer closeStore()
 	record := leaseRecord{Key: r.key, Owner: lease.Owner()}
@@ -80,7 +70,7 @@ func (r *runner) holdAlone(ctx context.Context) error {
 	err = encodeJSON(r.app.stdout, record, "")
 	ended := make(chan struct{})
 	go func() { // until the program ends
-		_, _ = io.Copy(io.Discard, r.app.stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
 	if err == nil {
@@ -90,30 +80,10 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		case <-lease.Lost():
 		}
 	}
-	s := stopWatch()
-	released := lease.Release(context.Background())
-	switch {
-	case errors.Is(released, lock.ErrLost):
+	interrupted := stop()
+	if r.release(lease) {
 		r.say("the lock was lost")
 		return exitWith(int(r.lostExitCode))
-	case released != nil:
-		r.say("release: %v; the lock ends by itself in %s at most", storeError(released), shortDuration(r.ttl.d))
 	}
-	if err == nil && s != nil {
-		return s.exit()
-	}
-	return err
-}
-
-// takeAlone opens the store and takes the key.
-func (r *runner) takeAlone(ctx context.Context, opts []lock.Option, began time.Time) (*lock.Lease, func() error, error) {
-	locks, err := r.app.open(ctx, opts...)
-	if err != nil {
-		return nil, nil, err
-	}
-	lease, err := r.acquire(ctx, locks, began)
-	if err != nil {
-		return nil, nil, errors.Join(err, locks.Close())
-	}
-	return lease, locks.Close, nil
+	return cmp.Or(err, interrupted)
 }

@@ -35,17 +35,18 @@ Exit codes: 0 the key is held; 1 it is free; 64 wrong usage; 69 the store cannot
 				return err
 			}
 			defer end()
-			write := writeHolderText
-			if format.is("json") {
-				write = writeHolderJSON
+			switch {
+			case format.is("json"):
+				err = writeJSON(a.stdout, newHolderRecord(key, h))
+			case h.Held():
+				_, err = fmt.Fprintf(a.stdout, "%s is held by %s\n", show(key), holderText(h))
+			default:
+				_, err = fmt.Fprintf(a.stdout, "%s is free\n", show(key))
 			}
-			if err := write(a.stdout, key, h); err != nil {
-				return err
+			if err == nil && !h.Held() {
+				err = exitWith(exitFree)
 			}
-			if !h.Held() {
-				return exitWith(exitFree)
-			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().Var(format, "format", format.usage())
@@ -66,15 +67,6 @@ func (a *app) look(ctx context.Context, key string) (locks *lock.Locker, h lock.
 	return locks, h, locks.Close, nil
 }
 
-func writeHolderText(w io.Writer, key string, h lock.Holder) error {
-	if !h.Held() {
-		_, err := fmt.Fprintf(w, "%s is free\n", show(key))
-		return err
-	}
-	_, err := fmt.Fprintf(w, "%s is held by %s\n", show(key), holderText(h))
-	return err
-}
-
 // A holderRecord is the JSON form of a holder. What the store cannot tell is null.
 type holderRecord struct {
 	Key     string   `json:"key"`
@@ -83,10 +75,6 @@ type holderRecord struct {
 	Token   *uint64  `json:"token,string"` // a text: programs that read numbers as floats would round it
 	TTL     *float64 `json:"ttl_seconds"`
 	Waiters *int     `json:"waiters"`
-}
-
-func writeHolderJSON(w io.Writer, key string, h lock.Holder) error {
-	return writeJSON(w, newHolderRecord(key, h))
 }
 
 func newHolderRecord(key string, h lock.Holder) holderRecord {
@@ -122,14 +110,12 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	}
 	var safe strings.Builder
 	for _, r := range b.String() {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
+		if r == '\n' || unicode.IsPrint(r) {
 			safe.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&safe, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&safe, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&safe, `\u%04x`, unit)
 		}
 	}
 	_, err := io.WriteString(w, safe.String())

@@ -5,8 +5,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-
-	"github.com/anylock/lock"
 )
 
 func (a *app) listCommand() *cobra.Command {
@@ -46,17 +44,13 @@ reached.`,
 				}
 				return writeJSON(a.stdout, records)
 			}
-			return a.writeHeldText(held)
+			w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+			for _, k := range held {
+				fmt.Fprintf(w, "%s\t%s\n", show(k.Key), holderText(k.Holder))
+			}
+			return w.Flush()
 		},
 	}
 	cmd.Flags().Var(format, "format", format.usage())
 	return cmd
-}
-
-func (a *app) writeHeldText(held []lock.HeldKey) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	for _, k := range held {
-		fmt.Fprintf(w, "%s\t%s\n", show(k.Key), holderText(k.Holder))
-	}
-	return w.Flush()
 }

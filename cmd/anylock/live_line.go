@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
@@ -16,10 +17,10 @@ type liveLine struct {
 	width func() int    // of the terminal
 	text  func() string // what the line says now
 
-	mu      sync.Mutex
-	shown   int // runes of the line as it is on the terminal
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	stop func()
+
+	mu    sync.Mutex
+	shown int // runes of the line as it is on the terminal
 }
 
 // livePause is how often the line is written.
@@ -27,29 +28,20 @@ const livePause = 100 * time.Millisecond
 
 // newLiveLine begins to show text on terminal, if it is one that can show it. kind is the environment's TERM.
 func newLiveLine(terminal *os.File, kind string, text func() string) *liveLine {
-	l := &liveLine{text: text, stop: make(chan struct{})}
+	l := &liveLine{text: text, stop: func() {}}
 	l.width = func() int { return widthOf(terminal) }
 	if kind != "dumb" && l.width() > 0 {
 		l.out = terminal
-		l.stopped.Go(l.repeat)
+		l.stop = repeat(livePause, l.rewrite)
 	}
 	return l
 }
 
-func (l *liveLine) repeat() {
-	tick := time.NewTicker(livePause)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.stop:
-			return
-		case <-tick.C:
-			text := l.text()
-			l.mu.Lock()
-			l.showLocked(text)
-			l.mu.Unlock()
-		}
-	}
+func (l *liveLine) rewrite(context.Context) {
+	text := l.text()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.showLocked(text)
 }
 
 // live reports whether there is a line.
@@ -65,8 +57,7 @@ func (l *liveLine) above(w io.Writer, text string) {
 
 // end takes the line off the terminal.
 func (l *liveLine) end() {
-	close(l.stop)
-	l.stopped.Wait()
+	l.stop()
 	l.above(io.Discard, "")
 }
 

@@ -4,21 +4,19 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
-// lookup finds the file that execvp(3) would run for name. exec.LookPath is not used because it does not tell a file
-// that may not be executed from one that is not there.
+// lookup finds the file that execvp(3) would run for name. exec.LookPath alone would not tell a file that may not
+// be executed from one that is not there.
 func lookup(name, path string) (string, error) {
 	if strings.Contains(name, "/") {
-		return name, executable(name)
+		return exec.LookPath(name)
 	}
 	var denied error
 	for _, dir := range filepath.SplitList(path) {
@@ -26,7 +24,7 @@ func lookup(name, path string) (string, error) {
 			dir = "." // POSIX
 		}
 		file := dir + "/" + name // filepath.Join would drop the ./ that makes it a path
-		err := executable(file)
+		_, err := exec.LookPath(file)
 		if err == nil {
 			return file, nil
 		}
@@ -42,21 +40,6 @@ func lookup(name, path string) (string, error) {
 }
 
 var errNotInPath = errors.New("not found in $PATH")
-
-func executable(file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return reason(err)
-	}
-	if info.IsDir() {
-		return fmt.Errorf("%w: is a directory", fs.ErrPermission)
-	}
-	// Root may access everything, but executes only what is executable for somebody.
-	if err := unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return err
-	}
-	return nil
-}
 
 // commandExit is the exit code for a command that could not be started, as in a shell.
 func commandExit(err error) int {

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/anylock/lock/bench"
@@ -19,5 +18,7 @@ import (
 func main() {
 	bench.Main(openForBench)        // "anylock bench" starts holders to kill
 	otherprocess.Main(openForSuite) // "anylock conform --faults" starts others of this program
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+	a := &app{stdout: os.Stdout, stderr: os.Stderr}
+	cmd, err := a.rootCommand().ExecuteC()
+	os.Exit(a.finish(cmd, err))
 }

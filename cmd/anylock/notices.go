@@ -1,18 +1,13 @@
 package main
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // A notices prints lines in the background. A terminal that is held with Ctrl-S, or a pipe that nobody reads, must not
 // keep a command from being stopped in time, nor a lease from being renewed.
 type notices struct {
 	lines chan string
+	last  chan struct{} // closed with close: no more will come
 	done  chan struct{}
-
-	mu     sync.Mutex
-	closed bool
 }
 
 const (
@@ -21,40 +16,36 @@ const (
 )
 
 func newNotices(print func(line string)) *notices {
-	n := &notices{lines: make(chan string, noticesKept), done: make(chan struct{})}
+	n := &notices{lines: make(chan string, noticesKept), last: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(n.done)
-		for line := range n.lines {
-			print(line)
+		for {
+			select {
+			case line := <-n.lines:
+				print(line)
+			case <-n.last:
+				for len(n.lines) > 0 {
+					print(<-n.lines)
+				}
+				return
+			}
 		}
 	}()
 	return n
 }
 
 func (n *notices) add(line string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return
-	}
 	select {
 	case n.lines <- line:
 	default:
 	}
 }
 
-// close waits until everything is printed, unless that is blocked.
+// close waits until everything is printed, unless that is blocked. What is added later is not printed.
 func (n *notices) close() {
-	n.mu.Lock()
-	if !n.closed {
-		n.closed = true
-		close(n.lines)
-	}
-	n.mu.Unlock()
-	patience := time.NewTimer(noticesPatience)
-	defer patience.Stop()
+	close(n.last)
 	select {
 	case <-n.done:
-	case <-patience.C:
+	case <-time.After(noticesPatience):
 	}
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/user"
 	"strconv"
@@ -11,17 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// homeOfUser is the home directory by the system's list of users. $HOME may differ between a login, cron and sudo, and two
-// directories would let two in.
-var homeOfUser = func() (string, error) {
-	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
-	if err != nil {
-		return "", fmt.Errorf("no home directory to keep locks in: %w", err)
-	}
-	return u.HomeDir, nil
-}
-
-func sameVariable(a, b string) bool { return a == b }
+// currentUser is by the system's list of users: $HOME may differ between a login, cron and sudo, and two directories would let two in.
+func currentUser() (*user.User, error) { return user.LookupId(strconv.Itoa(os.Geteuid())) }
 
 // addHidden adds the commands that anylock starts itself.
-func (a *app) addHidden(root *cobra.Command) { root.AddCommand(a.guardCommand()) }
+func addHidden(root *cobra.Command) { root.AddCommand(guardCommand()) }

@@ -2,21 +2,12 @@ package main
 
 import (
 	"os/user"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
 
-// homeOfUser is the home directory by the user's token, whatever the environment says.
-var homeOfUser = func() (string, error) {
-	u, err := user.Current()
-	if err != nil {
-		return "", err
-	}
-	return u.HomeDir, nil
-}
-
-func sameVariable(a, b string) bool { return strings.EqualFold(a, b) }
+// currentUser is by the user's token, whatever the environment says.
+func currentUser() (*user.User, error) { return user.Current() }
 
 // addHidden adds the commands that anylock starts itself.
-func (a *app) addHidden(*cobra.Command) {}
+func addHidden(*cobra.Command) {}

@@ -38,25 +38,17 @@ func (p *progress) began(c conformance.Check) {
 	p.running = append(p.running, c.Name)
 }
 
-// ended counts r and prints it by print.
-func (p *progress) ended(r conformance.Result, print func(w io.Writer, r conformance.Result)) {
-	p.count(r)
-	var b strings.Builder
-	print(&b, r)
-	if b.Len() > 0 {
-		p.above(p.results, b.String())
-	}
-}
-
-func (p *progress) count(r conformance.Result) {
+// ended counts r, and prints text, if there is any.
+func (p *progress) ended(r conformance.Result, text string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.done++
 	if r.Status == conformance.Fail {
 		p.failed++
 	}
-	if i := slices.Index(p.running, r.Name); i >= 0 {
-		p.running = slices.Delete(p.running, i, i+1)
+	p.running = slices.DeleteFunc(p.running, func(name string) bool { return name == r.Name })
+	p.mu.Unlock()
+	if text != "" {
+		p.above(p.results, text)
 	}
 }
 

@@ -15,26 +15,16 @@ type suiteResult struct {
 	results []conformance.Result
 }
 
-// A resultPrinter prints results in one format: as they come in, and all at the end.
-type resultPrinter interface {
-	result(w io.Writer, r conformance.Result)
-	finish(w io.Writer, s suiteResult) error
-}
-
-func newResultPrinter(format *choice, brief bool) resultPrinter {
-	switch format.word {
+// write writes the report in a format.
+func (s suiteResult) write(w io.Writer, format string) error {
+	switch format {
 	case "json":
-		return jsonPrinter{}
+		return writeJSON(w, newSuiteRecord(s))
 	case "junit":
-		return junitPrinter{}
+		return writeJUnit(w, s)
 	}
-	return textPrinter{brief}
+	return writeSummary(w, s)
 }
-
-// atTheEnd is the part of a printer that prints nothing before the end.
-type atTheEnd struct{}
-
-func (atTheEnd) result(io.Writer, conformance.Result) {}
 
 type counts struct {
 	Passed      int `json:"passed"`
@@ -68,21 +58,9 @@ func count(results []conformance.Result) (n counts) {
 	return n
 }
 
-// A textPrinter prints a line for each check, those that were skipped in the summary alone. A brief one leaves out those that
-// passed: where the progress shows their number.
-type textPrinter struct{ brief bool }
-
-func (p textPrinter) result(w io.Writer, r conformance.Result) {
-	if r.Status == conformance.Fail || r.Status == conformance.Pass && !p.brief {
-		writeResultText(w, r)
-	}
-}
-
-func (p textPrinter) finish(w io.Writer, s suiteResult) error {
+// writeSummary writes what follows the lines of the checks, which are printed as they end.
+func writeSummary(w io.Writer, s suiteResult) error {
 	var b strings.Builder
-	if !p.brief {
-		b.WriteString("\n")
-	}
 	writeRules(&b, s.results)
 	writeSkipped(&b, s.results)
 	writeNotProven(&b, s.results)
@@ -99,7 +77,12 @@ func (p textPrinter) finish(w io.Writer, s suiteResult) error {
 	return err
 }
 
-func writeResultText(w io.Writer, r conformance.Result) {
+// resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary tells of them. A brief
+// one leaves out those that passed: where the progress shows their number.
+func resultText(r conformance.Result, brief bool) string {
+	if r.Status != conformance.Fail && (brief || r.Status != conformance.Pass) {
+		return ""
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s/%s (%s)\n", r.Status, r.Group, r.Name, shortDuration(r.Duration))
 	if r.Status == conformance.Fail {
@@ -108,7 +91,7 @@ func writeResultText(w io.Writer, r conformance.Result) {
 			b.WriteString("     " + strings.TrimRight(oneLine(line), " ") + "\n")
 		}
 	}
-	io.WriteString(w, b.String()) //nolint:errcheck // the summary reports it
+	return b.String()
 }
 
 func plural(n int, what string) string {

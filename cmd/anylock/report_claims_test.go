@@ -23,12 +23,8 @@ func TestReportsTellOfClaims(t *testing.T) {
 		{"json", []string{`"not_proven": 1`, `"status": "not proven"`, `"missing": "Harness.Restart"`, `"broken": "rule 1: x"`}},
 		{"junit", []string{`skipped="1"`, `<skipped message="not proven: needs Harness.Restart: tokens survive">`, `<failure message="rule 1: x">`}},
 	} {
-		format := newChoice("text", "json", "junit")
-		if err := format.Set(test.format); err != nil {
-			t.Fatal(err)
-		}
 		var b strings.Builder
-		if err := newResultPrinter(format, false).finish(&b, suiteResult{"store", results}); err != nil {
+		if err := (suiteResult{"store", results}).write(&b, test.format); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range test.want {

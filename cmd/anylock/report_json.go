@@ -1,11 +1,5 @@
 package main
 
-import (
-	"io"
-
-	"github.com/anylock/lock/conformance"
-)
-
 type suiteRecord struct {
 	Backend string `json:"backend"`
 	counts
@@ -32,9 +26,7 @@ type resultRecord struct {
 	Seconds     float64 `json:"seconds"`
 }
 
-type jsonPrinter struct{ atTheEnd }
-
-func (jsonPrinter) finish(w io.Writer, s suiteResult) error {
+func newSuiteRecord(s suiteResult) suiteRecord {
 	record := suiteRecord{Backend: s.driver, counts: count(s.results), Rules: []ruleRecord{}, Results: []resultRecord{}}
 	for rule, n := range byRule(s.results) {
 		if n.sum() > 0 {
@@ -42,14 +34,10 @@ func (jsonPrinter) finish(w io.Writer, s suiteResult) error {
 		}
 	}
 	for _, r := range s.results {
-		record.Results = append(record.Results, newResultRecord(r))
+		record.Results = append(record.Results, resultRecord{
+			Name: r.Name, Group: r.Group, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing,
+			Interrupted: r.Interrupted, Output: r.Output, Seconds: r.Duration.Seconds(),
+		})
 	}
-	return writeJSON(w, record)
-}
-
-func newResultRecord(r conformance.Result) resultRecord {
-	return resultRecord{
-		Name: r.Name, Group: r.Group, Rule: r.Rule, Rules: r.Rules(), Broken: r.Broken, Status: string(r.Status), Missing: r.Missing, Interrupted: r.Interrupted,
-		Output: r.Output, Seconds: r.Duration.Seconds(),
-	}
+	return record
 }

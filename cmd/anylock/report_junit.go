@@ -40,9 +40,7 @@ type junitMessage struct {
 	Text    string `xml:",chardata"`
 }
 
-type junitPrinter struct{ atTheEnd }
-
-func (junitPrinter) finish(w io.Writer, s suiteResult) error {
+func writeJUnit(w io.Writer, s suiteResult) error {
 	n := count(s.results)
 	suite := junitSuite{
 		Name: "anylock conformance: " + s.driver, Tests: len(s.results),
@@ -65,15 +63,11 @@ func (junitPrinter) finish(w io.Writer, s suiteResult) error {
 		suite.Cases = append(suite.Cases, c)
 	}
 	suite.Time = junitTime(total)
-	if _, err := io.WriteString(w, xml.Header); err != nil {
+	text, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
+	if err != nil {
 		return err
 	}
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	if err := e.Encode(junitSuites{Suite: suite}); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/anylock/lock/conformance"
@@ -72,74 +71,54 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 
 // writeNotProven lists what the store claims and no check could test.
 func writeNotProven(b *strings.Builder, results []conformance.Result) {
-	title := "claimed but not proven, because a hook is missing:\n"
+	lines := ""
 	for _, r := range results {
 		if r.Status == conformance.NotProven {
-			fmt.Fprintf(b, "%s     %s: %s: %s\n", title, r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
-			title = ""
+			lines += fmt.Sprintf("     %s: %s: %s\n", r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
 		}
 	}
-	if title == "" {
-		b.WriteString("\n")
+	writeSection(b, "claimed but not proven, because a hook is missing:", lines)
+}
+
+func writeSection(b *strings.Builder, title, lines string) {
+	if lines != "" {
+		b.WriteString(title + "\n" + lines + "\n")
 	}
 }
 
-// A lack is why checks were skipped.
-type lack struct {
-	missing string // as in conformance.Need
-	reason  string
-	checks  []string
-}
-
-// lacksOf groups the skipped checks by what they lacked, in the order of the checks; those skipped for another reason, by
-// that.
-func lacksOf(results []conformance.Result) (lacks []*lack) {
-	for _, r := range results {
-		if r.Status != conformance.Skip || r.Interrupted {
-			continue
-		}
-		same := func(l *lack) bool { return l.missing == r.Missing && (r.Missing != "" || l.reason == r.Output) }
-		i := slices.IndexFunc(lacks, same)
-		if i < 0 {
-			i = len(lacks)
-			lacks = append(lacks, &lack{missing: r.Missing, reason: r.Output})
-		}
-		lacks[i].checks = append(lacks[i].checks, r.Name)
-	}
-	return lacks
-}
+// A lack is why checks were skipped: for want of something, or for another reason.
+type lack struct{ missing, reason string }
 
 // writeSkipped tells why checks were skipped: for want of a promise, which is the store's affair, of a hook, which is the
 // caller's, or for another reason.
 func writeSkipped(b *strings.Builder, results []conformance.Result) {
-	guarantee := func(l *lack) bool { return conformance.Need{Missing: l.missing}.Guarantee() }
-	groups := []struct {
-		title  string
-		member func(*lack) bool
-	}{
-		{"skipped, because the store does not promise it:", guarantee},
-		{"skipped, because a hook is missing (docs/write-a-backend.md):", func(l *lack) bool { return l.missing != "" && !guarantee(l) }},
-		{"skipped:", func(l *lack) bool { return l.missing == "" }},
-	}
-	lacks := lacksOf(results)
-	for _, g := range groups {
-		written := false
-		for _, l := range lacks {
-			if !g.member(l) {
-				continue
-			}
-			if !written {
-				b.WriteString(g.title + "\n")
-				written = true
-			}
-			what, also := l.missing, ""
-			if what == "" {
-				what, also = oneLine(l.reason), ": "+strings.Join(l.checks, ", ")
-			}
-			fmt.Fprintf(b, "%4d %s%s\n", len(l.checks), what, also)
+	var lacks []lack // in the order of the checks
+	checks := make(map[lack][]string)
+	for _, r := range results {
+		if r.Status != conformance.Skip || r.Interrupted {
+			continue
 		}
-		if written {
-			b.WriteString("\n")
+		l := lack{missing: r.Missing}
+		if r.Missing == "" {
+			l.reason = r.Output
+		}
+		if checks[l] == nil {
+			lacks = append(lacks, l)
+		}
+		checks[l] = append(checks[l], r.Name)
+	}
+	var guarantees, hooks, others string
+	for _, l := range lacks {
+		switch n := len(checks[l]); {
+		case l.missing == "":
+			others += fmt.Sprintf("%4d %s: %s\n", n, oneLine(l.reason), strings.Join(checks[l], ", "))
+		case conformance.Need{Missing: l.missing}.Guarantee():
+			guarantees += fmt.Sprintf("%4d %s\n", n, l.missing)
+		default:
+			hooks += fmt.Sprintf("%4d %s\n", n, l.missing)
 		}
 	}
+	writeSection(b, "skipped, because the store does not promise it:", guarantees)
+	writeSection(b, "skipped, because a hook is missing (docs/write-a-backend.md):", hooks)
+	writeSection(b, "skipped:", others)
 }

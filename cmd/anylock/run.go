@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -28,7 +28,7 @@ type runner struct {
 
 	ttl, wait, grace           seconds
 	minHold, maxHold           seconds
-	acquired                   time.Time
+	began, acquired            time.Time
 	require                    []string
 	nonblock                   bool
 	conflictExit, lostExitCode uint8
@@ -158,7 +158,7 @@ func (r *runner) options() ([]lock.Option, error) {
 		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
 	}
 	lists := r.require
-	if env := r.app.lookupEnv(requireEnv); env.isSet {
+	if env := envText(requireEnv); env.isSet {
 		lists = append(lists, env.s)
 	}
 	for _, list := range lists {
@@ -197,75 +197,72 @@ func (r *runner) fit(g lock.Guarantees) error {
 	return nil
 }
 
-func (r *runner) conflictCode() int { return int(r.conflictExit) }
-
-// begin listens for signals that end us, and gathers what there is to tell, until end is called.
-func (r *runner) begin() (signals chan os.Signal, end func()) {
+// begin listens for signals that end us, and gathers what there is to tell until notices are closed.
+func (r *runner) begin() (signals chan os.Signal) {
 	const queued = 16
+	r.began = time.Now()
 	signals = make(chan os.Signal, queued)
 	notify(signals, signalsEnding)
 	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
 	r.reasons = newReasons(r.notices, r.app.verbose)
-	return signals, func() {
-		r.notices.close()
-		signal.Stop(signals)
+	return signals
+}
+
+// take opens the store and takes the key. closeStore is for after the release.
+func (r *runner) take(ctx context.Context) (lease *lock.Lease, closeStore func(), err error) {
+	opts, err := r.options()
+	if err != nil {
+		return nil, nil, err
 	}
+	locks, err := r.app.open(ctx, opts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeStore = func() { locks.Shutdown(context.Background()) }
+	if err = r.fit(locks.Guarantees()); err == nil {
+		lease, err = r.acquire(ctx, locks)
+	}
+	if err != nil {
+		closeStore()
+	}
+	return lease, closeStore, err
 }
 
 // run holds the lock around the command. Nothing that it started is left when it returns, but for what the command
 // itself has left in the background.
 func (r *runner) run(ctx context.Context) error {
-	began := time.Now()
-	file, err := r.app.findCommand(r.argv[0])
+	file, err := findCommand(r.argv[0])
 	if err != nil {
 		return err
 	}
-	signals, end := r.begin()
-	defer end()
+	signals := r.begin()
+	defer r.notices.close()
 	notify(signals, signalsPassed)
-	opts, err := r.options()
+	ctx, stop := untilSignal(ctx, signals)
+	lease, closeStore, err := r.take(ctx)
+	interrupted := stop()
 	if err != nil {
-		return err
+		return cmp.Or(interrupted, err)
 	}
-	ctx, stopWatch := untilSignal(ctx, signals)
-	locks, err := r.app.open(ctx, opts...)
-	if err != nil {
-		if s := stopWatch(); s != nil {
-			return s.exit()
-		}
-		return err
+	defer closeStore()
+	if interrupted != nil {
+		return r.finish(lease, outcome{}, false, interrupted)
 	}
-	defer locks.Shutdown(context.Background()) // after the release
-	if err := r.fit(locks.Guarantees()); err != nil {
-		stopWatch()
-		return err
-	}
-	lease, err := r.acquire(ctx, locks, began)
-	s := stopWatch()
-	switch {
-	case err == nil && s == nil:
-		r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(began)), lease.Token())
-		r.acquired = time.Now()
-		out, err := r.hold(ctx, lease, file, signals)
-		lingered := err == nil && !out.lost && r.linger(lease, signals)
-		return r.finish(lease, out, lingered, err)
-	case err == nil:
-		return r.finish(lease, outcome{}, false, s.exit())
-	case s != nil:
-		return s.exit()
-	}
-	return err
+	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
+	r.acquired = time.Now()
+	out, err := r.hold(lease, file, signals)
+	lingered := err == nil && !out.lost && r.linger(lease, signals)
+	return r.finish(lease, out, lingered, err)
 }
 
 // hold runs the command under the lease.
-func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
+func (r *runner) hold(l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
 	if l.Err() != nil { // we did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
 	}
 	c, err := startChild(program{
-		file: file, argv: r.argv, env: childEnv(r.app.env, r.key, l.Owner(), l.Token()),
-		stdin: r.app.stdin, stdout: r.app.stdout, stderr: r.app.stderr,
+		file: file, argv: r.argv, env: childEnv(os.Environ(), r.key, l.Owner(), l.Token()),
 		ttl: r.ttl.d, deadline: l.Deadline,
 	}, signals)
 	if err != nil {
@@ -279,32 +276,41 @@ func (r *runner) hold(ctx context.Context, l *lock.Lease, file string, signals c
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
 		lastError: r.reasons.lastError,
 	}
-	return s.run(ctx), nil
+	return s.run(), nil
 }
 
 // finish releases the lease, says what was not as it should be, and makes the exit. err is the exit of a command that
 // did not run.
 func (r *runner) finish(l *lock.Lease, out outcome, lingered bool, err error) error {
-	released := l.Release(context.Background())
+	lost := r.release(l)
 	switch {
 	case out.lost:
 		return exitWith(int(r.lostExitCode))
 	case err != nil:
 		return err
-	case errors.Is(released, lock.ErrLost) && lingered:
+	case lost && lingered:
 		r.say("the lock was lost before --min-hold was over, but after the command")
-	case errors.Is(released, lock.ErrLost):
+	case lost:
 		r.say("the lock was lost while the command ran")
 		return exitWith(int(r.lostExitCode))
-	case released != nil:
-		r.say("release: %v; the lock ends by itself in %s at most", storeError(released), shortDuration(r.ttl.d))
-	default:
-		r.sayVerbose("released")
 	}
 	if out.code != exitOK {
 		return exitWith(out.code)
 	}
 	return nil
+}
+
+// release ends the lease, and tells whether it was lost before.
+func (r *runner) release(l *lock.Lease) (lost bool) {
+	switch err := l.Release(context.Background()); {
+	case errors.Is(err, lock.ErrLost):
+		return true
+	case err != nil:
+		r.say("release: %v; the lock ends by itself in %s at most", storeError(err), shortDuration(r.ttl.d))
+	default:
+		r.sayVerbose("released")
+	}
+	return false
 }
 
 // linger keeps the lease for what is left of the shortest hold, until a signal comes: some stores end it with our connection.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,14 +17,4 @@ var (
 	signalsStopping = []os.Signal{unix.SIGTSTP}
 
 	signalContinue os.Signal = unix.SIGCONT
-	signalEnd      os.Signal = unix.SIGTERM
 )
-
-// notify is signal.Notify but for signals that we were started with ignored, as by nohup(1): the command inherits that.
-func notify(signals chan<- os.Signal, which []os.Signal) {
-	for _, s := range which {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 )
 
@@ -12,11 +11,4 @@ var (
 	signalsPassed []os.Signal
 
 	signalContinue os.Signal // there is none
-	signalEnd      os.Signal = syscall.SIGTERM
 )
-
-func notify(signals chan<- os.Signal, which []os.Signal) {
-	if len(which) > 0 { // none would mean all
-		signal.Notify(signals, which...)
-	}
-}

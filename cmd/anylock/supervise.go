@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -72,11 +71,11 @@ type outcome struct {
 }
 
 // run returns when the command has ended and, if its lock was lost, all of its group too.
-func (s *supervisor) run(ctx context.Context) outcome {
+func (s *supervisor) run() outcome {
 	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	lost, cancelled := s.lease.Lost(), ctx.Done()
+	lost := s.lease.Lost()
 	for {
 		// A command that has ended by itself is not taken for one that has to be stopped.
 		select {
@@ -96,9 +95,6 @@ func (s *supervisor) run(ctx context.Context) outcome {
 			s.received(sig)
 		case <-lost:
 			lost = nil // look sees it
-		case <-cancelled:
-			cancelled, s.asked = nil, true
-			s.child.forward(signalEnd)
 		case <-timer.C:
 		}
 	}
@@ -203,13 +199,9 @@ func (s *supervisor) stop(why error) {
 	s.stopping = true
 	now := time.Now()
 	deadline := s.lease.Deadline()
-	if now.Before(deadline) {
-		s.killAt = deadline.Add(-killMargin(s.ttl))
-		if byGrace := now.Add(s.grace); byGrace.Before(s.killAt) {
-			s.killAt = byGrace
-		}
-	} else {
-		s.killAt = now.Add(min(s.grace, lateGrace))
+	s.killAt = now.Add(min(s.grace, lateGrace))
+	if left := deadline.Sub(now); left > 0 {
+		s.killAt = now.Add(min(s.grace, left-killMargin(s.ttl)))
 	}
 	s.child.terminate(now.Before(deadline))
 	if s.exited {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -331,7 +330,7 @@ func TestSupervise(t *testing.T) {
 				s := newStage()
 				test.plan(s)
 				begun := time.Now()
-				got := s.run(t.Context())
+				got := s.run()
 				if got != test.want {
 					t.Errorf("outcome %+v, want %+v", got, test.want)
 				}
@@ -359,7 +358,7 @@ func TestSuperviseUnkillable(t *testing.T) {
 		stuck := &stuckChild{s.child}
 		s.supervisor.child = stuck
 		begun := time.Now()
-		if got := s.run(t.Context()); !got.lost {
+		if got := s.run(); !got.lost {
 			t.Errorf("outcome %+v, want lost", got)
 		}
 		if d := time.Since(begun); d > lateGrace+killPatience+2*groupPoll {
@@ -374,18 +373,3 @@ func TestSuperviseUnkillable(t *testing.T) {
 type stuckChild struct{ *fakeChild }
 
 func (c *stuckChild) kill() { c.note("KILL") }
-
-func TestSuperviseCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		after(time.Second, func() { s.child.exit(143) })
-		if got, want := s.run(ctx), (outcome{code: 143}); got != want {
-			t.Errorf("outcome %+v, want %+v", got, want)
-		}
-		if want := []string{"0s terminated"}; !slices.Equal(s.child.log, want) {
-			t.Errorf("the child got %q, want %q", s.child.log, want)
-		}
-	})
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,8 +79,7 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // withBase is a URL that can be shown, with a base.
 func withBase(rawURL string, base uint64) string {
-	scheme, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
-	url := scheme + ":" + backend.CleanError(rawURL, errors.New(rest)).Error()
+	url := masked(rawURL)
 	if base == 0 {
 		return url
 	}
@@ -97,7 +97,7 @@ func changes(g, h backend.Guarantees) []string {
 		what      string
 		was, will any
 	}{
-		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", orNever(g.EarlyLoss), orNever(h.EarlyLoss)},
+		{"reach", g.Reach, h.Reach}, {"consistency", g.Consistency, h.Consistency}, {"early loss", cmp.Or(g.EarlyLoss, "never"), cmp.Or(h.EarlyLoss, "never")},
 		{"tells a loss", g.TellsLoss, h.TellsLoss}, {"enforced by", g.EnforcedBy, h.EnforcedBy}, {"fencing survives", g.Fencing, h.Fencing}, {"first come, first served", g.FIFO, h.FIFO},
 		{"waiters", g.Wake, h.Wake}, {"min ttl", g.MinTTL, h.MinTTL}, {"granularity", g.Granularity, h.Granularity},
 		{"max ttl (0: ten years)", g.MaxTTL, h.MaxTTL}, {"max silence (0: the ttl)", g.MaxSilence, h.MaxSilence},
@@ -108,13 +108,6 @@ func changes(g, h backend.Guarantees) []string {
 		}
 	}
 	return list
-}
-
-func orNever(s string) string {
-	if s == "" {
-		return "never"
-	}
-	return s
 }
 
 func (p *switchPlan) text() string {

@@ -23,10 +23,10 @@ type terminal struct {
 // openTerminal finds the controlling terminal. The command gets it at once if both its input and its output are the
 // terminal; otherwise, when it is stopped for lack of it, because in "anylock run KEY -- CMD | less" it is less that
 // reads the keyboard.
-func openTerminal(stdin, stdout *os.File) *terminal {
-	t := &terminal{file: stdin, own: unix.Getpgrp()}
-	if _, ok := foreground(stdin); ok {
-		_, t.eager = foreground(stdout)
+func openTerminal() *terminal {
+	t := &terminal{file: os.Stdin, own: unix.Getpgrp()}
+	if _, ok := foreground(os.Stdin); ok {
+		_, t.eager = foreground(os.Stdout)
 		return t
 	}
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -39,15 +39,8 @@ func openTerminal(stdin, stdout *os.File) *terminal {
 
 // foreground is the group in the foreground of the terminal f. ok is false where f is not our controlling terminal.
 func foreground(f *os.File) (group int, ok bool) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	var ioctlErr error
-	err = conn.Control(func(fd uintptr) {
-		group, ioctlErr = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP)
-	})
-	return group, err == nil && ioctlErr == nil
+	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
+	return group, err == nil
 }
 
 func (t *terminal) foregroundIs(group int) bool {
@@ -59,13 +52,7 @@ func (t *terminal) foregroundIs(group int) bool {
 }
 
 func (t *terminal) give(group int) {
-	conn, err := t.file.SyscallConn()
-	if err != nil {
-		return
-	}
-	conn.Control(func(fd uintptr) {
-		unix.IoctlSetPointerInt(int(fd), unix.TIOCSPGRP, group) //nolint:errcheck // the terminal has gone: nothing to give
-	})
+	unix.IoctlSetPointerInt(int(t.file.Fd()), unix.TIOCSPGRP, group) //nolint:errcheck // the terminal has gone: nothing to give
 }
 
 // handOver gives the terminal to a new command. That is done here and not in the new process, which would have to

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +23,7 @@ func (a *app) backendURL() (string, error) {
 	given, err := readURL("--backend", a.backend, "--backend-file", a.backendFile)
 	a.warnOfPassword(a.backend.s)
 	if given == "" && err == nil {
-		given, err = readURL("$"+lock.URLEnv, a.lookupEnv(lock.URLEnv), "$"+urlFileEnv, a.lookupEnv(urlFileEnv))
+		given, err = readURL("$"+lock.URLEnv, envText(lock.URLEnv), "$"+urlFileEnv, envText(urlFileEnv))
 	}
 	if given != "" || err != nil {
 		return given, err
@@ -39,6 +41,15 @@ func (a *app) backendURL() (string, error) {
 			"(--require reach=host if that is enough)", lock.URLEnv, dir)
 	}
 	return fileURL(dir), nil
+}
+
+// homeOfUser is the home directory of the user that the system knows, and not $HOME.
+var homeOfUser = func() (string, error) {
+	u, err := currentUser()
+	if err != nil {
+		return "", fmt.Errorf("no home directory to keep locks in: %w", err)
+	}
+	return u.HomeDir, nil
 }
 
 // readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a mistake,
@@ -71,11 +82,19 @@ func readURL(urlName string, rawURL text, fileName string, file text) (string, e
 }
 
 // warnOfPassword is for URLs on the command line.
-func (a *app) warnOfPassword(rawURL string) {
-	_, rest, _ := strings.Cut(rawURL, ":") // without its scheme an error that has to be cleaned of secrets only
-	if backend.CleanError(rawURL, errors.New(rest)).Error() != rest {
+func (a *app) warnOfPassword(rawURLs ...string) {
+	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return masked(rawURL) != rawURL }) {
 		a.say("everybody on this machine can see the password in --backend; use --backend-file or $%s instead", lock.URLEnv)
 	}
+}
+
+// masked is rawURL with *** for its secrets.
+func masked(rawURL string) string {
+	scheme, rest, ok := strings.Cut(rawURL, ":") // the whole URL in an error would be cut short
+	if !ok {
+		return rawURL
+	}
+	return scheme + ":" + backend.CleanError(rawURL, errors.New(rest)).Error()
 }
 
 // fileURL is the URL of an absolute path.

@@ -16,10 +16,8 @@ const waitNotice = 2 * time.Second
 // A waitable is what a *lock.Locker tells while one waits for a key.
 type waitable interface {
 	Inspect(ctx context.Context, key string) (lock.Holder, error)
+	NotReady() error // why the store cannot grant anything yet: which of its servers, until when and why
 }
-
-// A readiness tells why a store cannot grant anything yet: which of its servers, until when and why. It is nil when it can.
-type readiness interface{ NotReady() error }
 
 // tellWaiting says why there is no lease yet: at once if the store is not ready, and after waitNotice who holds the key,
 // where somebody looks. stop ends it.
@@ -27,20 +25,13 @@ func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) 
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		store, _ := locks.(readiness)
 		said := false
 		for pause := time.Duration(0); backend.Sleep(ctx, pause) == nil; pause = waitNotice {
-			err := error(nil)
-			if store != nil {
-				err = store.NotReady()
-			}
-			switch {
-			case err != nil:
-				if !said {
-					r.say("waiting: %v", storeError(err))
-				}
+			switch err := locks.NotReady(); {
+			case err != nil && !said:
 				said = true
-			case pause > 0:
+				r.say("waiting: %v", storeError(err))
+			case err == nil && pause > 0:
 				if r.app.verbose || widthOf(r.app.stderr) > 0 {
 					r.sayHolder(ctx, locks)
 				}

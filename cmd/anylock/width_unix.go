@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -11,18 +12,9 @@ import (
 // widthOf is how many characters a line of the terminal f has, 0 if it is none.
 func widthOf(f *os.File) int {
 	const usual = 80 // of those that do not say
-	width := 0
-	conn, err := f.SyscallConn()
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0
 	}
-	conn.Control(func(fd uintptr) { //nolint:errcheck // a closed file is no terminal
-		if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
-			width = int(size.Col)
-			if width == 0 {
-				width = usual
-			}
-		}
-	})
-	return width
+	return cmp.Or(int(size.Col), usual)
 }

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// repeat calls f after every pause, until stop is called. That ends the context of a call in progress, and waits for it.
+func repeat(pause time.Duration, f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var repeating sync.WaitGroup
+	repeating.Go(func() {
+		for backend.Sleep(ctx, pause) == nil {
+			f(ctx)
+		}
+	})
+	return func() {
+		cancel()
+		repeating.Wait()
+	}
+}
