@@ -10,7 +10,8 @@ import (
 var connectionChecks = []Check{
 	{
 		Name:  "CloseLeavesNoConnection",
-		Rule:  "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for, but for leases that were live",
+		Rule:  "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a lease was live or a request " +
+			"under way, after its TTL",
 		Needs: []Need{needsLinked},
 		run:   closeLeavesNoConnection,
 	},
@@ -53,26 +54,56 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 }
 
 func closeLeavesNoConnection(t *trial) {
-	const clients = 2
 	busy := t.acquire(t.a, t.key, t.long())
-	t.together(clients, func(int) {
-		c, link := t.linked()
-		t.usable(c)
+	waits := func(c backend.Backend, link Link) {
 		t.endedCalls(c, link, busy, 3)
 		t.usable(c)
-		t.release(t.acquire(c, t.newKey(), t.long())) // a live one may keep its connection until its TTL is over
+		t.release(t.acquire(c, t.newKey(), t.long()))
 		w := t.wait(c, busy.key, t.long())
 		time.Sleep(t.h.Settle)
-		before := link.Connections()
-		if before == 0 {
-			t.tooLate("a client has no connection that goes through its link")
-		}
-		t.closes(c)
+		t.closesLinked(c, link, 0)
 		w.fails(t, "Acquire waiting at Close")
-		if !t.poll(soon, func() bool { return link.Connections() == 0 }) {
-			t.breaks(10, "%d connections are open %v after Close, %d before", link.Connections(), soon, before)
-		}
+	}
+	ways := []func(c backend.Backend, link Link){
+		waits, waits,
+		func(c backend.Backend, link Link) {
+			t.acquire(c, t.newKey(), t.short())
+			t.closesLinked(c, link, t.short())
+		},
+		func(c backend.Backend, link Link) {
+			const patience = 100 * time.Millisecond
+			link.Hold(FromStore)
+			attempt := t.call(func() error { _, err := t.ask(t.ctx, c, t.newKey(), t.short(), false); return err })
+			time.Sleep(patience)
+			t.spawn(func() { // Close may wait for what is under way
+				t.within(soon/4, attempt.done)
+				link.Heal()
+			})
+			t.closesLinked(c, link, t.short())
+			attempt.ends(t, soon, "an Acquire that was under way at Close")
+		},
+	}
+	t.together(len(ways), func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		ways[i](c, link)
 	})
+}
+
+// closesLinked closes c, which is to have no connection soon after ttl.
+func (t *trial) closesLinked(c backend.Backend, link Link, ttl time.Duration) {
+	before := link.Connections()
+	if before == 0 {
+		t.tooLate("a client has no connection that goes through its link")
+	}
+	t.closes(c)
+	last := soon
+	if ttl > 0 {
+		last += time.Until(t.lastRefusal(time.Now(), ttl))
+	}
+	if !t.poll(last, func() bool { return link.Connections() == 0 }) {
+		t.breaks(10, "%d connections are open %v after Close, %d before", link.Connections(), last.Round(tick), before)
+	}
 }
 
 func endedCallsLeaveNoConnection(t *trial) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -41,7 +42,8 @@ func listTellsHeldKeys(t *trial) {
 		return keys
 	}
 	other := t.acquire(t.a, t.newKey(), t.long())
-	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/" + strings.Repeat("k", 900)}
+	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`, `/\*`, "/;",
+		"/" + strings.Repeat("k", 900)}
 	for ends := range slices.Chunk(ends, max(1, t.h.Many-2)) {
 		prefix := t.newKey()
 		var held []*grant
@@ -50,7 +52,11 @@ func listTellsHeldKeys(t *trial) {
 		}
 		waiter := t.wait(t.a, held[0].key, t.long())
 		t.arrived(held[0].key, 1)
-		for _, part := range []string{prefix, prefix + "/", prefix + "/a", prefix + "/*", prefix + "/\xff", prefix + "/%", other.key} {
+		parts := []string{prefix, other.key}
+		for _, end := range []string{"/", "/a", "/*", "/\xff", "/%", "/_", "/?", "/[a]", `/\`, `/\*`, "/;", "/^", "/$", "/."} {
+			parts = append(parts, prefix+end)
+		}
+		for _, part := range parts {
 			keys := list(part)
 			for _, g := range append(held, other) {
 				if strings.HasPrefix(g.key, part) && !slices.Contains(keys, g.key) {
@@ -71,6 +77,13 @@ func breakEndsOneLease(t *trial) {
 	if !ok {
 		t.skipf("the store is no Breaker")
 	}
+	t.eachPair(func(p likePair) {
+		g := t.acquireAs(t.a, t.newKey(), p.one)
+		what := fmt.Sprintf("Break of owner %s of a key that %s holds", show(p.two), show(p.one))
+		t.tellsLoss(what, func() error { return breaker.Break(t.ctx, g.key, p.two) })
+		t.belongsTo(g, what)
+		t.release(g)
+	})
 	for _, client := range []backend.Backend{t.a, t.b} {
 		g := t.acquire(client, t.newKey(), t.long())
 		other := t.acquire(client, t.newKey(), t.long())

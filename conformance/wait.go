@@ -133,6 +133,15 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 	return w
 }
 
+// waitedFor returns a lease that client a had to wait for.
+func (t *trial) waitedFor(ttl time.Duration) *grant {
+	first := t.acquire(t.b, t.newKey(), t.long())
+	w := t.wait(t.a, first.key, ttl)
+	t.arrived(first.key, 1)
+	t.release(first)
+	return w.granted(t, t.handOff(), "after release")
+}
+
 // ended reports whether Acquire has returned.
 func (w *waiting) ended() bool {
 	select {
