@@ -14,6 +14,7 @@ var timeMutants = []mutant{
 	{"expiry of a renewed lease wakes a waiter 3 seconds late", "WaiterIsNotLate"},
 	{"expiry of a waiter's own lease wakes the next 3 seconds late", "WaiterIsNotLate"},
 	{"expiry wakes a waiter 4 seconds late once another has left", "WaiterIsNotLate"},
+	{"waiter that leaves delays the next by 3 seconds", "WaiterIsNotLate"},
 	{"second expiry in a row wakes a waiter 3 seconds late", "WaiterIsNotLate"},
 	{"expiry just after a waiter came wakes it 3 seconds late", "WaiterIsNotLate"},
 
@@ -42,6 +43,7 @@ func (s *server) lateFor(e *entry) time.Duration {
 		return 4 * time.Second
 	case s.is("expiry of a renewed lease wakes a waiter 3 seconds late") && !e.renewed.IsZero(),
 		s.is("expiry of a waiter's own lease wakes the next 3 seconds late") && e.waited,
+		s.is("waiter that leaves delays the next by 3 seconds") && e.left,
 		s.is("second expiry in a row wakes a waiter 3 seconds late") && e.waited && e.expired,
 		s.is("expiry just after a waiter came wakes it 3 seconds late") && time.Until(e.expires) < 60*time.Millisecond &&
 			slices.ContainsFunc(e.queue, func(p *place) bool { return time.Since(p.since) < time.Millisecond }):

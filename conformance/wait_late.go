@@ -10,7 +10,7 @@ var waitLateChecks = []Check{
 	{
 		Name: "WaiterIsNotLate",
 		Rule: "rules 3 and 9: a waiter has a dead holder's key by its TTL and Guarantees.MaxLate, whether the holder had renewed, had waited " +
-			"itself, or dies as the waiter comes",
+			"itself, or dies as the waiter comes, and whoever else has waited",
 		run: waiterIsNotLate,
 	},
 }
@@ -32,6 +32,7 @@ func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
+	queued := t.g.Round(t.awaited() + 2*t.h.Settle*time.Duration(t.stretch)) // of who is alive still when several have come or left
 	holders := []func(int){
 		func(int) { // as it was granted
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -43,6 +44,7 @@ func waiterIsNotLate(t *trial) {
 			w := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 			t.renew(g, t.short()) // ErrLost on a slow machine
+			g.ttl = t.short()
 			l.add("a holder that died after a renewal", t.lateness(g, w, time.Now()))
 		},
 		func(int) { // the next one dies as well
@@ -60,6 +62,32 @@ func waiterIsNotLate(t *trial) {
 				second = t.wait(t.b, g.key, t.long())
 			}
 			l.add("a holder that had waited itself, and died", t.lateness(next, second, next.after))
+		},
+		func(int) { // so do all before
+			g := t.acquire(t.b, t.newKey(), t.awaited())
+			first := t.wait(t.b, g.key, t.awaited())
+			t.arrived(g.key, 1)
+			next := first.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the holder's expiry")
+			last := t.wait(t.a, g.key, t.long())
+			l.add("a holder that had waited for one that died, and died", t.lateness(next, last, next.after))
+		},
+		func(int) { // another leaves the queue
+			g := t.acquire(t.a, t.newKey(), queued)
+			leaves := t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+			w := t.wait(t.b, g.key, t.long())
+			t.arrived(g.key, 2)
+			leaves.cancelAndFail(t)
+			t.leftOf(g.key, 1)
+			l.add("a holder that died after the first of two waiters had left", t.lateness(g, w, g.after))
+		},
+		func(int) { // or had left it before
+			g := t.acquire(t.b, t.newKey(), queued)
+			leaves := t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+			leaves.cancelAndFail(t)
+			t.leftOf(g.key, 0)
+			l.add("a holder that died after the only waiter before had left", t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
 		func(i int) { // who comes at the last moment
 			g := t.acquire(t.b, t.newKey(), t.short())
@@ -81,7 +109,7 @@ func waiterIsNotLate(t *trial) {
 // lateness waits for w, which is granted the key of g, and tells how much later than the store may refuse it. Time in which this process
 // does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
-	due := t.lastRefusal(answered, t.short())
+	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)
 	late := time.Duration(0)
 	for ; !w.ended() && late < t.handOff(); late += tick {
