@@ -9,8 +9,8 @@ import (
 
 var connectionChecks = []Check{
 	{
-		Name:  "CloseLeavesNoConnection",
-		Rule:  "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a lease was live or a request " +
+		Name: "CloseLeavesNoConnection",
+		Rule: "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a lease was live or a request " +
 			"under way, after its TTL",
 		Needs: []Need{needsLinked},
 		run:   closeLeavesNoConnection,

@@ -125,34 +125,35 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 
 // pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
 type pushedWaiters struct {
+	who   string
 	mu    sync.Mutex
 	took  []int
 	asked []time.Duration
 }
 
 // prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
-func (p *pushedWaiters) prompt() (median time.Duration, ok bool) {
-	slices.Sort(p.took)
+func (p *pushedWaiters) prompt() bool {
 	slices.Sort(p.asked)
 	const most, requests = 2, 3
-	took := p.took[len(p.took)/2]
-	return time.Duration(took) * tick, took <= most+requests*int(p.asked[len(p.asked)/2]/tick)
+	return int(p.median()/tick) <= most+requests*int(p.asked[len(p.asked)/2]/tick)
 }
 
-// add waits until w has the key that was released, and gives it back.
-func (p *pushedWaiters) add(t *trial, w *waiting) {
+func (p *pushedWaiters) median() time.Duration {
+	slices.Sort(p.took)
+	return time.Duration(p.took[len(p.took)/2]) * tick
+}
+
+// add waits until one of waits, the first where there is an order, has the key that was released.
+func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (turn int) {
 	ticks := 0 // as in within: time in which this process does not run does not count
-	for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
-		t.within(0, w.done)
+	for turn = -1; turn < 0 && ticks < int(t.handOff()/tick); ticks++ {
+		t.within(0, waits[0].done)
+		turn = slices.IndexFunc(waits, (*waiting).ended)
 	}
 	p.mu.Lock()
-	p.took = append(p.took, ticks)
+	p.took, p.asked = append(p.took, ticks), append(p.asked, asked)
 	p.mu.Unlock()
-	t.release(w.granted(t, tick, "after release"))
-}
-
-func (p *pushedWaiters) request(g *grant) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked = append(p.asked, g.after.Sub(g.before))
+	turn = max(turn, 0)
+	waits[turn].granted(t, tick, "after release")
+	return turn
 }
