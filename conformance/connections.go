@@ -134,12 +134,11 @@ func waitingAsksSeldom(t *trial) {
 		most = 100 // requests a second
 	)
 	waiters := min(4, t.h.Many/2)
-	busy := t.acquire(t.a, t.key, t.long())
 	c, link := t.linked()
 	t.usable(c)
 	// What an attempt sends, with what the client may send meanwhile for itself.
 	before := link.Came(ToStore)
-	t.refused(c, busy)
+	t.refused(c, t.acquire(t.a, t.newKey(), t.long()))
 	each := max(link.Came(ToStore)-before, 1)
 	sent := func() float64 { // requests a second
 		before, begun := link.Came(ToStore), time.Now()
@@ -151,13 +150,21 @@ func waitingAsksSeldom(t *trial) {
 	if n := sent(); n > most {
 		t.breaks(10, "a client that holds a lease and does nothing sends as much as %.0f attempts a second", n)
 	}
+	// A holder that renews outlives the end that the waiters have heard of as they came.
+	busy := t.acquire(t.a, t.key, t.g.Round(t.awaited()+a))
+	first := busy.Deadline()
 	var waits []*waiting
 	for range waiters {
 		waits = append(waits, t.wait(c, busy.key, t.long()))
 	}
 	t.arrived(busy.key, waiters)
+	t.renew(busy, t.long())
 	if n := sent() / float64(waiters); n > most {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second", waiters, n)
+	}
+	time.Sleep(time.Until(later(first, time.Now().Add(a/2))) + t.h.Settle/4)
+	if n := sent() / float64(waiters); n > most {
+		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and it has renewed", waiters, n)
 	}
 	for _, w := range waits {
 		w.cancelAndFail(t)
