@@ -78,7 +78,7 @@ func (c *crowd) come(n int) {
 	for i := range n {
 		ttl := ttls[i%len(ttls)]
 		c.ttls = append(c.ttls, ttl)
-		c.waits = append(c.waits, c.wait([]backend.Backend{c.b, c.a}[i%3/2], c.key, ttl))
+		c.waits = append(c.waits, c.wait(c.client(i/2+1), c.key, ttl))
 		if c.trial.g.FIFO {
 			c.arrived(c.key, i+1)
 		}

@@ -214,7 +214,7 @@ func (t *trial) arrived(key string, n int) {
 		return h.Waiters < 0 || h.Waiters >= n
 	})
 	if !ok {
-		t.fatalf("Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
+		t.notInTime(t.rule, "Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
 	}
 	if h.Waiters < 0 {
 		time.Sleep(t.h.Settle * time.Duration(t.stretch))
