@@ -15,11 +15,13 @@ func (s *suite) ask(b backend.Backend, o Options) error {
 	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
 		return err
 	}
+	s.large = min(s.h.Many, largeBatch)
 	if s.h.Many <= 0 {
-		s.h.Many = mostMany
+		s.h.Many, s.large = mostMany, largeBatch
 	}
 	if s.g.MaxLeases > 0 { // half of them may wait, and attempts beside them need room, too
-		s.h.Many = min(s.h.Many, max(2, s.g.MaxLeases/2-2))
+		most := max(2, s.g.MaxLeases/2-2)
+		s.h.Many, s.large = min(s.h.Many, most), min(s.large, most)
 	}
 	parallel := o.Parallel
 	if parallel <= 0 {
@@ -40,6 +42,7 @@ func (s *suite) ask(b backend.Backend, o Options) error {
 	)
 	if room > 0 {
 		s.h.Many = min(s.h.Many, (room-more)/clients)
+		s.large = min(s.large, s.h.Many)
 		if s.h.Many < leastMany {
 			return fmt.Errorf("%w: conformance: the store has room for %d leases, of all clients together, and the suite needs %d",
 				backend.ErrUnavailable, room, clients*leastMany+more)
@@ -53,8 +56,9 @@ func (s *suite) ask(b backend.Backend, o Options) error {
 }
 
 const (
-	mostMany  = 256
-	leastMany = 8
+	mostMany   = 256
+	leastMany  = 8
+	largeBatch = 1100 // more than the 1024 that package lock renews at once
 
 	admission = 10 * time.Second // for a fresh key, by a store that says that it can grant
 	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not

@@ -45,7 +45,7 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		"OnLost calls after a release", "Renew succeeds after Release", "late answer revives the lease",
 		"unanswered shorter renewal is not counted", "renewal below MinTTL ends the lease", "renewal below MinTTL is refused",
 		"renewal below MinTTL is kept as asked", "renewal below MinTTL does nothing",
-		"OnLost is silent on Close",
+		"OnLost is silent on Close", "OnLost is silent when the store tells", "OnLost calls twice when the store tells",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
 		"renewal under way ignores cancellation":

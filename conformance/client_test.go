@@ -26,6 +26,8 @@ type client struct {
 	asked int // how often for its guarantees
 	lives []*backend.Life
 
+	pushed sync.Map // owners whose leases the server has told to be gone
+
 	emptied int // how often the server had lost its data when the client came about
 }
 
@@ -63,7 +65,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	c.server.inFlight.Add(1)
 	go func() {
 		defer c.server.inFlight.Add(-1)
-		time.Sleep(rand.N(50 * time.Microsecond))
+		time.Sleep(rand.N(c.server.latency()))
 		c.server.gate.RLock()
 		defer c.server.gate.RUnlock()
 		serve()
@@ -143,6 +145,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 		granted []time.Duration, errs []error,
 	) {
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
+			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
+				return ttl, nil
+			}
 			return requests{c}.RenewLease(ctx, lives[i], ttl)
 		})
 	})

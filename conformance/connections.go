@@ -9,8 +9,9 @@ import (
 
 var connectionChecks = []Check{
 	{
-		Name:  "CloseLeavesNoConnection",
-		Rule:  "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for, but for leases that were live",
+		Name: "CloseLeavesNoConnection",
+		Rule: "rule 10: Close leaks nothing: after it no connection is open, whatever the client was used for; where a lease was live or a request " +
+			"under way, after its TTL",
 		Needs: []Need{needsLinked},
 		run:   closeLeavesNoConnection,
 	},
@@ -53,26 +54,56 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 }
 
 func closeLeavesNoConnection(t *trial) {
-	const clients = 2
 	busy := t.acquire(t.a, t.key, t.long())
-	t.together(clients, func(int) {
-		c, link := t.linked()
-		t.usable(c)
+	waits := func(c backend.Backend, link Link) {
 		t.endedCalls(c, link, busy, 3)
 		t.usable(c)
-		t.release(t.acquire(c, t.newKey(), t.long())) // a live one may keep its connection until its TTL is over
+		t.release(t.acquire(c, t.newKey(), t.long()))
 		w := t.wait(c, busy.key, t.long())
 		time.Sleep(t.h.Settle)
-		before := link.Connections()
-		if before == 0 {
-			t.tooLate("a client has no connection that goes through its link")
-		}
-		t.closes(c)
+		t.closesLinked(c, link, 0)
 		w.fails(t, "Acquire waiting at Close")
-		if !t.poll(soon, func() bool { return link.Connections() == 0 }) {
-			t.breaks(10, "%d connections are open %v after Close, %d before", link.Connections(), soon, before)
-		}
+	}
+	ways := []func(c backend.Backend, link Link){
+		waits, waits,
+		func(c backend.Backend, link Link) {
+			t.acquire(c, t.newKey(), t.short())
+			t.closesLinked(c, link, t.short())
+		},
+		func(c backend.Backend, link Link) {
+			const patience = 100 * time.Millisecond
+			link.Hold(FromStore)
+			attempt := t.call(func() error { _, err := t.ask(t.ctx, c, t.newKey(), t.short(), false); return err })
+			time.Sleep(patience)
+			t.spawn(func() { // Close may wait for what is under way
+				t.within(soon/4, attempt.done)
+				link.Heal()
+			})
+			t.closesLinked(c, link, t.short())
+			attempt.ends(t, soon, "an Acquire that was under way at Close")
+		},
+	}
+	t.together(len(ways), func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		ways[i](c, link)
 	})
+}
+
+// closesLinked closes c, which is to have no connection soon after ttl.
+func (t *trial) closesLinked(c backend.Backend, link Link, ttl time.Duration) {
+	before := link.Connections()
+	if before == 0 {
+		t.tooLate("a client has no connection that goes through its link")
+	}
+	t.closes(c)
+	last := soon
+	if ttl > 0 {
+		last += time.Until(t.lastRefusal(time.Now(), ttl))
+	}
+	if !t.poll(last, func() bool { return link.Connections() == 0 }) {
+		t.breaks(10, "%d connections are open %v after Close, %d before", link.Connections(), last.Round(tick), before)
+	}
 }
 
 func endedCallsLeaveNoConnection(t *trial) {
@@ -103,12 +134,11 @@ func waitingAsksSeldom(t *trial) {
 		most = 100 // requests a second
 	)
 	waiters := min(4, t.h.Many/2)
-	busy := t.acquire(t.a, t.key, t.long())
 	c, link := t.linked()
 	t.usable(c)
 	// What an attempt sends, with what the client may send meanwhile for itself.
 	before := link.Came(ToStore)
-	t.refused(c, busy)
+	t.refused(c, t.acquire(t.a, t.newKey(), t.long()))
 	each := max(link.Came(ToStore)-before, 1)
 	sent := func() float64 { // requests a second
 		before, begun := link.Came(ToStore), time.Now()
@@ -120,13 +150,21 @@ func waitingAsksSeldom(t *trial) {
 	if n := sent(); n > most {
 		t.breaks(10, "a client that holds a lease and does nothing sends as much as %.0f attempts a second", n)
 	}
+	// A holder that renews outlives the end that the waiters have heard of as they came.
+	busy := t.acquire(t.a, t.key, t.g.Round(t.awaited()+a))
+	first := busy.Deadline()
 	var waits []*waiting
 	for range waiters {
 		waits = append(waits, t.wait(c, busy.key, t.long()))
 	}
 	t.arrived(busy.key, waiters)
+	t.renew(busy, t.long())
 	if n := sent() / float64(waiters); n > most {
 		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second", waiters, n)
+	}
+	time.Sleep(time.Until(later(first, time.Now().Add(a/2))) + t.h.Settle/4)
+	if n := sent() / float64(waiters); n > most {
+		t.breaks(10, "each of %d waiters sends as much as %.0f attempts a second once the holder's TTL is over, and it has renewed", waiters, n)
 	}
 	for _, w := range waits {
 		w.cancelAndFail(t)

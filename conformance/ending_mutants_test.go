@@ -21,6 +21,8 @@ var endingMutants = []mutant{
 	{"renewal under way ignores cancellation", "CancelledUnderWay"},
 	{"batch under way ignores cancellation", "CancelledUnderWay"},
 	{"Inspect under way ignores cancellation", "CancelledUnderWay"},
+	{"list under way ignores cancellation", "CancelledUnderWay"},
+	{"break under way ignores cancellation", "CancelledUnderWay"},
 	{"cancellation under way is told as a timeout", "CancelledUnderWay"},
 	{"attempt under way ignores cancellation", "FrozenStoreHonoursContext"},
 	{"Inspect under way ignores cancellation", "FrozenStoreHonoursContext"},
@@ -28,6 +30,8 @@ var endingMutants = []mutant{
 	{"Close keeps its connection", "CloseLeavesNoConnection"},
 	{"Close keeps connections of cancelled waits", "CloseLeavesNoConnection"},
 	{"Close keeps connections that were given up", "CloseLeavesNoConnection"},
+	{"Close keeps its connection while a lease is live", "CloseLeavesNoConnection"},
+	{"Close keeps its connection while a request is under way", "CloseLeavesNoConnection"},
 	{"cancelled wait keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 	{"attempt that is given up keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 	{"refused attempt keeps a connection until Close", "EndedCallsLeaveNoConnection"},
@@ -58,7 +62,9 @@ func (c *client) keeps(bugs ...string) {
 
 // hangUp ends the connections of a client that is closed.
 func (c *client) hangUp() {
-	if c.wire == nil || c.is("Close keeps its connection") {
+	if c.wire == nil || c.is("Close keeps its connection") ||
+		c.is("Close keeps its connection while a lease is live") && c.server.holdsOf(c) ||
+		c.is("Close keeps its connection while a request is under way") && c.wire.asking.Load() > 0 {
 		return
 	}
 	c.wire.set(func() {
@@ -80,9 +86,33 @@ func (w *wire) Connections() int {
 	return n
 }
 
+// holdsOf reports whether c holds a lease.
+func (s *server) holdsOf(c *client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.keys {
+		if e.client == c && time.Now().Before(e.expires) {
+			return true
+		}
+	}
+	return false
+}
+
 // onLost is OnLost with the bug of the server.
 func (b *bent) onLost(f func()) {
 	switch {
+	case b.is("OnLost is silent when the store tells"):
+		b.Life.OnLost(func() {
+			if !b.pushed() {
+				f()
+			}
+		})
+	case b.is("OnLost calls twice when the store tells"):
+		b.Life.OnLost(func() {
+			if f(); b.pushed() {
+				f()
+			}
+		})
 	case b.is("OnLost is silent on Close"):
 		b.Life.OnLost(func() {
 			if !b.c.leases.Closed() {
@@ -110,6 +140,12 @@ func (b *bent) onLost(f func()) {
 	default:
 		b.Life.OnLost(f)
 	}
+}
+
+// pushed reports whether the server has told of the loss.
+func (b *bent) pushed() bool {
+	_, told := b.c.pushed.Load(b.Owner())
+	return told
 }
 
 var _ backend.LossNotifier = (*bent)(nil)

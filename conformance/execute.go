@@ -97,6 +97,7 @@ type suite struct {
 	g       backend.Guarantees
 	timeout time.Duration
 	short   bool
+	large   int // how many leases a large batch has
 	began   func(Check)
 	slots   chan struct{}
 

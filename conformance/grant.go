@@ -13,6 +13,7 @@ import (
 // A grant is a lease with what is known of its bounds.
 type grant struct {
 	backend.Lease
+	client     backend.Backend
 	key, owner string
 	ttl        time.Duration // as asked
 	before     time.Time     // taken before Acquire was called
@@ -121,7 +122,7 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 	if l == nil {
 		t.fatalf("Acquire returned neither a lease nor an error")
 	}
-	g := &grant{Lease: l, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: after}
+	g := &grant{Lease: l, client: b, key: r.Key, owner: r.Owner, ttl: r.TTL, before: before, after: after}
 	t.mu.Lock()
 	t.grants = append(t.grants, g)
 	t.mu.Unlock()
@@ -223,8 +224,17 @@ func (t *trial) release(g *grant) {
 
 // renew prolongs g, which must be live.
 func (t *trial) renew(g *grant, ttl time.Duration) {
+	t.renewBy(g, ttl, func() error { return g.Renew(t.ctx, ttl) })
+}
+
+// renewInBatch is renew by a batch, of a store that has them.
+func (t *trial) renewInBatch(g *grant, ttl time.Duration) {
+	t.renewBy(g, ttl, func() error { return t.batchOfOne(t.ctx, g, ttl) })
+}
+
+func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 	deadline, before := g.Deadline(), time.Now()
-	err := g.Renew(t.ctx, ttl)
+	err := renew()
 	t.answered(err, before)
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):

@@ -104,6 +104,9 @@ func ownersThatLookAlike(t *trial) {
 func evictedOwnersThatLookAlike(t *trial) {
 	t.eachPair(t.notRenewedFor)
 	t.eachPair(t.notReleasedFor)
+	if _, ok := t.a.(backend.BatchRenewer); ok {
+		t.eachPair(t.notRenewedInBatchFor)
+	}
 }
 
 // eachPair calls f with pairs of owners, many at once, each pair both ways round.
@@ -169,6 +172,11 @@ func (t *trial) notTakenFor(p likePair) {
 // notRenewedFor fails if a renewal by p.one, whose lease the store has forgotten, counts for p.two, which holds the key by now.
 func (t *trial) notRenewedFor(p likePair) {
 	t.endedFor(p, "Renew", func(g *grant) error { return g.Renew(t.ctx, t.long()/2) })
+}
+
+// notRenewedInBatchFor is notRenewedFor of a renewal in a batch.
+func (t *trial) notRenewedInBatchFor(p likePair) {
+	t.endedFor(p, "RenewBatch", func(g *grant) error { return t.batchOfOne(t.ctx, g, t.long()/2) })
 }
 
 // notReleasedFor is notRenewedFor of a release.

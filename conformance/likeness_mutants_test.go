@@ -20,7 +20,12 @@ var likenessMutants = []mutant{
 	{"renewal knows its owner by a prefix", "EvictedOwnersThatLookAlike"},
 	{"renewal looks for its owner in the holder's", "EvictedOwnersThatLookAlike"},
 	{"release knows its owner by a suffix", "EvictedOwnersThatLookAlike"},
+	{"batch knows its owner by a prefix", "EvictedOwnersThatLookAlike"},
+	{"batch looks for its owner in the holder's", "EvictedOwnersThatLookAlike"},
+	{"break knows its owner by a prefix", "BreakEndsOneLease"},
+	{"break knows its owner by a suffix", "BreakEndsOneLease"},
 	{"owners are alike in any case", "OwnersThatLookAlike"},
+	{"owners are alike in any case", "BreakEndsOneLease"},
 	{"owners are trimmed of blanks", "OwnersThatLookAlike"},
 	{"owners are numbers", "OwnersThatLookAlike"},
 	{"owners are cut at 64 bytes", "OwnersThatLookAlike"},
@@ -42,8 +47,8 @@ var likenessMutants = []mutant{
 	{"HeldError is remembered for a while", "HeldErrorTellsHolder"},
 }
 
-// isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, a release, or a
-// release of a place in the queue.
+// isOf reports whether what the store keeps of holder is taken for owner's by a request: an attempt, a renewal, alone or in a batch, a
+// release, a release of a place in the queue, or a break.
 func (s *server) isOf(holder, owner, request string) bool {
 	if holder == owner || holder == "" {
 		return holder == owner

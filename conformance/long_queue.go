@@ -18,26 +18,46 @@ var longQueueChecks = []Check{
 // waiters is how many waits for a key two clients can have besides a lease of one of them.
 func (t *trial) waiters(most int) int { return min(most, 2*(t.h.Many-1)) }
 
+// longQueue is how many wait in a long queue, fewer where there is no queue, but each asks now and then.
+func (t *trial) longQueue() int {
+	const queue, pollers = 64, 24
+	if t.g.Wake == backend.WakePoll {
+		return t.waiters(pollers)
+	}
+	return t.waiters(queue)
+}
+
 // A crowd is the holder of a key and those who wait for it.
 type crowd struct {
 	*trial
 	g     *grant
 	waits []*waiting
 	ttls  []time.Duration
+	batch bool // how the lease is renewed next
+}
+
+// kinds is how many kinds of renewals there are: alone, and in a batch.
+func (c *crowd) kinds() int {
+	if _, ok := c.a.(backend.BatchRenewer); ok {
+		return 2
+	}
+	return 1
 }
 
 // longQueueIsServed renews a lease while waiters come, and leave; lets it end by itself; and has each waiter renew its own.
 func longQueueIsServed(t *trial) {
 	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
-	c.come(t.waiters(24))
-	// A renewal for less reaches the store: so does the next, or the key would be free.
+	c.come(t.longQueue())
+	// A renewal for less reaches the store: so does the next, which is of the other kind, or the key would be free.
 	brief := t.passing()
-	c.renews(brief)
-	c.renews(t.long())
-	t.outlast(t.lastRefusal(time.Now(), brief))
-	c.renews(t.long())
-	t.heldBy(c.g)
+	for range c.kinds() {
+		c.renews(brief)
+		c.renews(t.long())
+		t.outlast(t.lastRefusal(time.Now(), brief))
+		c.renews(t.long()) // an odd number: the next round begins with the other kind
+		t.heldBy(c.g)
+	}
 	for _, w := range c.waits {
 		if w.ended() {
 			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
@@ -58,7 +78,7 @@ func (c *crowd) come(n int) {
 	for i := range n {
 		ttl := ttls[i%len(ttls)]
 		c.ttls = append(c.ttls, ttl)
-		c.waits = append(c.waits, c.wait([]backend.Backend{c.b, c.a}[i%3/2], c.key, ttl))
+		c.waits = append(c.waits, c.wait(c.client(i/2+1), c.key, ttl))
 		if c.trial.g.FIFO {
 			c.arrived(c.key, i+1)
 		}
@@ -70,11 +90,16 @@ func (c *crowd) come(n int) {
 	c.arrived(c.key, n)
 }
 
-// renews renews the holder's lease, and fails unless the store has done it.
+// renews renews the holder's lease, alone and in a batch in turn, and fails unless the store has done it.
 func (c *crowd) renews(ttl time.Duration) {
+	renew, what := c.renew, "Renew with a queue"
+	if c.batch {
+		renew, what = c.renewInBatch, "RenewBatch with a queue"
+	}
+	c.batch = !c.batch && c.kinds() > 1
 	before := time.Now()
-	c.renew(c.g, ttl)
-	c.keeps(c.g, ttl, before, time.Now(), "Renew with a queue")
+	renew(c.g, ttl)
+	c.keeps(c.g, ttl, before, time.Now(), what)
 	c.g.ttl, c.g.before, c.g.after = ttl, before, time.Now()
 }
 

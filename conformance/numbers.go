@@ -13,7 +13,7 @@ import (
 var numberChecks = []Check{
 	{
 		Name: "OddTTLsAreKept",
-		Rule: "rule 3: a TTL is a minimum: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
+		Rule: "rule 3: a TTL is a minimum, with and without a wait: odd ones from 2 seconds to 2 minutes, and those near the limits of numbers, are kept in full",
 		run:  oddTTLsAreKept,
 	},
 	{
@@ -64,11 +64,23 @@ func oddTTLsAreKept(t *trial) {
 	if !t.tellsTTL() {
 		t.keptToTheEnd()
 	}
-	for ttls := range slices.Chunk(t.numbers(t.h.Many), t.h.Many) {
+	t.together(2, func(way int) {
+		if way == 0 {
+			t.grantsKept("Acquire", func(ttl time.Duration) *grant { return t.acquire(t.a, t.newKey(), ttl) })
+		} else {
+			t.grantsKept("Acquire that waits", t.waitedFor)
+		}
+	})
+}
+
+// grantsKept has leases of TTLs of all sorts granted.
+func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
+	each := max(1, t.h.Many/2)
+	for ttls := range slices.Chunk(t.numbers(each), each) {
 		grants := make([]*grant, len(ttls))
 		t.inTurns(len(ttls), func(i int) {
-			grants[i] = t.acquire(t.a, t.newKey(), ttls[i])
-			t.keeps(grants[i], ttls[i], grants[i].before, grants[i].after, "Acquire")
+			grants[i] = get(ttls[i])
+			t.keeps(grants[i], ttls[i], grants[i].before, grants[i].after, what)
 		})
 		t.stayKept(grants, ttls)
 	}
@@ -81,7 +93,7 @@ func (t *trial) tellsTTL() bool {
 	return t.inspect(g.key).TTL > 0
 }
 
-// keptToTheEnd waits for the ends of odd TTLs, of leases granted and renewed, where nobody tells of them. What was cut to seconds is
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where nobody tells of them. What was cut to seconds is
 // free before.
 func (t *trial) keptToTheEnd() {
 	var odd []time.Duration
@@ -91,12 +103,19 @@ func (t *trial) keptToTheEnd() {
 			odd = append(odd, ttl)
 		}
 	}
-	t.together(min(2*len(odd), t.h.Many), func(i int) {
-		ttl := odd[len(odd)-1-i/2]
-		g := t.acquire(t.a, t.newKey(), ttl)
-		if i%2 == 1 {
+	const ways = 3
+	t.together(min(ways*len(odd), t.h.Many), func(i int) {
+		ttl := odd[len(odd)-1-i/ways]
+		var g *grant
+		switch i % ways {
+		case 0:
+			g = t.acquire(t.a, t.newKey(), ttl)
+		case 1:
+			g = t.acquire(t.a, t.newKey(), ttl)
 			t.renew(g, t.long())
 			t.renew(g, ttl)
+		default:
+			g = t.waitedFor(ttl)
 		}
 		for g.ttl = ttl; ; {
 			left := time.Until(g.Deadline())
@@ -237,14 +256,8 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 	renew := map[string]func(ctx context.Context, g *grant, ttl time.Duration) error{
 		"Renew": func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) },
 	}
-	if batcher, ok := t.a.(backend.BatchRenewer); ok {
-		renew["RenewBatch"] = func(ctx context.Context, g *grant, ttl time.Duration) error {
-			errs := batcher.RenewBatch(ctx, renewals(ttl, g))
-			if len(errs) != 1 {
-				t.fatalf("a batch of 1 lease has %d errors", len(errs))
-			}
-			return errs[0]
-		}
+	if _, ok := t.a.(backend.BatchRenewer); ok {
+		renew["RenewBatch"] = t.batchOfOne
 	}
 	for what, f := range renew {
 		t.inTurns(min(len(ttls), t.h.Many), func(i int) {

@@ -21,6 +21,10 @@ var numberMutants = []mutant{
 	{"TTL over 10 s is cut to multiples of 5 s", "OddTTLsAreKept"},
 	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
 	{"renewal over 10 s is cut to seconds", "RenewalsAreKept"},
+	{"waiter's TTL is cut to seconds", "OddTTLsAreKept"},
+	{"waiter's TTL is cut to seconds, and Inspect tells none", "OddTTLsAreKept"},
+	{"waiter's TTL in milliseconds is an int32", "OddTTLsAreKept"},
+	{"waiter's TTL is an hour at most", "OddTTLsAreKept"},
 
 	{"renewal below MinTTL ends the lease", "TinyRenewalsAreRoundedUp"},
 	{"renewal below MinTTL is refused", "TinyRenewalsAreRoundedUp"},
@@ -64,6 +68,20 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 		return time.Minute
 	}
 	return ttl
+}
+
+// keepWaited is keep for a grant to one who may have waited.
+func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration {
+	switch {
+	case !r.Wait:
+	case s.is("waiter's TTL is cut to seconds", "waiter's TTL is cut to seconds, and Inspect tells none") && ttl > time.Second:
+		return ttl.Truncate(time.Second)
+	case s.is("waiter's TTL in milliseconds is an int32"):
+		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond
+	case s.is("waiter's TTL is an hour at most"):
+		return min(ttl, time.Hour)
+	}
+	return s.keep(ttl)
 }
 
 // renewTiny is Renew for less than the store grants.

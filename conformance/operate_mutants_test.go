@@ -15,6 +15,10 @@ var operateMutants = []mutant{
 	{"list leaves out what is waited for", "ListTellsHeldKeys"},
 	{"list takes the prefix for a pattern", "ListTellsHeldKeys"},
 	{"list compares the beginning of the prefix alone", "ListTellsHeldKeys"},
+	{"list takes _ for any byte", "ListTellsHeldKeys"},
+	{"list takes ? for any byte", "ListTellsHeldKeys"},
+	{"list takes [ for a set of bytes", "ListTellsHeldKeys"},
+	{"list drops backslashes of the prefix", "ListTellsHeldKeys"},
 	{"break ends whoever holds the key", "BreakEndsOneLease"},
 	{"break takes a waiter's place away", "BreakEndsOneLease"},
 	{"break wakes nobody", "BreakEndsOneLease"},
@@ -30,6 +34,7 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 	if c.leases.Closed() {
 		return nil, backend.ErrClosed
 	}
+	ctx = c.only(ctx, "list under way ignores cancellation")
 	var found []string
 	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
 	if err != nil {
@@ -47,6 +52,18 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 		case s.is("list takes the prefix for a pattern"):
 			head, _, cut := strings.Cut(prefix, "*")
 			fits = fits && !cut || cut && len(prefix) > len(head)+1 && strings.HasPrefix(key, head)
+		case s.is("list takes _ for any byte", "list takes ? for any byte"):
+			any := s.bug[len("list takes ")]
+			fits = len(key) >= len(prefix)
+			for i := 0; fits && i < len(prefix); i++ {
+				fits = prefix[i] == any || prefix[i] == key[i]
+			}
+		case s.is("list takes [ for a set of bytes"):
+			head, rest, cut := strings.Cut(prefix, "[")
+			set, _, cut2 := strings.Cut(rest, "]")
+			fits = fits && !cut || cut && cut2 && len(key) > len(head) && strings.HasPrefix(key, head) && strings.IndexByte(set, key[len(head)]) >= 0
+		case s.is("list drops backslashes of the prefix"):
+			fits = strings.HasPrefix(key, strings.ReplaceAll(prefix, `\`, ""))
 		case s.is("list compares the beginning of the prefix alone"):
 			fits = strings.HasPrefix(key, prefix[:min(len(prefix), 20)])
 		case s.is("list tells keys of its own client alone"):
@@ -68,6 +85,7 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 	if c.leases.Closed() {
 		return backend.ErrClosed
 	}
+	ctx = c.only(ctx, "break under way ignores cancellation")
 	done := false
 	if err := c.do(ctx, func() { done = c.server.breakLease(key, owner) }); err != nil {
 		return err
@@ -88,7 +106,7 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}
-	if e.owner != owner && !s.is("break ends whoever holds the key") {
+	if !s.isOf(e.owner, owner, "break") && !s.is("break ends whoever holds the key") {
 		return false
 	}
 	switch {

@@ -2,8 +2,10 @@ package conformance_test
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -14,26 +16,46 @@ var queueMutants = []mutant{
 	{"batch skips lease 100", "LargeBatchRenewsEach"},
 	{"batch ends at 200", "LargeBatchRenewsEach"},
 	{"batch loses the last of each 64", "LargeBatchRenewsEach"},
+	{"batch ends at 500", "LargeBatchRenewsEach"},
+	{"batch of more than 1000 is not sent", "LargeBatchRenewsEach"},
 	{"batch of more than 100 is for the last TTL", "LargeBatchRenewsEach"},
 	{"batch of more than 100 swaps two answers", "LargeBatchRenewsEach"},
 
 	{"renewal does nothing once 10 wait", "LongQueueIsServed"},
+	{"renewal does nothing once 30 wait", "LongQueueIsServed"},
 	{"renewal turns a queue of more than 8 by one", "LongQueueIsServed"},
 	{"renewal drops who came last of more than 12", "LongQueueIsServed"},
 	{"queue of more than 8 is in no order", "LongQueueIsServed"},
+	{"who comes behind 30 waiters is first", "LongQueueIsServed"},
 	{"queue is by TTL", "LongQueueIsServed"},
 	{"waiter number 18 is parked", "LongQueueIsServed"},
+	{"waiter number 50 is parked", "LongQueueIsServed"},
 	{"turn lasts for the TTL of the holder before", "LongQueueIsServed"},
 	{"who leaves a long queue takes the next along", "LongQueueIsServed"},
+	{"batch does nothing once 10 wait", "LongQueueIsServed"},
+	{"batch turns a queue of more than 8 by one", "LongQueueIsServed"},
+	{"batch drops who came last of more than 12", "LongQueueIsServed"},
 
 	{"acquire checks, then sets, above 48 in flight", "ManyInFlight"},
 	{"release above 48 in flight is missed", "ManyInFlight"},
 	{"renewal above 48 in flight does nothing", "ManyInFlight"},
 	{"grant above 48 in flight is of the TTL of the one before", "ManyInFlight"},
+	{"acquire checks, then sets, above 150 in flight", "ManyInFlight"},
+	{"renewal above 150 in flight does nothing", "ManyInFlight"},
 }
 
-// busy reports whether the server has so many requests to serve that the bug shows.
-func (s *server) busy(bug string) bool { return s.is(bug) && s.inFlight.Load() > 48 }
+// busy reports whether the server has more requests to serve than the number in the bug's name.
+func (s *server) busy(bug string) bool {
+	return slices.ContainsFunc([]int64{48, 150}, func(n int64) bool { return s.is(fmt.Sprintf(bug, n)) && s.inFlight.Load() > n })
+}
+
+// latency is how long a request takes at most: longer where many are to be under way at once.
+func (s *server) latency() time.Duration {
+	if strings.Contains(s.bug, "above 150 in flight") {
+		return 20 * time.Millisecond
+	}
+	return 50 * time.Microsecond
+}
 
 // renewInCrowd does what a renewal must not do of the queue, and reports whether that is all.
 func (s *server) renewInCrowd(e *entry) (done bool) {
@@ -44,7 +66,23 @@ func (s *server) renewInCrowd(e *entry) (done bool) {
 	case s.is("renewal drops who came last of more than 12") && n > 12:
 		e.queue = e.queue[:n-1]
 	}
-	return s.is("renewal does nothing once 10 wait") && n >= 10 || s.busy("renewal above 48 in flight does nothing")
+	return s.is("renewal does nothing once 10 wait") && n >= 10 || s.is("renewal does nothing once 30 wait") && n >= 30 ||
+		s.busy("renewal above %d in flight does nothing")
+}
+
+// renewOfBatch does for one lease of a batch what must not be done, of the queue or for an owner like its own, and reports whether that is all.
+func (s *server) renewOfBatch(key, owner string) (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entryLocked(s.name(key))
+	n := len(e.queue)
+	switch {
+	case s.is("batch turns a queue of more than 8 by one") && n > 8:
+		e.queue = append(e.queue[1:], e.queue[0])
+	case s.is("batch drops who came last of more than 12") && n > 12:
+		e.queue = e.queue[:n-1]
+	}
+	return s.is("batch does nothing once 10 wait") && n >= 10 || e.owner != owner && s.isOf(e.owner, owner, "batch")
 }
 
 // enqueueInCrowd puts p where it must not be, and reports whether it did.
@@ -56,7 +94,9 @@ func (s *server) enqueueInCrowd(e *entry, p *place) (done bool) {
 	case s.is("queue is by TTL"):
 		e.queue = append(e.queue, p)
 		slices.SortStableFunc(e.queue, func(x, y *place) int { return cmp.Compare(x.TTL, y.TTL) })
-	case s.is("waiter number 18 is parked") && n == 17 && !e.parked:
+	case s.is("who comes behind 30 waiters is first") && n >= 30:
+		e.queue = slices.Insert(e.queue, 0, p)
+	case (s.is("waiter number 18 is parked") && n == 17 || s.is("waiter number 50 is parked") && n == 49) && !e.parked:
 		e.parked = true
 	default:
 		return false
@@ -71,7 +111,7 @@ func (s *server) grantInCrowd(e *entry, ttl time.Duration) time.Duration {
 	if before > 0 && s.is("turn lasts for the TTL of the holder before") {
 		return before
 	}
-	if s.busy("grant above 48 in flight is of the TTL of the one before") {
+	if s.busy("grant above %d in flight is of the TTL of the one before") {
 		ttl = max(s.lastTTL, 10*time.Millisecond)
 	}
 	s.lastTTL = e.ttl
@@ -96,8 +136,8 @@ func (c *client) renewBatch(ttls []time.Duration, renew func(i int, ttl time.Dur
 	n := len(ttls)
 	for i, ttl := range ttls {
 		switch {
-		case c.is("batch skips lease 100") && i == 100, c.is("batch ends at 200") && i >= 200,
-			c.is("batch loses the last of each 64") && i%64 == 63:
+		case c.is("batch skips lease 100") && i == 100, c.is("batch ends at 200") && i >= 200, c.is("batch ends at 500") && i >= 500,
+			c.is("batch loses the last of each 64") && i%64 == 63, c.is("batch of more than 1000 is not sent") && n > 1000:
 			granted, errs = append(granted, ttl), append(errs, nil)
 			continue
 		case c.is("batch renews all for the first TTL"):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -35,6 +36,7 @@ type wire struct {
 	broke  func() // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
+	asking atomic.Int64  // requests that are under way
 	change chan struct{} // closed when a fault begins or ends
 }
 
@@ -210,6 +212,8 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	if err != nil {
 		return err
 	}
+	c.wire.asking.Add(1)
+	defer c.wire.asking.Add(-1)
 	answered := make(chan struct{})
 	go func() {
 		if !c.wire.pass(conn, conformance.ToStore, requestLen) {

@@ -45,6 +45,8 @@ type entry struct {
 	renewed  time.Time
 	ttl      time.Duration  // of the last grant
 	parked   bool           // a waiter has been
+	left     bool           // a waiter has
+	expired  bool           // the lease before has, and was not given up
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
 	waited   bool           // granted to one who had waited
@@ -58,7 +60,8 @@ type place struct {
 	client *client
 	turn   chan granted
 	since  time.Time
-	behind bool // others waited before it
+	before int       // how many waited before it
+	first  time.Time // when the holder's lease was to end as it came
 }
 
 type granted struct {
@@ -120,7 +123,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	}
 	s.expireLocked(key, e, now)
 	free := e.owner == ""
-	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above 48 in flight")) {
+	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
 		time.Sleep(50 * time.Microsecond)
 		s.mu.Lock()
@@ -143,7 +146,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 }
 
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
-	p.behind = len(e.queue) > 0
+	p.before, p.first = len(e.queue), e.expires
 	switch {
 	case s.enqueueInCrowd(e, p):
 	case s.is("queue is last in, first out"):
@@ -179,7 +182,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if e.owner != r.Owner {
 		e.token = s.nextToken(key, c)
 	}
-	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keep(s.grantInCrowd(e, r.TTL))), time.Time{}, r.Wait
+	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))), time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
@@ -246,6 +249,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
+		e.expired = true
 		s.endLocked(key, e)
 	}
 }
@@ -350,15 +354,18 @@ func (s *server) release(key, owner string) bool {
 		s.endLocked(key, e)
 		return true
 	}
-	if s.busy("release above 48 in flight is missed") {
+	if s.busy("release above %d in flight is missed") {
 		return true
 	}
 	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
-		e.released = time.Now()
+		e.released, e.expired = time.Now(), false
 		s.endLocked(key, e)
 		return true
 	}
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return s.isOf(p.Owner, owner, "place") })
+	if e.left = e.left || i >= 0; s.is("waiter that leaves delays the next by 3 seconds") {
+		defer s.armLocked(key, e)
+	}
 	switch {
 	case i < 0:
 		return false
@@ -401,7 +408,7 @@ func (s *server) oneIn(n int) bool {
 
 func (s *server) inspect(key string) backend.Holder {
 	h := s.look(key)
-	if s.is("TTL over 10 s is cut, and Inspect tells none") {
+	if s.is("TTL over 10 s is cut, and Inspect tells none", "waiter's TTL is cut to seconds, and Inspect tells none") {
 		h.TTL = 0
 	}
 	return h

@@ -9,7 +9,7 @@ import (
 var removedChecks = []Check{
 	{
 		Name: "RemovedHolderIsTold",
-		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose lease somebody else removes is told soon, by Lost, however it got the " +
+		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose lease somebody else removes is told soon, by Lost and OnLost, however it got the " +
 			"lease and whether it renews or not; holders of other leases are not",
 		Needs: []Need{needsTellsLoss},
 		run:   removedHolderIsTold,
@@ -38,17 +38,15 @@ func removedHolderIsTold(t *trial) {
 			t.renew(g, 2*t.long())
 			return g
 		}},
-		{"a lease that was waited for", func() *grant {
-			first := t.acquire(t.b, t.newKey(), t.long())
-			w := t.wait(t.a, first.key, t.long())
-			t.arrived(first.key, 1)
-			t.release(first)
-			return w.granted(t, t.handOff(), "after release")
-		}},
+		{"a lease that was waited for", func() *grant { return t.waitedFor(t.long()) }},
 	}
 	for how, remove := range removals {
 		t.inChunks(len(ways), 2, func(i int) {
 			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()
+			told := func(string) {}
+			if _, ok := g.Lease.(backend.LossNotifier); ok {
+				told = t.tells(g).all
+			}
 			if err := remove(g); err != nil {
 				t.fatalf("removal of %s %s: %v", ways[i].of, how, err)
 			}
@@ -59,6 +57,7 @@ func removedHolderIsTold(t *trial) {
 			if !g.live(time.Now()) {
 				t.tooLate("a lease ended by itself before its holder could be told")
 			}
+			told("after " + ways[i].of + " was removed " + how)
 			t.isLost(g.Release(t.ctx), "Release of a lease that was removed")
 			t.heldBy(other)
 			t.release(other)

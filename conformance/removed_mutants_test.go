@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/conformance"
 )
@@ -19,6 +20,10 @@ var removedMutants = []mutant{
 	{"removal of a lease that was waited for is told by a renewal alone", "RemovedHolderIsTold"},
 	{"removal of one lease is told to every holder of its client", "RemovedHolderIsTold"},
 	{"removal is told and nothing removed", "RemovedHolderIsTold"},
+	{"OnLost is silent when the store tells", "RemovedHolderIsTold"},
+	{"OnLost is silent when the store tells", "OnLostCallsWhateverEndsIt"},
+	{"OnLost calls twice when the store tells", "RemovedHolderIsTold"},
+	{"OnLost calls twice when the store tells", "OnLostCallsWhateverEndsIt"},
 }
 
 // tells reports whether the store claims to tell of removals.
@@ -42,7 +47,11 @@ func (s *server) tell(e *entry, broken bool) func() {
 		defer c.mu.Unlock()
 		for _, l := range c.lives {
 			if l.Owner() == owner || s.is("removal of one lease is told to every holder of its client") {
-				go l.Lose()
+				const underWay = 20 * time.Millisecond
+				time.AfterFunc(underWay, func() {
+					c.pushed.Store(l.Owner(), true)
+					l.Lose()
+				})
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func TestStalledStoreProvesNothing(t *testing.T) {
 	for _, test := range []struct {
 		check   string
 		waiters int // 0: it stands still after the first grant
-	}{{"FIFOAfterExpiry", 5}, {"LongQueueIsServed", 24}, {"TTLNotLate", 0}, {"ReleaseAfterExpiry", 0}} {
+	}{{"FIFOAfterExpiry", 5}, {"LongQueueIsServed", 64}, {"TTLNotLate", 0}, {"ReleaseAfterExpiry", 0}} {
 		t.Run(test.check, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer("")

@@ -13,16 +13,24 @@ var timeMutants = []mutant{
 	{"expiry wakes a waiter 4 seconds late", "WaiterIsNotLate"},
 	{"expiry of a renewed lease wakes a waiter 3 seconds late", "WaiterIsNotLate"},
 	{"expiry of a waiter's own lease wakes the next 3 seconds late", "WaiterIsNotLate"},
+	{"expiry wakes a waiter 4 seconds late once another has left", "WaiterIsNotLate"},
+	{"waiter that leaves delays the next by 3 seconds", "WaiterIsNotLate"},
+	{"second expiry in a row wakes a waiter 3 seconds late", "WaiterIsNotLate"},
 	{"expiry just after a waiter came wakes it 3 seconds late", "WaiterIsNotLate"},
 
 	{"waiter looks every 100 ms", "PushIsPrompt"},
 	{"waiter looks every 300 ms", "PushIsPrompt"},
 	{"waiters behind the first look every 200 ms", "PushIsPrompt"},
+	{"third waiter and those behind it look every 200 ms", "PushIsPrompt"},
+	{"waiter looks every 300 ms after a second", "PushIsPrompt"},
+	{"waiter looks ever less often", "PushIsPrompt"},
 
 	{"waiter asks without pause", "WaitingAsksSeldom"},
 	{"waiter asks every millisecond", "WaitingAsksSeldom"},
 	{"waiters behind the first ask without pause", "WaitingAsksSeldom"},
 	{"cancelled waiter goes on asking", "WaitingAsksSeldom"},
+	{"waiter asks without pause once the holder's first TTL is over", "WaitingAsksSeldom"},
+	{"waiter asks without pause after a second", "WaitingAsksSeldom"},
 	{"holder asks after its lease without pause", "WaitingAsksSeldom"},
 }
 
@@ -31,10 +39,12 @@ var timeMutants = []mutant{
 func (s *server) lateFor(e *entry) time.Duration {
 	const late = 3 * time.Second
 	switch {
-	case s.is("expiry wakes a waiter 4 seconds late"):
+	case s.is("expiry wakes a waiter 4 seconds late"), s.is("expiry wakes a waiter 4 seconds late once another has left") && e.left:
 		return 4 * time.Second
 	case s.is("expiry of a renewed lease wakes a waiter 3 seconds late") && !e.renewed.IsZero(),
 		s.is("expiry of a waiter's own lease wakes the next 3 seconds late") && e.waited,
+		s.is("waiter that leaves delays the next by 3 seconds") && e.left,
+		s.is("second expiry in a row wakes a waiter 3 seconds late") && e.waited && e.expired,
 		s.is("expiry just after a waiter came wakes it 3 seconds late") && time.Until(e.expires) < 60*time.Millisecond &&
 			slices.ContainsFunc(e.queue, func(p *place) bool { return time.Since(p.since) < time.Millisecond }):
 		return late
@@ -52,8 +62,13 @@ func (c *client) looks(p *place) {
 		every(100 * time.Millisecond)
 	case c.is("waiter looks every 300 ms"):
 		every(300 * time.Millisecond)
-	case c.is("waiters behind the first look every 200 ms") && p.behind:
+	case c.is("waiters behind the first look every 200 ms") && p.before > 0,
+		c.is("third waiter and those behind it look every 200 ms") && p.before > 1:
 		every(200 * time.Millisecond)
+	case c.is("waiter looks every 300 ms after a second") && time.Since(p.since) > time.Second:
+		every(300 * time.Millisecond)
+	case c.is("waiter looks ever less often"):
+		every(max(time.Millisecond, time.Since(p.since).Truncate(time.Second)/4))
 	}
 }
 
@@ -64,7 +79,7 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 	}
 	pause := time.Duration(0)
 	switch {
-	case c.is("waiter asks without pause"), c.is("waiters behind the first ask without pause") && p.behind:
+	case c.is("waiter asks without pause"), c.is("waiters behind the first ask without pause") && p.before > 0:
 	case c.is("waiter asks every millisecond"):
 		pause = time.Millisecond
 	case c.is("cancelled waiter goes on asking"):
@@ -73,10 +88,25 @@ func (c *client) asks(p *place, over <-chan struct{}) {
 			c.asksUntil(c.done, 2*time.Millisecond)
 		}()
 		return
+	case c.is("waiter asks without pause once the holder's first TTL is over"):
+		c.asksFrom(p.first, over)
+		return
+	case c.is("waiter asks without pause after a second"):
+		c.asksFrom(p.since.Add(time.Second), over)
+		return
 	default:
 		return
 	}
 	go c.asksUntil(over, pause)
+}
+
+// asksFrom asks without pause from at on.
+func (c *client) asksFrom(at time.Time, over <-chan struct{}) {
+	timer := time.AfterFunc(time.Until(at), func() { c.asksUntil(over, 0) })
+	go func() {
+		<-over
+		timer.Stop()
+	}()
 }
 
 // asksUntil asks the server for nothing, again and again.

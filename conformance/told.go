@@ -11,7 +11,7 @@ var toldChecks = []Check{
 	{
 		Name: "OnLostCallsWhateverEndsIt",
 		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
-			"client is closed, and when the store tells that the lease is gone",
+			"client is closed, and when the store tells that the lease is gone, as the answer to a renewal or by itself",
 		run: onLostCallsWhateverEndsIt,
 	},
 }
@@ -65,7 +65,10 @@ func (to *toldOf) none(when string) {
 func onLostCallsWhateverEndsIt(t *trial) {
 	ways := []func(){t.toldAtNewDeadline, t.toldByClose}
 	if t.h.Evict != nil {
-		ways = append(ways, t.toldByStore)
+		ways = append(ways, t.toldByRenewal)
+		if t.g.TellsLoss {
+			ways = append(ways, t.toldByStore)
+		}
 	}
 	t.together(len(ways), func(i int) { ways[i]() })
 }
@@ -88,13 +91,28 @@ func (t *trial) toldByClose() {
 	to.all("after Close")
 }
 
-// toldByStore has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
-func (t *trial) toldByStore() {
+// evicts returns a lease that the store has just dropped.
+func (t *trial) evicts() (*grant, *toldOf) {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	to := t.tells(g)
 	if err := t.h.Evict(t.ctx, g.key); err != nil {
 		t.fatalf("Evict: %v", err)
 	}
+	return g, to
+}
+
+// toldByStore has nobody ask after a lease that the store has dropped.
+func (t *trial) toldByStore() {
+	g, to := t.evicts()
+	if !t.within(soon, g.Lost()) {
+		t.breaks(6, "Lost is not closed %v after the store has dropped the lease", soon)
+	}
+	to.all("after the store has dropped the lease")
+}
+
+// toldByRenewal has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
+func (t *trial) toldByRenewal() {
+	g, to := t.evicts()
 	err := g.Renew(t.ctx, t.long())
 	if !errors.Is(err, backend.ErrLost) {
 		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)

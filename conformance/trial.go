@@ -24,6 +24,7 @@ type trial struct {
 	g       backend.Guarantees
 	timeout time.Duration
 	stretch int
+	large   int    // how many leases one client can have at once in a check that has no others
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
 	rule    string // that the check proves
@@ -47,7 +48,7 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
+	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
 		status: Pass}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()

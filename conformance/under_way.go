@@ -33,6 +33,12 @@ func (t *trial) methods(c backend.Backend, held *grant) (all []method, keys []st
 		{"Renew", func(ctx context.Context) error { return held.Renew(ctx, t.long()) }},
 		{"Inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err }},
 	}
+	if b, ok := c.(backend.Lister); ok {
+		all = append(all, method{"List", func(ctx context.Context) error { _, err := b.List(ctx, held.key); return err }})
+	}
+	if b, ok := c.(backend.Breaker); ok { // of nobody's lease
+		all = append(all, method{"Break", func(ctx context.Context) error { return b.Break(ctx, held.key, backend.NewOwner()) }})
+	}
 	if b, ok := c.(backend.BatchRenewer); ok {
 		other := t.acquire(c, t.newKey(), t.long()) // one renewal of a lease at a time
 		renewals := []backend.Renewal{{Lease: other.Lease, TTL: t.long()}}

@@ -133,6 +133,15 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 	return w
 }
 
+// waitedFor returns a lease that client a had to wait for.
+func (t *trial) waitedFor(ttl time.Duration) *grant {
+	first := t.acquire(t.b, t.newKey(), t.long())
+	w := t.wait(t.a, first.key, ttl)
+	t.arrived(first.key, 1)
+	t.release(first)
+	return w.granted(t, t.handOff(), "after release")
+}
+
 // ended reports whether Acquire has returned.
 func (w *waiting) ended() bool {
 	select {
@@ -205,7 +214,7 @@ func (t *trial) arrived(key string, n int) {
 		return h.Waiters < 0 || h.Waiters >= n
 	})
 	if !ok {
-		t.fatalf("Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
+		t.notInTime(t.rule, "Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
 	}
 	if h.Waiters < 0 {
 		time.Sleep(t.h.Settle * time.Duration(t.stretch))

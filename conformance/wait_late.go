@@ -10,7 +10,7 @@ var waitLateChecks = []Check{
 	{
 		Name: "WaiterIsNotLate",
 		Rule: "rules 3 and 9: a waiter has a dead holder's key by its TTL and Guarantees.MaxLate, whether the holder had renewed, had waited " +
-			"itself, or dies as the waiter comes",
+			"itself, or dies as the waiter comes, and whoever else has waited",
 		run: waiterIsNotLate,
 	},
 }
@@ -32,6 +32,7 @@ func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
+	queued := t.g.Round(t.awaited() + 2*t.h.Settle*time.Duration(t.stretch)) // of who is alive still when several have come or left
 	holders := []func(int){
 		func(int) { // as it was granted
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -43,6 +44,7 @@ func waiterIsNotLate(t *trial) {
 			w := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 			t.renew(g, t.short()) // ErrLost on a slow machine
+			g.ttl = t.short()
 			l.add("a holder that died after a renewal", t.lateness(g, w, time.Now()))
 		},
 		func(int) { // the next one dies as well
@@ -60,6 +62,32 @@ func waiterIsNotLate(t *trial) {
 				second = t.wait(t.b, g.key, t.long())
 			}
 			l.add("a holder that had waited itself, and died", t.lateness(next, second, next.after))
+		},
+		func(int) { // so do all before
+			g := t.acquire(t.b, t.newKey(), t.awaited())
+			first := t.wait(t.b, g.key, t.awaited())
+			t.arrived(g.key, 1)
+			next := first.granted(t, t.g.Round(g.ttl)+t.handOff(), "after the holder's expiry")
+			last := t.wait(t.a, g.key, t.long())
+			l.add("a holder that had waited for one that died, and died", t.lateness(next, last, next.after))
+		},
+		func(int) { // another leaves the queue
+			g := t.acquire(t.a, t.newKey(), queued)
+			leaves := t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+			w := t.wait(t.b, g.key, t.long())
+			t.arrived(g.key, 2)
+			leaves.cancelAndFail(t)
+			t.leftOf(g.key, 1)
+			l.add("a holder that died after the first of two waiters had left", t.lateness(g, w, g.after))
+		},
+		func(int) { // or had left it before
+			g := t.acquire(t.b, t.newKey(), queued)
+			leaves := t.wait(t.a, g.key, t.long())
+			t.arrived(g.key, 1)
+			leaves.cancelAndFail(t)
+			t.leftOf(g.key, 0)
+			l.add("a holder that died after the only waiter before had left", t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
 		func(i int) { // who comes at the last moment
 			g := t.acquire(t.b, t.newKey(), t.short())
@@ -81,7 +109,7 @@ func waiterIsNotLate(t *trial) {
 // lateness waits for w, which is granted the key of g, and tells how much later than the store may refuse it. Time in which this process
 // does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
-	due := t.lastRefusal(answered, t.short())
+	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)
 	late := time.Duration(0)
 	for ; !w.ended() && late < t.handOff(); late += tick {
@@ -97,34 +125,35 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 
 // pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
 type pushedWaiters struct {
+	who   string
 	mu    sync.Mutex
 	took  []int
 	asked []time.Duration
 }
 
 // prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
-func (p *pushedWaiters) prompt() (median time.Duration, ok bool) {
-	slices.Sort(p.took)
+func (p *pushedWaiters) prompt() bool {
 	slices.Sort(p.asked)
 	const most, requests = 2, 3
-	took := p.took[len(p.took)/2]
-	return time.Duration(took) * tick, took <= most+requests*int(p.asked[len(p.asked)/2]/tick)
+	return int(p.median()/tick) <= most+requests*int(p.asked[len(p.asked)/2]/tick)
 }
 
-// add waits until w has the key that was released, and gives it back.
-func (p *pushedWaiters) add(t *trial, w *waiting) {
+func (p *pushedWaiters) median() time.Duration {
+	slices.Sort(p.took)
+	return time.Duration(p.took[len(p.took)/2]) * tick
+}
+
+// add waits until one of waits, the first where there is an order, has the key that was released.
+func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (turn int) {
 	ticks := 0 // as in within: time in which this process does not run does not count
-	for ; !w.ended() && ticks < int(t.handOff()/tick); ticks++ {
-		t.within(0, w.done)
+	for turn = -1; turn < 0 && ticks < int(t.handOff()/tick); ticks++ {
+		t.within(0, waits[0].done)
+		turn = slices.IndexFunc(waits, (*waiting).ended)
 	}
 	p.mu.Lock()
-	p.took = append(p.took, ticks)
+	p.took, p.asked = append(p.took, ticks), append(p.asked, asked)
 	p.mu.Unlock()
-	t.release(w.granted(t, tick, "after release"))
-}
-
-func (p *pushedWaiters) request(g *grant) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked = append(p.asked, g.after.Sub(g.before))
+	turn = max(turn, 0)
+	waits[turn].granted(t, tick, "after release")
+	return turn
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -87,43 +88,33 @@ func waiterGetsExpiredKey(t *trial) {
 	})
 }
 
-// pushIsPrompt has a waiter, and one behind it, hear of a release. A machine that is too busy is given a second and a third chance, a
-// waiter that looks now and then has none, as its delays differ.
+// pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have for a second. A
+// machine that is too busy is given a second and a third chance, a waiter that looks now and then has none, as its delays differ.
 func pushIsPrompt(t *trial) {
-	const keys, rounds, chances = 3, 9, 3
+	const keys, rounds, longRounds, chances = 3, 3, 3, 3
 	defer t.watchStore()()
-	var first, behind pushedWaiters
+	first := &pushedWaiters{who: "a waiter"}
+	behind := &pushedWaiters{who: "a waiter behind another"}
+	patient := &pushedWaiters{who: "a waiter of more than a second"}
+	far := &pushedWaiters{who: "a waiter behind several others"}
 	for chance := 1; ; chance++ {
-		t.together(keys, func(int) {
+		t.inChunks(keys+longRounds, 5, func(i int) {
 			key := t.newKey()
-			for range rounds / keys {
-				g := t.acquire(t.a, key, t.long())
-				w := t.wait(t.b, key, t.long())
-				t.arrived(key, 1)
-				next := t.wait(t.b, key, t.long())
-				t.arrived(key, 2)
-				time.Sleep(pushedAfter + rand.N(pushedAfter)) // a timer that grows has grown
-				first.request(g)
-				behind.request(g)
-				t.release(g)
-				if !t.g.FIFO && t.overtaken(w, next) {
-					w, next = next, w
-				}
-				first.add(t, w)
-				behind.add(t, next)
+			if i >= keys {
+				t.pushes(key, time.Second, patient, patient, far, far, far)
+				return
+			}
+			for range rounds {
+				t.pushes(key, pushedAfter, first, behind)
 			}
 		})
-		median, ok := first.prompt()
-		next, both := behind.prompt()
-		switch {
-		case ok && both:
+		late := slices.DeleteFunc([]*pushedWaiters{first, behind, patient, far}, (*pushedWaiters).prompt)
+		if len(late) == 0 {
 			return
-		case chance < chances:
-		case !ok:
-			t.notInTime(t.rule, "a waiter gets a released key after %v (median of %d), as if it found out by a timer", median, chances*rounds)
-		default:
-			t.notInTime(t.rule, "a waiter behind another gets a released key after %v (median of %d), as if it found out by a timer",
-				next, chances*rounds)
+		}
+		if chance == chances {
+			t.notInTime(t.rule, "%s gets a released key after %v (median of %d), as if it found out by a timer",
+				late[0].who, late[0].median(), len(late[0].took))
 		}
 	}
 }
@@ -131,10 +122,26 @@ func pushIsPrompt(t *trial) {
 // pushedAfter is how long a waiter waits at least before a release.
 const pushedAfter = 200 * time.Millisecond
 
-// overtaken reports whether next was granted the key before w.
-func (t *trial) overtaken(w, next *waiting) bool {
-	t.poll(t.handOff(), func() bool { return w.ended() || next.ended() })
-	return next.ended() && !w.ended()
+// pushes has waiters, one for each of places, hear of a release after so long and a little more, and each then give the key to the next.
+func (t *trial) pushes(key string, after time.Duration, places ...*pushedWaiters) {
+	g := t.acquire(t.a, key, t.long())
+	asked := g.after.Sub(g.before)
+	var waits []*waiting
+	for i := range places {
+		waits = append(waits, t.wait(t.b, key, t.long()))
+		t.arrived(key, i+1)
+	}
+	time.Sleep(after + rand.N(pushedAfter)) // a timer that grows has grown
+	for _, place := range places {
+		t.release(g)
+		turn := place.add(t, waits, asked)
+		g = waits[turn].grant
+		waits = slices.Delete(waits, turn, turn+1)
+		if len(places) > 2 {
+			time.Sleep(rand.N(pushedAfter / 2)) // timers that began at the same time are out of step with the releases
+		}
+	}
+	t.release(g)
 }
 
 func noLostWakeUp(t *trial) {
