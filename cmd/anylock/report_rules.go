@@ -70,9 +70,9 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 	b.WriteString("\n")
 }
 
-// writeNotProven lists what the store claims and no check could test.
+// writeNotProven lists what the store claims and no check has tested.
 func writeNotProven(b *strings.Builder, results []conformance.Result) {
-	title := "claimed but not proven, because a hook is missing:\n"
+	title := "claimed but not proven:\n"
 	for _, r := range results {
 		if r.Status == conformance.NotProven {
 			fmt.Fprintf(b, "%s     %s: %s: %s\n", title, r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
