@@ -201,8 +201,9 @@ func TestFailuresNameRuleAndLine(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ bug, check, rule, output string }{
 		{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
-		{"no exclusion", "ExclusiveAcrossClients", "", "double grant"}, // a release of a lease that another's grant has ended may be told first
-		{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "it shares a lock with the key"},
+		{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"}, // also after a release of a lease that another's grant has ended
+		{"keys share one lock", "KeysAreIndependent", "rule 8: ", "shares a lock with the key"},
+		{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "shares a lock with the key"},
 		{"Lost never closes", "OnLostCallsWhateverEndsIt", "rule 6: ", "Lost is not closed"},
 	} {
 		s := newServer(test.bug)

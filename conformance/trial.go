@@ -44,12 +44,13 @@ type trial struct {
 	faults   []func() // each ends a fault; may be called twice
 	cleanups []func()
 	grants   []*grant
+	keyOf    map[string]string // that owners have asked for, unless in vain
 	waits    []*waiting
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
 	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
-		status: Pass}
+		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
 	t.label = t.key
