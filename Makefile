@@ -18,7 +18,7 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
-MODULES := examples/sqlite examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
+MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
 	adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
 
