@@ -18,7 +18,7 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
-MODULES := examples/sqlite examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
+MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
 	adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
 
@@ -26,7 +26,7 @@ each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; STORES='redis queue' those of steady; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 .PHONY: test
@@ -53,6 +53,11 @@ test-all: ## Run every test with the race detector: clusters, failovers, mutants
 soak: ## Run histories and storms on all stores with fresh seeds for DURATION; ends at the first failure, and prints its seed
 	@scripts/install-servers
 	GO="$(GO)" DURATION="$(DURATION)" ARGS="$(ARGS)" scripts/soak $(filter-out ./...,$(PKG))
+
+.PHONY: steady
+steady: ## Run the suite on correct stores: ROUNDS times by the command on stock servers, ROUNDS2 times on a busy machine; hours
+	@scripts/install-servers
+	GO="$(GO)" scripts/steady $(STORES)
 
 .PHONY: quick
 quick: ## Run the tests with the servers that happen to be there

@@ -1,11 +1,14 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/anylock/lock/backend"
 )
 
 // ruleTexts are the rules of package backend, for failures that break another one than their check proves.
@@ -50,9 +53,17 @@ func (t *trial) breaksText(rule, format string, args ...any) {
 	runtime.Goexit()
 }
 
-// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on.
+// doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one that is broken then,
+// whatever else was seen before.
 func (t *trial) doubleGrant(format string, args ...any) {
-	t.breaks(1, "double grant: "+format, args...)
+	rule := t.ruleText(1)
+	t.fail(rule, "double grant: "+format, args...)
+	t.mu.Lock()
+	if t.status == Fail {
+		t.broken = rule
+	}
+	t.mu.Unlock()
+	runtime.Goexit()
 }
 
 // fail records a failure of rule. What follows on a lateness is not a failure: the check is repeated.
@@ -69,13 +80,22 @@ func (t *trial) fail(rule, format string, args ...any) {
 	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
 }
 
-// sharedWith names the key among those that are held whose owner holds key in the store: the two are one there.
-func (t *trial) sharedWith(key string, grants []*grant) string {
+// notGranted records that key, which must be free, was not granted, and ends the goroutine it is called on. Where the store says that its
+// holder is an owner who has asked for another key, the two are one there, and rule 8 is broken.
+func (t *trial) notGranted(what, key string, err error) {
+	if shared := t.sharedWith(key); errors.Is(err, backend.ErrHeld) && shared != "" {
+		t.breaks(8, "%s: %v%s", what, err, shared)
+	}
+	t.breaksText(grantRule, "%s: %v", what, err)
+}
+
+// sharedWith names the key for which the owner that holds key in the store has asked, if it is another.
+func (t *trial) sharedWith(key string) string {
 	h, err := t.b.Inspect(t.ctx, key)
-	for _, g := range grants {
-		if err == nil && g.owner == h.Owner && g.key != key {
-			return fmt.Sprintf("; it shares a lock with the key %s, whose holder has it", show(g.key))
-		}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if other, ours := t.keyOf[h.Owner]; err == nil && ours && other != key {
+		return fmt.Sprintf("; the key %s shares a lock with the key %s, whose holder has it", show(key), show(other))
 	}
 	return ""
 }

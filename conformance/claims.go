@@ -10,7 +10,7 @@ import (
 type Claim struct {
 	Field   string // as in "Guarantees.Fencing"
 	Text    string // what is claimed, in a sentence
-	Missing string // the hook that a check of it lacks, as in "Harness.RestartEmpty"
+	Missing string // the hook that a check of it lacks, as in "Harness.RestartEmpty"; empty if the check was skipped for another reason
 	Reason  string // as in "not proven: needs Harness.RestartEmpty"
 }
 
@@ -28,6 +28,8 @@ var claims = []struct {
 		func(g backend.Guarantees) bool { return g.Consistency == backend.Linearizable }, []string{"HistoryUnderOutages"}},
 	{"Guarantees.EarlyLoss", "no live lease is dropped, by a restart of the store either",
 		func(g backend.Guarantees) bool { return g.EarlyLoss == "" }, []string{"RestartKeepsLeases"}},
+	{"Guarantees.TellsLoss", "a holder learns at once that somebody else has removed its lease",
+		func(g backend.Guarantees) bool { return g.TellsLoss }, []string{"RemovedHolderIsTold"}},
 	{"Guarantees.Reach", "processes of one host exclude each other",
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachHost }, []string{"ProcessesExclude"}},
 	{"Guarantees.Reach", "processes exclude each other that reach the store through a network",
@@ -38,32 +40,39 @@ var claims = []struct {
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachNetwork }, []string{"SteppedClockEndsNoLease", "SteppedClockKeepsNoDeadHolder"}},
 }
 
-// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out. They
-// are neither proven nor disproven.
-func Unproven(g backend.Guarantees, h Harness) (open []Claim) {
-	checks := Checks()
+// Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out, and those
+// whose check was skipped in results for what it found only when it ran. They are neither proven nor disproven.
+func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim) {
 	for _, c := range claims {
 		if !c.made(g) || g.Reach == backend.ReachProcess { // such a store ends with its clients
 			continue
 		}
 		for _, name := range c.checks {
-			check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]
-			missing := ""
-			if n := check.Unmet(g, h); n != nil {
-				missing = n.Missing
-			} else if _, left := h.Skip[name]; left {
-				missing = "Harness.Skip"
+			if missing, reason := untested(name, g, h, results); reason != "" {
+				open = append(open, Claim{Field: c.field, Text: c.text, Missing: missing, Reason: "not proven: " + reason})
+				break
 			}
-			if missing == "" {
-				continue
-			}
-			reason := "not proven: needs " + missing
-			if missing == "Harness.Skip" {
-				reason = "not proven: Harness.Skip leaves out " + name
-			}
-			open = append(open, Claim{Field: c.field, Text: c.text, Missing: missing, Reason: reason})
-			break
 		}
 	}
 	return open
+}
+
+// untested tells why the check of that name tests nothing, if so, and which hook it lacks, if that is the reason.
+func untested(name string, g backend.Guarantees, h Harness, results []Result) (missing, reason string) {
+	checks := Checks()
+	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]
+	if n := check.Unmet(g, h); n != nil {
+		return n.Missing, "needs " + n.Missing
+	}
+	if _, left := h.Skip[name]; left {
+		return "Harness.Skip", "Harness.Skip leaves out " + name
+	}
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Name == name && r.Status == Skip })
+	switch {
+	case i < 0:
+		return "", ""
+	case results[i].Missing != "":
+		return results[i].Missing, "needs " + results[i].Missing
+	}
+	return "", name + " was skipped: " + results[i].Output
 }

@@ -80,7 +80,7 @@ func wrongClockEndsNothingEarly(t *trial) {
 			t.fatalf("the deadline of a lease of %v is %v away by a wrong clock", r.ttl, r.answer.Left)
 		}
 		if _, err := t.ask(t.ctx, t.b, r.key, t.short(), false); err == nil && time.Now().Before(r.until()) {
-			t.fatalf("a key held by a process with a wrong clock was granted %v before its deadline", time.Until(r.until()))
+			t.doubleGrant("a key held by a process with a wrong clock was granted %v before its deadline", time.Until(r.until()))
 		} else if err == nil {
 			t.tooLate("a lease of another process ended before a second owner was refused")
 		}

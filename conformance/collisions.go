@@ -7,7 +7,6 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"html"
 	"net/url"
@@ -105,11 +104,11 @@ func (t *trial) apart(c collision) {
 		one := t.acquire(clients[0], c.one, t.long())
 		two, err := t.attempt(clients[1], c.two, t.long())
 		if err != nil {
-			t.fatalf("while %s is held, Acquire of %s, whose %s is the same: %v", show(c.one), show(c.two), c.hash, err)
+			t.notGranted(fmt.Sprintf("while %s is held, Acquire of %s, whose %s is the same", show(c.one), show(c.two), c.hash), c.two, err)
 		}
 		for _, g := range []*grant{one, two} {
 			if h := t.inspect(g.key); h.Owner != g.owner {
-				t.fatalf("Inspect says that %q holds %s, want %q; another key with the same %s is held too", h.Owner, show(g.key), g.owner, c.hash)
+				t.breaks(8, "Inspect says that %q holds %s, want %q; another key with the same %s is held too", h.Owner, show(g.key), g.owner, c.hash)
 			}
 		}
 		t.release(one)
@@ -139,11 +138,8 @@ func (t *trial) shortHash() {
 		for n := i; n < tries && time.Now().Before(end) && !t.ended(); n += workers {
 			key := t.newKey()
 			g, err := t.attempt(t.client(n/workers), key, t.long())
-			if errors.Is(err, backend.ErrHeld) {
-				t.fatalf("%d keys are held, and %s is not among them: %v", 2*each, show(key), err)
-			}
 			if err != nil {
-				t.fatalf("Acquire of a free key: %v", err)
+				t.notGranted(fmt.Sprintf("%d keys are held, and %s is not among them: Acquire", 2*each, show(key)), key, err)
 			}
 			t.release(g)
 		}
@@ -187,7 +183,7 @@ func (t *trial) separate(keys []string) {
 		each(func(i int) {
 			g, err := t.attempt(t.client(i/workers), keys[i], t.long())
 			if err != nil {
-				t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
+				t.notGranted("key "+show(keys[i])+": Acquire", keys[i], err)
 			}
 			grants[i] = g
 		})
@@ -195,7 +191,7 @@ func (t *trial) separate(keys []string) {
 		each(func(i int) {
 			g := grants[i]
 			if h := t.inspect(g.key); h.Owner != g.owner {
-				t.fatalf("key %s: Inspect says that %q holds it, want %q%s", show(g.key), h.Owner, g.owner, t.sharedWith(g.key, grants))
+				t.breaks(8, "key %s: Inspect says that %q holds it, want %q%s", show(g.key), h.Owner, g.owner, t.sharedWith(g.key))
 			}
 			t.release(g)
 		})

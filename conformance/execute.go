@@ -47,15 +47,15 @@ type Result struct {
 	Status   Status
 	Broken   string // the rule that a failed check found broken: mostly Rule
 	Output   string // what it found, where in the suite, or why it was skipped; lines without a final newline
-	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if it was skipped for another reason
+	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if there is another reason
 	Duration time.Duration
 
 	Interrupted bool // skipped because the suite's context had ended, or the store grants nothing any more: nothing is known
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
-// for each claim follows that no check could test: see Unproven. If ClientsShareStore fails, the checks after it are skipped. The error
-// says that the store cannot be opened or grants nothing, or that ctx ended: then the results tell what was found until then.
+// for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the checks after it are skipped, and claims are
+// not looked at. The error says that the store cannot be opened or grants nothing, or that ctx ended: then the results tell what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
@@ -83,11 +83,19 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		results[i] = <-done
 	}
 	if o.Run == nil && ctx.Err() == nil {
-		for _, c := range Unproven(s.g, s.h) {
+		for _, c := range s.unproven(results) {
 			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason, Missing: c.Missing})
 		}
 	}
 	return results, ctx.Err()
+}
+
+// unproven are the claims that no check has tested; none if the store is not shared, when nothing is known of any.
+func (s *suite) unproven(results []Result) []Claim {
+	if s.gate.failed() {
+		return nil
+	}
+	return Unproven(s.g, s.h, results...)
 }
 
 // A suite runs checks on one store.
@@ -217,7 +225,7 @@ func (s *suite) execute(c Check) (r Result) {
 	}
 	begun := time.Now()
 	end := s.attempt(c)
-	r.Status, r.Broken, r.Output = end.status, end.broken, end.output
+	r.Status, r.Broken, r.Missing, r.Output = end.status, end.broken, end.missing, end.output
 	r.Duration = time.Since(begun)
 	if err := s.ctx.Err(); err != nil && r.Status == Fail {
 		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
@@ -287,7 +295,7 @@ func (s *suite) attempt(c Check) outcome {
 		case end.status != late:
 			return end
 		case stretch >= mostStretch:
-			return outcome{Fail, c.Rule, end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)}
+			return outcome{status: Fail, broken: c.Rule, output: end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func frozenHolderLosesKey(t *trial) {
 	for _, g := range []*grant{first, second} {
 		for _, r := range []*remote{waited, tried} {
 			if early := r.until().Sub(g.after); r.key == g.key && early > 0 {
-				t.fatalf("the key of a frozen holder was granted %v before its deadline", early)
+				t.doubleGrant("the key of a frozen holder was granted %v before its deadline", early)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func frozenInsideAcquire(t *trial) {
 		}
 		if r.answer.Err == nil {
 			if !before && r.tellsOfLife() {
-				t.fatalf("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
+				t.doubleGrant("an attempt that was frozen was granted the key for another %v, although another owner has it", r.answer.Left)
 			}
 			if !before && r.answer.Left > 0 {
 				inHand.Add(1)
@@ -140,7 +140,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	next := w.granted(t, t.g.Round(t.short())+t.handOff(), "after release, with a waiter before it whose process is frozen")
 	p.Thaw()
 	if frozen.answered(t.h.Settle*time.Duration(t.stretch)) && frozen.tellsOfLife() {
-		t.fatalf("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
+		t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", frozen.answer.Left)
 	}
 	t.heldBy(next)
 	t.release(next)
@@ -170,7 +170,7 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 	}
 	for _, r := range frozen {
 		if r.answered(t.h.Settle*time.Duration(t.stretch)) && r.tellsOfLife() {
-			t.fatalf("a thawed waiter was granted the key for another %v, which has passed on to the next", r.answer.Left)
+			t.doubleGrant("a thawed waiter was granted the key for another %v, which has passed on to the next", r.answer.Left)
 		}
 	}
 	t.heldBy(next)

@@ -107,10 +107,16 @@ func (t *trial) ask(ctx context.Context, b backend.Backend, key string, ttl time
 }
 
 func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Request) (*grant, error) {
+	t.mu.Lock()
+	t.keyOf[r.Owner] = r.Key
+	t.mu.Unlock()
 	before := time.Now()
 	l, err := b.Acquire(ctx, r)
 	after := time.Now()
 	if err != nil {
+		t.mu.Lock()
+		delete(t.keyOf, r.Owner)
+		t.mu.Unlock()
 		if l != nil {
 			t.errorf("Acquire returned a lease and the error %v", err)
 		}
@@ -166,7 +172,7 @@ func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*gran
 func (t *trial) acquire(b backend.Backend, key string, ttl time.Duration) *grant {
 	g, err := t.attempt(b, key, ttl)
 	if err != nil {
-		t.breaksText(grantRule, "Acquire of a free key: %v", err)
+		t.notGranted("Acquire of a free key", key, err)
 	}
 	return g
 }
@@ -252,7 +258,7 @@ func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 func (t *trial) free(b backend.Backend, key, when string) *grant {
 	g, err := t.attempt(b, key, t.long())
 	if err != nil {
-		t.breaksText(grantRule, "%s: the key is not free: %v", when, err)
+		t.notGranted(when+": the key is not free", key, err)
 	}
 	t.release(g)
 	return g
@@ -301,6 +307,9 @@ func (t *trial) heldBy(g *grant) {
 	t.refused(t.a, g)
 	t.refused(t.b, g)
 	if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
+		if shared := t.sharedWith(g.key); shared != "" {
+			t.breaks(8, "Inspect says that %q holds the key, want %q%s", h.Owner, g.owner, shared)
+		}
 		t.breaksText(inspectRule, "Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	}
 	if g.gone() && g.live(time.Now()) {

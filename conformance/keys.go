@@ -35,7 +35,7 @@ func (t *trial) distinct(keys []string) {
 		for _, key := range keys[:n] {
 			g, err := t.attempt(t.a, key, t.long())
 			if err != nil {
-				t.fatalf("key %s: Acquire: %v%s", show(key), err, t.sharedWith(key, grants))
+				t.notGranted("key "+show(key)+": Acquire", key, err)
 			}
 			grants = append(grants, g)
 		}
@@ -51,8 +51,7 @@ func (t *trial) distinct(keys []string) {
 			t.answered(err, begun)
 			inTime(g)
 			if err != nil || h.Owner != g.owner {
-				t.fatalf("key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner,
-					t.sharedWith(g.key, grants))
+				t.breaks(8, "key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner, t.sharedWith(g.key))
 			}
 			begun = time.Now()
 			_, err = t.ask(t.ctx, t.b, g.key, t.long(), false)

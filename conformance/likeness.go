@@ -124,7 +124,7 @@ func (t *trial) acquireAs(b backend.Backend, key, owner string) *grant {
 	g, err := t.request(t.ctx, b, backend.Request{Key: key, Owner: owner, TTL: t.long()})
 	t.answered(err, begun)
 	if err != nil {
-		t.fatalf("owner %s: Acquire of a free key: %v", show(owner), err)
+		t.notGranted("owner "+show(owner)+": Acquire of a free key", key, err)
 	}
 	return g
 }
@@ -144,7 +144,7 @@ func (t *trial) notTakenFor(p likePair) {
 	t.answered(err, begun)
 	switch {
 	case err == nil:
-		t.fatalf("a double grant: owner %s was granted the key that %s holds", show(p.two), show(p.one))
+		t.doubleGrant("owner %s was granted the key that %s holds", show(p.two), show(p.one))
 	case !errors.Is(err, backend.ErrHeld):
 		t.fatalf("owner %s: Acquire of a key that %s holds: %v, want ErrHeld", show(p.two), show(p.one), err)
 	}

@@ -84,7 +84,7 @@ func partitionLosesBeforeNext(t *trial) {
 			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
 		}
 		if err := renewal.ends(t, soon, "Renew during a partition"); err == nil {
-			t.fatalf("Renew succeeded during a partition, and the key went to another owner before its deadline")
+			t.doubleGrant("Renew succeeded during a partition, and the key went to another owner before its deadline")
 		}
 		t.isLost(g.Renew(t.ctx, ttl), "Renew of a lease that is lost, during a partition")
 		t.heldBy(next)

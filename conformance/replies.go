@@ -211,7 +211,7 @@ func lostRefusalChangesNothing(t *trial) {
 			t.fatalf("Acquire whose refusal was lost has not returned %v after the outage", recovery)
 		}
 		if w.err == nil {
-			t.fatalf("Acquire of a held key whose refusal was lost was granted")
+			t.doubleGrant("Acquire of a held key whose refusal was lost was granted")
 		}
 		t.heldBy(g)
 		t.release(g)

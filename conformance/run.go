@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 )
 
@@ -10,36 +11,52 @@ import (
 //
 // Checks mostly wait, so that several run at once whatever -parallel says. If ClientsShareStore fails, the others are skipped. With -short,
 // Options.Short is set. The subtests of "unproven", which are always skipped, are named after fields of Guarantees, and tell of claims that
-// no check could test: see Unproven.
+// no check has tested: see Unproven.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	s, err := newSuite(t.Context(), newHarness(t), Options{Short: testing.Short()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var (
+		mu      sync.Mutex
+		results []Result
+		running sync.WaitGroup
+	)
+	start := func(c Check) <-chan Result {
+		running.Add(1)
+		return s.start(c, func(r Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			results = append(results, r)
+			running.Done()
+		})
+	}
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.checks {
-				t.Run(c.Name, func(t *testing.T) { s.subtest(t, c) })
+				t.Run(c.Name, func(t *testing.T) { s.subtest(t, c, start) })
 			}
 			t.Parallel() // the checks of the next group start
 		})
 	}
 	s.allStarted()
 	t.Run("unproven", func(t *testing.T) {
-		for _, c := range Unproven(s.g, s.h) {
+		t.Parallel() // all checks are started
+		running.Wait()
+		for _, c := range s.unproven(results) {
 			t.Run(c.Field, func(t *testing.T) { t.Skip(c.Reason) })
 		}
 	})
 }
 
-// subtest runs c and tells t how it ended.
-func (s *suite) subtest(t *testing.T, c Check) {
+// subtest starts c and tells t how it ended.
+func (s *suite) subtest(t *testing.T, c Check, start func(Check) <-chan Result) {
 	if n := c.Unmet(s.g, s.h); n != nil {
 		t.Skip(n.Reason)
 	}
 	// The check starts now, on a goroutine of its own. Parallel then sets this subtest aside until all are started.
-	done := s.start(c, func(Result) {})
+	done := start(c)
 	t.Parallel()
 	r := <-done
 	// Not by Log, which would show a line of this file.

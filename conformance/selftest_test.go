@@ -112,7 +112,7 @@ func handful() (some []mutant) {
 	return some
 }
 
-// found reports whether the mutant's check finds it.
+// found reports whether the mutant's check finds it, and calls it what it is.
 func (m mutant) found(t *testing.T) (found bool, output string) {
 	begun := time.Now()
 	s := newServer(m.bug)
@@ -126,8 +126,10 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 		return false, "there is no such check"
 	case results[0].Status != conformance.Fail:
 		return false, string(results[0].Status) + "\n" + results[0].Output
+	case m.misnamed(results[0]) != "":
+		return false, m.misnamed(results[0]) + ":\n" + results[0].Broken + "\n" + results[0].Output
 	case testing.Verbose():
-		t.Logf("%s: found by %s in %v: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Output)
+		t.Logf("%s: found by %s in %v: %s: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Broken, results[0].Output)
 	}
 	return true, ""
 }

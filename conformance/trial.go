@@ -40,16 +40,18 @@ type trial struct {
 	mu       sync.Mutex
 	status   Status
 	broken   string // the rule that the first failure broke
+	missing  string // what a check that was skipped lacks, as in Need.Missing
 	output   strings.Builder
 	faults   []func() // each ends a fault; may be called twice
 	cleanups []func()
 	grants   []*grant
+	keyOf    map[string]string // that owners have asked for, unless in vain
 	waits    []*waiting
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
 	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
-		status: Pass}
+		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
 	t.label = t.key
@@ -58,9 +60,10 @@ func newTrial(s *suite, c Check, stretch int) *trial {
 
 // An outcome is how a trial ended.
 type outcome struct {
-	status Status
-	broken string // a rule, if it failed
-	output string
+	status  Status
+	broken  string // a rule, if it failed
+	missing string // a hook, if it was skipped for want of one
+	output  string
 }
 
 // perform runs the check with its timeout. A check that does not return even when its context ends is left behind.
@@ -89,7 +92,7 @@ func (t *trial) perform() outcome {
 func (t *trial) outcome() outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return outcome{t.status, t.broken, strings.TrimRight(t.output.String(), "\n")}
+	return outcome{t.status, t.broken, t.missing, strings.TrimRight(t.output.String(), "\n")}
 }
 
 // recover turns a panic of the check's goroutine into a failure.
@@ -242,10 +245,18 @@ func (t *trial) tooLate(format string, args ...any) {
 // skipf ends the check: it does not apply to this store.
 func (t *trial) skipf(format string, args ...any) {
 	t.mu.Lock()
-	if t.status == Pass {
+	if t.status == Pass { // several goroutines may find it out
 		t.status = Skip
+		fmt.Fprintf(&t.output, format+"\n", args...)
 	}
-	fmt.Fprintf(&t.output, format+"\n", args...)
 	t.mu.Unlock()
 	runtime.Goexit()
+}
+
+// lacks is skipf for want of a hook, where only the check itself can tell that it needs one.
+func (t *trial) lacks(n Need, format string, args ...any) {
+	t.mu.Lock()
+	t.missing = n.Missing
+	t.mu.Unlock()
+	t.skipf(format, args...)
 }

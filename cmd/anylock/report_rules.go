@@ -69,7 +69,7 @@ func writeRules(b *strings.Builder, results []conformance.Result) {
 	b.WriteString("\n")
 }
 
-// writeNotProven lists what the store claims and no check could test.
+// writeNotProven lists what the store claims and no check has tested.
 func writeNotProven(b *strings.Builder, results []conformance.Result) {
 	lines := ""
 	for _, r := range results {
@@ -77,7 +77,7 @@ func writeNotProven(b *strings.Builder, results []conformance.Result) {
 			lines += fmt.Sprintf("     %s: %s: %s\n", r.Name, oneLine(r.Rule), strings.TrimPrefix(oneLine(r.Output), "not proven: "))
 		}
 	}
-	writeSection(b, "claimed but not proven, because a hook is missing:", lines)
+	writeSection(b, "claimed but not proven:", lines)
 }
 
 func writeSection(b *strings.Builder, title, lines string) {

@@ -1,0 +1,75 @@
+package conformance_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// doubleGrants are mutants of which their check sees that a key has two owners at once, and must say so. Races that may end otherwise, and
+// checks that may see something else first, are not among them.
+var doubleGrants = []mutant{
+	{"each client has a store of its own", "ClientsShareStore"},
+	{"re-entrant per client", "OwnersOfOneClientExclude"},
+	{"re-entrant per client", "ExclusiveInOneClient"},
+	{"no exclusion", "ExclusiveAcrossClients"},
+	{"acquire checks, then sets", "OneAttemptWins"},
+	{"acquire checks, then sets, above 48 in flight", "ManyInFlight"},
+	{"lease ends after 9/10 of its TTL", "ExclusiveUnderExpiry"},
+	{"lease ends after 9/10 of its TTL", "TTLNotEarly"},
+	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
+	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
+	{"stale Release is sent without owner", "StaleReleaseSparesNewHolder"},
+	{"Release ends every lease of the client", "LeasesOfOneClientAreSeparate"},
+	{"attempt knows its owner by a prefix", "OwnersThatLookAlike"},
+	{"attempt looks for its owner in the holder's", "OwnersThatLookAlike"},
+	{"owners are alike in any case", "OwnersThatLookAlike"},
+	{"owners are trimmed of blanks", "OwnersThatLookAlike"},
+	{"owners are numbers", "OwnersThatLookAlike"},
+	{"owners are cut at 64 bytes", "OwnersThatLookAlike"},
+	{"owners are patterns", "OwnersThatLookAlike"},
+	{"context of Acquire ends the lease", "CancelledAfterGrant"},
+	{"restart drops leases", "RestartKeepsLeases"},
+	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
+	{"deadline counts from the answer", "SlowLinkServes"},
+	{"release compares, then frees", "SlowReleaseSparesNext"},
+	{"unanswered shorter renewal is not counted", "LateShorterRenewIsCounted"},
+	{"no exclusion", "LateAcquireLeavesNothing"},
+	{"other processes have a store of their own", "ProcessesExclude"},
+	{"lease is over by the clock of who asks", "WrongClockEndsNothingEarly"},
+	{"lease ends by its holder's clock", "WrongClockEndsNothingEarly"},
+	{"step of the clock forward ends leases, and nobody says so", "SteppedClockEndsNoLease"},
+	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
+}
+
+// collides reports whether m takes keys for one that are not.
+func (m mutant) collides() bool {
+	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken"
+}
+
+// misnamed tells what is wrong with how the failure of m's check names the rule that m breaks, if something is.
+func (m mutant) misnamed(r conformance.Result) string {
+	broken := conformance.Result{Rule: r.Broken}.Rules()
+	double := strings.Contains(r.Output, "double grant: ")
+	switch {
+	case double && !slices.Contains(broken, 1):
+		return "a double grant is told as the breach of another rule"
+	case slices.Contains(doubleGrants, m) && !double:
+		return "a double grant is not told as one"
+	case m.collides() && !slices.Contains(broken, 8):
+		return "a collision of keys is told as the breach of another rule"
+	case m.collides() && !strings.Contains(r.Output, "shares a lock with the key \"") && !strings.Contains(r.Output, "they are taken for one"):
+		return "a collision of keys does not name both"
+	}
+	return ""
+}
+
+func TestDoubleGrantsAreMutants(t *testing.T) {
+	for _, m := range doubleGrants {
+		if !slices.Contains(mutants, m) {
+			t.Errorf("there is no mutant %q of %s", m.bug, m.check)
+		}
+	}
+}
