@@ -22,6 +22,22 @@ func (r reading) number(name string) int64 {
 // time is the second that the server's clock shows.
 func (r reading) time() time.Time { return time.Unix(r.number("time"), 0) }
 
+// within is the time nearest to now that the server's clock allows. It allows all if it is not there, or was never set.
+func (r reading) within(now time.Time) time.Time {
+	server := r.time()
+	if server.Unix() <= mostRelative {
+		return now
+	}
+	earliest, latest := server.Add(-serverLead), server.Add((serverLag+1)*time.Second)
+	switch {
+	case now.Before(earliest):
+		return earliest
+	case now.After(latest):
+		return latest
+	}
+	return now
+}
+
 var errNoStats = errors.New("the server reports no statistics")
 
 // stats asks for the statistics, which the library has no request for, on the connection that has answered the request before.

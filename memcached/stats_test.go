@@ -32,3 +32,20 @@ func TestNoStatistics(t *testing.T) {
 		_, _ = ours.Close(), theirs.Close()
 	}
 }
+
+// A machine without a battery begins in 1970, and begins there again: tokens by such a clock would fall back.
+func TestClockThatWasNeverSet(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	for server, want := range map[string]time.Time{
+		"1700000100": now.Add(100*time.Second - serverLead), "1600000000": time.Unix(1_600_000_000+serverLag+1, 0), "1699999999": now,
+		"5": now, "": now, "yesterday": now,
+	} {
+		if got := (reading{"time": server}).within(now); !got.Equal(want) {
+			t.Errorf("by a server's clock of %q: %v, want %v", server, got, want)
+		}
+	}
+	if got := reading(nil).within(now); !got.Equal(now) {
+		t.Errorf("without statistics: %v", got)
+	}
+}

@@ -69,19 +69,10 @@ func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
 // its start to the one in which it started. What is right must count as it is, or two clients would begin with the same token.
 func (b *Backend) begin(c *lane, name string, seen uint64) (uint64, error) {
 	r, err := c.stats()
-	now := b.now()
-	switch {
-	case errors.Is(err, errNoStats): // ours has to do
-	case err != nil:
+	if err != nil && !errors.Is(err, errNoStats) {
 		return 0, err
-	default:
-		earliest, latest := r.time().Add(-serverLead), r.time().Add((serverLag+1)*time.Second)
-		if now.Before(earliest) {
-			now = earliest
-		} else if now.After(latest) {
-			now = latest
-		}
 	}
+	now := r.within(b.now())
 	token := max(uint64(max(now.UnixMicro(), 0)), seen+1)
 	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
 }

@@ -73,7 +73,11 @@ func told(ctx context.Context, err error) error {
 		}
 		return backend.ContextError(ctx, err)
 	}
-	err = backend.NotOurs(ctx, translate(err))
+	err = translate(err)
+	if errors.Is(err, ErrExhausted) && backend.IsContextError(err) { // one host was full, and another silent
+		return fmt.Errorf("%w: %v", ErrExhausted, err)
+	}
+	err = backend.NotOurs(ctx, err)
 	var connecting *pgconn.ConnectError
 	if errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == "" {
 		if !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrUnavailable) {
