@@ -109,15 +109,15 @@ type Lease struct {
 	tenure *tenure
 	parent context.Context
 
-	releasing sync.Mutex // held by the Release under way, before mu
-
-	mu       sync.Mutex
-	ctx      context.Context
-	err      error // the answer to its last Release
-	done     bool  // it was a definite one
-	released bool  // this handle no longer counts
-	again    bool  // a re-entry; it does not change
-	handed   bool  // by the holder before; it does not change
+	mu        sync.Mutex
+	ctx       context.Context
+	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
+	err       error      // the answer to its last Release
+	done      bool       // it was a definite one
+	released  bool       // this handle no longer counts
+	releasing bool       // a Release is under way
+	again     bool       // a re-entry; it does not change
+	handed    bool       // by the holder before; it does not change
 }
 
 // errReleased is the cause of a Context that ended by Release.
@@ -286,11 +286,15 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 func (l *Lease) release(ctx context.Context) error {
-	l.releasing.Lock() // bounded by the store's timeout
-	defer l.releasing.Unlock()
 	l.mu.Lock()
+	for l.releasing { // bounded by the store's timeout. Behind a mutex, the time of a synctest bubble would stand still
+		if l.finished == nil {
+			l.finished = sync.NewCond(&l.mu)
+		}
+		l.finished.Wait()
+	}
 	done, err, again := l.done, l.err, l.released
-	l.released = true
+	l.released, l.releasing = true, !done
 	l.mu.Unlock()
 	switch {
 	case done:
@@ -304,6 +308,10 @@ func (l *Lease) release(ctx context.Context) error {
 	defer l.mu.Unlock()
 	l.done = err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrClosed)
 	l.err = err
+	l.releasing = false
+	if l.finished != nil {
+		l.finished.Broadcast()
+	}
 	return err
 }
 

@@ -78,3 +78,27 @@ func TestDeadlockIsNotHeld(t *testing.T) {
 		}
 	})
 }
+
+// A second Release waits for the first, also in the time of a synctest bubble, which stands still behind a mutex.
+func TestReleaseTwiceInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(memory.New())
+		lease := acquire(t, locker(t, f), "k")
+		f.set(func() { f.release = func(context.Context) error { time.Sleep(time.Second); return nil } })
+		begun := time.Now()
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			release(t, lease)
+		}()
+		synctest.Wait()
+		release(t, lease)
+		<-first
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("released twice in %v", took)
+		}
+		if _, _, releases := f.counts(); releases != 1 {
+			t.Errorf("%d releases of the store", releases)
+		}
+	})
+}

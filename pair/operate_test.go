@@ -100,3 +100,24 @@ func TestPairOfStoreThatCannot(t *testing.T) {
 	}
 	storetest.Release(t, l)
 }
+
+// A second Close returns at once, also one that a loss makes while the first waits for its callback.
+func TestCloseInsideClose(t *testing.T) {
+	b := pair.New(pair.Store{Backend: memory.New()}, pair.Store{Backend: memory.New()}, 0)
+	l := storetest.Acquire(t, b, storetest.Try("k", ttl))
+	l.(backend.LossNotifier).OnLost(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	closed := make(chan error)
+	go func() { closed <- b.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Close waits for itself")
+	}
+}

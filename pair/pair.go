@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -30,7 +30,7 @@ type Backend struct {
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
-	once    sync.Once // of Close
+	closed  atomic.Bool // Close has been called
 }
 
 // releaseTimeout is above every store's own.
@@ -134,12 +134,10 @@ func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) 
 }
 
 // Close implements backend.Backend.
-func (b *Backend) Close() (err error) {
-	b.once.Do(func() { err = b.closeAll() })
-	return err
-}
-
-func (b *Backend) closeAll() error {
+func (b *Backend) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
 	b.calls.Seal()
 	b.close()
 	// Leases end at once; releases and hand-backs have a second, as in a store of its own.
