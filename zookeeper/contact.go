@@ -77,6 +77,17 @@ func (c *contact) boundLocked(sent time.Time) time.Time {
 	return time.Time{}
 }
 
+// assumed is what claim will be, at least, if a write sent now is committed.
+func (c *contact) assumed(most time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if end := c.boundLocked(now); end.Before(backend.Deadline(now, most)) {
+		return end
+	}
+	return backend.Deadline(now, most)
+}
+
 // bound is the instant until which the ensemble certainly keeps the session.
 func (c *contact) bound() time.Time {
 	c.mu.Lock()

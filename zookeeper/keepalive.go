@@ -3,6 +3,8 @@ package zookeeper
 import (
 	"context"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // keepAlive gives signs of life while the session lives, and leaves a server that does not answer them. The library's own
@@ -52,7 +54,13 @@ func (s *session) kickAfter() time.Duration {
 // expired, and proves it to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	lives, timeout := s.livesLocked(), s.timeout
+	var lives []*backend.Life
+	for n := range s.nodes {
+		if home, _ := n.home(); home == s && n.lease() != nil { // not those that are on their way here
+			lives = append(lives, n.lease())
+		}
+	}
+	timeout := s.timeout
 	s.mu.Unlock()
 	left, now := timeout+time.Second, time.Now() // before the claim: a renewal may go on meanwhile
 	claim := s.contact.claim(s.b.guarantees.MaxSilence)

@@ -16,7 +16,7 @@ import (
 // that is missing is zk.ErrNoNode, one that is over ErrLost.
 //
 // A move that went unanswered is for settle to make again. Until then the lease may live in either session. So the other one must be
-// known to be kept until end beforehand: that is behind the deadline of the lease, as its TTL gets longer.
+// kept until end, as far as it is known beforehand: that is behind the deadline of the lease, as its TTL gets longer.
 func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time) error {
 	from, maybe := n.home()
 	if from.isOver() {
@@ -26,8 +26,10 @@ func (b *Backend) move(ctx context.Context, n *node, to *session, end time.Time)
 	if _, err := to.whenReady(ctx, time.Now().Add(b.options.Timeout)); err != nil {
 		return err
 	}
-	if err := to.secure(ctx, end, to.prove); err != nil {
-		return err
+	if to.contact.assumed(b.guarantees.MaxSilence).Before(end) {
+		if err := to.secure(ctx, end, to.prove); err != nil {
+			return err
+		}
 	}
 	if err := b.keep(to, n); err != nil {
 		return err

@@ -185,3 +185,31 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	until(t, soon, "the node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
 }
+
+// A lease that is on its way to a longer session does not depend on what is known of that one before it has arrived.
+func TestMovingLeaseIsNotLookedAfterYet(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
+	l := acquire(t, b, req("k", 4*time.Second))
+	to, err := b.enter(b.limits.longest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.leave(to)
+	if _, err := to.whenReady(t.Context(), time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	n := l.(lease).n
+	if err := b.keep(to, n); err != nil {
+		t.Fatal(err)
+	}
+	to.aged(2 * b.limits.longest)
+	to.lookAfterLong()
+	select {
+	case <-l.Lost():
+		t.Error("lost by what another session has not proved")
+	default:
+	}
+	to.part(n)
+	release(t, l)
+}

@@ -12,8 +12,8 @@ var errGone = errors.New("the node of this request was deleted by another client
 
 // A node is the place of one owner in the queue of a key, and then its lease: an ephemeral sequential node.
 type node struct {
-	key, owner string
-	dir        string // of the key
+	owner string
+	dir   string // of the key
 
 	// Set when it is created.
 	prefix string // of its name, before the number; no other has it
@@ -30,7 +30,7 @@ type node struct {
 }
 
 func newNode(b *Backend, r backend.Request) *node {
-	return &node{key: r.Key, owner: r.Owner, dir: b.dir(r.Key), prefix: nodePrefix(r.Owner)}
+	return &node{owner: r.Owner, dir: b.dir(r.Key), prefix: nodePrefix(r.Owner)}
 }
 
 func (n *node) path() string { return n.dir + "/" + n.name }
