@@ -103,8 +103,8 @@ type Harness struct {
 	// tells of them. A name that no check has is ErrInvalid.
 	Skip map[string]string
 
-	// Many is how many leases or waiters one client can have at once. The default is 256, and less where Guarantees.MaxLeases
-	// or backend.Capacity say so.
+	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a large batch, and
+	// less where Guarantees.MaxLeases or backend.Capacity say so.
 	Many int
 }
 
