@@ -135,7 +135,7 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	case err != nil:
 		return nil, at, err
 	case resp.Succeeded:
-		l, err = a.grant(ctx, written(sent, resp), refreshed)
+		l, err = a.grant(ctx, a.written(sent, resp), refreshed)
 		return l, at, err
 	}
 	a.rev = resp.Responses[1].GetResponseRange().Kvs[0].CreateRevision
