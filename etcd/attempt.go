@@ -67,7 +67,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		case err != nil:
 			return nil, err
 		case resp.Succeeded:
-			return a.grant(ctx, written(sent, resp), refreshed)
+			return a.grant(ctx, a.written(sent, resp), refreshed)
 		}
 		first := resp.Responses[0].GetResponseRange().Kvs
 		if len(first) > 0 && a.isOwn(first[0]) { // an attempt that went unanswered did it
@@ -152,14 +152,15 @@ func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) 
 type entry struct {
 	sent     time.Time // when the request was sent
 	rev, mod int64     // the revisions at which the key was created and last written
+	lease    int64     // to which it is bound: another than the attempt's where an earlier request, thought to be over, has written it
 }
 
-func written(sent time.Time, resp *clientv3.TxnResponse) entry {
-	return entry{sent, resp.Header.Revision, resp.Header.Revision}
+func (a *attempt) written(sent time.Time, resp *clientv3.TxnResponse) entry {
+	return entry{sent, resp.Header.Revision, resp.Header.Revision, a.lease.id}
 }
 
 func found(sent time.Time, kv *mvccpb.KeyValue) entry {
-	return entry{sent, kv.CreateRevision, kv.ModRevision}
+	return entry{sent, kv.CreateRevision, kv.ModRevision, kv.Lease}
 }
 
 // grant begins the lease of a lock whose key nobody else has any more.
@@ -168,8 +169,8 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 	if refreshed != nil {
 		<-refreshed
 	}
-	tooShort := a.lease.class != a.ttl
-	for !tooShort && !p.covers(a.lease, e.sent) {
+	another := a.lease.class != a.ttl || a.lease.id != e.lease // is needed
+	for !another && !p.covers(a.lease, e.sent) {
 		// The request took long, or the renewal at its side failed.
 		var err error
 		if e.sent, err = p.refresh(ctx, a.lease); err != nil {
@@ -178,7 +179,7 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 		}
 	}
 	h := &held{name: a.name, own: contender{a.own, e.rev}, main: a.lease, mod: e.mod, unsure: len(a.doubtful) > 0}
-	if tooShort || p.isStale(a.lease) { // there is a new leader
+	if another || p.isStale(a.lease) { // there is a new leader
 		e.sent = time.Now()
 		c := &extension{h: h, owner: a.r.Owner, ttl: a.ttl}
 		if a.b.changeAll(ctx, []*extension{c}); c.err != nil {

@@ -34,14 +34,18 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			changing = append(changing, e)
 		}
 	}
+	var changes sync.WaitGroup // which wait for each other, but neither for renewals nor those for them: a stream may hang, or a change
+	changes.Go(func() { b.changeHeld(ctx, changing) })
 	b.renewKept(ctx, kept)
+	var moving []*extension
 	for _, e := range kept {
 		if e.err == nil && b.pool.isStale(e.main) { // there is a new leader
 			e.err = errNoAnswer
-			changing = append(changing, e)
+			moving = append(moving, e)
 		}
 	}
-	b.changeHeld(ctx, changing)
+	b.changeHeld(ctx, moving)
+	changes.Wait()
 	errs := make([]error, len(all))
 	for i, e := range all {
 		errs[i] = e.err

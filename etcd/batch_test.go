@@ -104,6 +104,22 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	}
 }
 
+// And renewals may: those whose TTL changes do not wait for a stream that hangs.
+func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
+	t.Parallel()
+	b, _ := wired(t, shared(t))
+	const ttl, other = 30 * time.Second, 20 * time.Second
+	changing, kept := acquire(t, b, req("changing", ttl)), acquire(t, b, req("kept", ttl))
+	warm(t, b, other)
+	b.renewer = newRenewer(&silentLeases{}, b.base, &b.calls)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: kept, TTL: ttl}, {Lease: changing, TTL: other}})
+	if errs[0] == nil || errs[1] != nil {
+		t.Errorf("a renewal without an answer: %v; a change: %v", errs[0], errs[1])
+	}
+}
+
 // Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that hangs no
 // more time than any request has.
 func TestBatchTriesOtherStreams(t *testing.T) {

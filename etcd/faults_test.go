@@ -198,6 +198,41 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	}
 }
 
+// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request comes after the place was
+// lost. It is bound to the lock's then: nobody renews the other.
+func TestGrantedKeyHasTheLocksLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := opened(t, s.URL())
+	holder := acquire(t, b, req("k", time.Minute))
+	r := waiting("k", 20*time.Second)
+	done := queueUp(t, b, r, 1)
+	own := ownKey(t, c, r.Owner)
+	other, err := c.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Delete(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), own, r.Owner, clientv3.WithLease(other.ID)); err != nil {
+		t.Fatal(err)
+	}
+	release(t, holder)
+	l := granted(t, done, soon).Lease
+	if bound := get(t, c, own).Lease; bound != l.(*backend.Life).Data.(*held).main.id {
+		t.Error("the key of a lock is not bound to its lease")
+	}
+	if _, err := c.Revoke(t.Context(), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	if find(t, c, own) == nil {
+		t.Error("the key is gone")
+	}
+	release(t, l)
+}
+
 // E4. A holder that is cut off knows that its lease is lost before another client gets the key.
 func TestCutOffHolderLosesFirst(t *testing.T) {
 	t.Parallel()

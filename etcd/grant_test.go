@@ -103,3 +103,18 @@ func TestAbandonedLeasesAreGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// Leases that are dropped while the servers are away are soon left to their TTL: there would be more and more.
+func TestDroppedLeasesAreGivenUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
+		b.leaseClient, b.base = deadLeases{}, t.Context()
+		for range 100 {
+			b.pool.drop(&lease{id: newLeaseID(), ttl: time.Hour, renewed: time.Now(), gone: make(chan struct{})})
+			time.Sleep(b.options.Timeout / 100)
+		}
+		time.Sleep(3 * b.options.Timeout)
+		if !b.calls.Idle() {
+			t.Error("some are still being revoked")
+		}
+	})
+}

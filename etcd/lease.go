@@ -19,6 +19,7 @@ type lease struct {
 	isStale bool      // renewed by a later leader than the one that granted it
 	heard   uint64    // the term of the leader that granted or last renewed it
 	renewed time.Time // before the request was sent that granted or last renewed it
+	dropped time.Time // when it was left to be revoked; zero if it is not
 	isGone  bool
 	gone    chan struct{} // closed when the server has said that it does not exist
 }

@@ -66,7 +66,7 @@ func (p *pool) takeIdleLocked(class time.Duration) *lease {
 		if l.aliveLocked(now) {
 			return l
 		}
-		p.dropped.add(l)
+		p.dropLocked(l)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (p *pool) put(l *lease) {
 	switch {
 	case l.isGone:
 	case p.closed || len(p.idle[l.class]) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
-		p.dropped.add(l)
+		p.dropLocked(l)
 	default:
 		p.idle[l.class] = append(p.idle[l.class], l)
 	}
@@ -104,7 +104,9 @@ func (p *pool) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, list := range p.idle {
-		p.dropped.add(list...)
+		for _, l := range list {
+			p.dropLocked(l)
+		}
 	}
 	clear(p.idle)
 }
@@ -115,20 +117,31 @@ func (p *pool) drop(leases ...*lease) {
 	defer p.mu.Unlock()
 	for _, l := range leases {
 		if l != nil && !l.isGone {
-			p.dropped.add(l)
+			p.dropLocked(l)
 		}
 	}
 }
 
+func (p *pool) dropLocked(l *lease) {
+	if l.dropped.IsZero() {
+		l.dropped = time.Now()
+		p.dropped.add(l)
+	}
+}
+
 // revokeDropped revokes one lease after the other: after a change of leader there are thousands, and other requests must not wait for
-// them.
+// them. While the servers are away it leaves those to their TTL that have waited for long, or there would be more and more.
 func (p *pool) revokeDropped(list []*lease) {
+	var err error
 	for _, l := range list {
 		p.mu.Lock()
-		left := time.Until(l.renewed.Add(l.ttl))
+		left, waited := time.Until(l.renewed.Add(l.ttl)), time.Since(l.dropped)
 		p.mu.Unlock()
+		if err != nil && waited > p.b.options.Timeout {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(p.b.base, min(max(left, time.Second), p.b.options.Timeout))
-		_ = p.revoke(ctx, l) // its TTL ends it in any case
+		err = p.revoke(ctx, l) // its TTL ends it in any case
 		cancel()
 	}
 }
@@ -202,12 +215,15 @@ func (p *pool) covers(l *lease, sent time.Time) bool {
 	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
 }
 
-// keep renews the lease of a waiter until ctx ends.
+// keep renews the lease of a waiter until ctx ends, or the place is lost and the lease dropped.
 func (p *pool) keep(ctx context.Context, l *lease) {
 	third := l.ttl / 3
 	p.mu.Lock()
-	next := time.Until(l.renewed.Add(third - rand.N(third/8)))
+	next, over := time.Until(l.renewed.Add(third-rand.N(third/8))), !l.dropped.IsZero()
 	p.mu.Unlock()
+	if over {
+		return
+	}
 	time.AfterFunc(max(next, third/4), func() {
 		if ctx.Err() != nil || !p.b.calls.Begin() {
 			return
@@ -285,7 +301,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 		case got[i].term == l.heard && !answered.Before(l.renewed.Add(l.ttl)):
 			// It may have run out before, and old servers answer renewals of leases that they are just ending. A new leader has given it
 			// its whole TTL.
-			p.dropped.add(l)
+			p.dropLocked(l)
 			l.loseLocked()
 			errs[i] = backend.ErrLost
 		case time.Duration(got[i].seconds)*time.Second >= l.ttl && sent.After(l.renewed):

@@ -135,7 +135,7 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 	case err != nil:
 		return nil, at, err
 	case resp.Succeeded:
-		l, err = a.grant(ctx, written(sent, resp), refreshed)
+		l, err = a.grant(ctx, a.written(sent, resp), refreshed)
 		return l, at, err
 	}
 	a.rev = resp.Responses[1].GetResponseRange().Kvs[0].CreateRevision
@@ -210,7 +210,7 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 		case deleted := <-gone:
 			return position{seen: deleted}, nil
 		case <-a.lease.gone:
-			return position{}, nil // its being gone is found out by looking
+			return position{}, backend.ErrLost // what became of the place is found out by looking, not without a pause
 		case <-ctx.Done():
 			return at, backend.ContextError(ctx, nil)
 		case since = <-looks:

@@ -28,6 +28,7 @@ type renewer struct {
 
 	mu     sync.Mutex
 	stream *renewalStream // nil where there is none
+	begun  time.Time      // when the last exchange was
 }
 
 func newRenewer(client pb.LeaseClient, base context.Context, calls *calls.Calls) *renewer {
@@ -45,58 +46,76 @@ type renewalStream struct {
 // renewals are those of one call. The renewer's lock guards them.
 type renewals struct {
 	list []renewal
+	left int           // without an answer
 	over bool          // the caller has gone
 	done chan struct{} // closed when all are answered, or the stream has ended
 }
 
 // A renewal is of one lease, with its answer.
 type renewal struct {
+	call    *renewals
 	id      int64
 	seconds int64  // granted; 0 where the lease is gone
 	term    uint64 // of the leader
 	err     error  // errNoAnswer until there is one
 }
 
+// answerLocked enters an answer, or why there is none.
+func (x *renewal) answerLocked(seconds int64, term uint64, err error) {
+	x.seconds, x.term, x.err = seconds, term, err
+	if x.call.left--; x.call.left == 0 {
+		close(x.call.done)
+	}
+}
+
 // renew renews leases once and returns what was granted to each, or an error. A stream that does
 // not answer within patience is given up, so that the next call reaches another server if there are several.
 func (r *renewer) renew(ctx context.Context, patience time.Duration, ids ...int64) []renewal {
-	c := &renewals{list: make([]renewal, len(ids)), done: make(chan struct{})}
+	c := &renewals{list: make([]renewal, len(ids)), left: len(ids), done: make(chan struct{})}
 	for i, id := range ids {
-		c.list[i] = renewal{id: id, err: errNoAnswer}
+		c.list[i] = renewal{call: c, id: id, err: errNoAnswer}
 	}
 	r.waiting.add(c)
-	begun, hung := time.Now(), time.NewTimer(patience)
+	hung := time.NewTimer(patience)
 	defer hung.Stop()
-	select {
-	case <-c.done:
-		return c.list
-	case <-hung.C:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-c.done:
+			return c.list
+		case <-hung.C:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+		lasted := time.Since(r.begun)
+		short := lasted < patience/2
+		if short && ctx.Err() == nil { // these went out late, after the answers to those before
+			r.mu.Unlock()
+			hung.Reset(patience - lasted)
+			continue
+		}
+		defer r.mu.Unlock()
+		if !short && c.left > 0 && r.stream != nil { // it may hang
+			r.stream.cancel()
+		}
+		c.over = true
+		return slices.Clone(c.list)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stream != nil && time.Since(begun) > patience/2 { // it may hang
-		r.stream.cancel()
-	}
-	c.over = true
-	return slices.Clone(c.list)
 }
 
 func (r *renewer) renewAll(calls []*renewals) {
 	asked := make(map[int64][]*renewal)
 	r.mu.Lock()
-	calls = slices.DeleteFunc(calls, func(c *renewals) bool { return c.over })
 	for _, c := range calls {
 		for i := range c.list {
-			asked[c.list[i].id] = append(asked[c.list[i].id], &c.list[i])
+			if !c.over {
+				asked[c.list[i].id] = append(asked[c.list[i].id], &c.list[i])
+			}
 		}
 	}
+	r.begun = time.Now()
 	r.mu.Unlock()
-	if len(calls) > 0 {
+	if len(asked) > 0 {
 		r.exchange(asked)
-	}
-	for _, c := range calls {
-		close(c.done)
 	}
 }
 
@@ -148,7 +167,7 @@ func (r *renewer) receive(s *renewalStream, asked map[int64][]*renewal) error {
 		}
 		r.mu.Lock()
 		for _, x := range asked[resp.ID] {
-			x.seconds, x.term, x.err = max(resp.TTL, 0), resp.Header.GetRaftTerm(), nil
+			x.answerLocked(max(resp.TTL, 0), resp.Header.GetRaftTerm(), nil)
 		}
 		r.mu.Unlock()
 		delete(asked, resp.ID)
@@ -169,7 +188,7 @@ func (r *renewer) fail(s *renewalStream, asked map[int64][]*renewal, err error) 
 	defer r.mu.Unlock()
 	for _, list := range asked {
 		for _, x := range list {
-			x.err = err
+			x.answerLocked(0, 0, err)
 		}
 	}
 }

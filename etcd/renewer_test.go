@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,5 +78,93 @@ func TestRenewalOnFullStream(t *testing.T) {
 		if took := time.Since(begun); took != patience {
 			t.Errorf("took %v", took)
 		}
+	})
+}
+
+// A slowLeases answers each renewal after a time of its lease's own.
+type slowLeases struct {
+	pb.LeaseClient
+	after func(id int64) time.Duration
+}
+
+func (c slowLeases) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	return &slowStream{ctx: ctx, after: c.after, answers: make(chan int64, 100)}, nil
+}
+
+type slowStream struct {
+	pb.Lease_LeaseKeepAliveClient
+	ctx     context.Context
+	after   func(id int64) time.Duration
+	answers chan int64
+}
+
+func (s *slowStream) Send(r *pb.LeaseKeepAliveRequest) error {
+	time.AfterFunc(s.after(r.ID), func() { s.answers <- r.ID })
+	return s.ctx.Err()
+}
+
+func (s *slowStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case id := <-s.answers:
+		return &pb.LeaseKeepAliveResponse{ID: id, TTL: 60}, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than half of it, those
+// that come together would otherwise give up the stream one after the other, each time with all but the first unanswered.
+func TestPatienceBeginsWithTheExchange(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
+		b.renewer.client = slowLeases{after: func(int64) time.Duration { return 150 * time.Millisecond }}
+		var calls sync.WaitGroup
+		for id := range int64(10) {
+			calls.Go(func() {
+				if err := b.renewer.renew(t.Context(), 250*time.Millisecond, id)[0].err; err != nil {
+					t.Errorf("renewal %d: %v", id, err)
+				}
+			})
+			synctest.Wait() // the first goes out alone
+		}
+		calls.Wait()
+	})
+}
+
+// Whoever has all its answers waits for nobody else's, and does not take the stream from them.
+func TestAnswersAreNotHeldBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
+		b.renewer.client = slowLeases{after: func(id int64) time.Duration { return time.Duration(id) * 100 * time.Millisecond }}
+		var calls sync.WaitGroup
+		renew := func(patience, most time.Duration, id int64) {
+			calls.Go(func() {
+				begun := time.Now()
+				if err := b.renewer.renew(t.Context(), patience, id)[0].err; err != nil {
+					t.Errorf("renewal %d: %v", id, err)
+				}
+				if took := time.Since(begun); took > most {
+					t.Errorf("renewal %d took %v", id, took)
+				}
+			})
+		}
+		renew(time.Second, time.Second, 1)
+		synctest.Wait()
+		renew(5*time.Second, 4*time.Second, 30) // these two go out together
+		renew(time.Second, time.Second, 2)
+		calls.Wait()
+	})
+}
+
+// A server that hangs is found out although no caller has the patience for it.
+func TestShortCallsGiveUpAStreamTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			b.renewer.renew(ctx, 500*time.Millisecond, 1)
+			cancel()
+		}
+		if n := c.sent.Load(); n < 3 {
+			t.Errorf("%d streams in a second", n)
+		}
+		b.renewer.renew(t.Context(), time.Second, 1) // ends what goes on
 	})
 }

@@ -231,4 +231,9 @@ func (ws *watches) none() bool {
 }
 
 // close waits for the end of the stream. closing must have ended.
-func (ws *watches) close() { ws.running.Wait() }
+func (ws *watches) close() {
+	ws.mu.Lock()
+	ws.started = true // a guard's timer, which nobody waits for, starts no stream any more
+	ws.mu.Unlock()
+	ws.running.Wait()
+}
