@@ -242,15 +242,21 @@ func (t *trial) renewBy(g *grant, ttl time.Duration, renew func() error) {
 	deadline, before := g.Deadline(), time.Now()
 	err := renew()
 	t.answered(err, before)
+	t.lostInTime(err, deadline, before, ttl)
+	if err != nil {
+		t.breaksText(renewRule, "Renew of a live lease: %v", err)
+	}
+}
+
+// lostInTime ends the trial without a verdict if a renewal, asked for at before, says that the lease is lost, and by now it may be: by its
+// deadline before the renewal, or by the new one.
+func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Duration) {
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):
 		t.tooLate("a lease ended before it was renewed")
 	case !now.Before(backend.Deadline(before, ttl)):
 		t.tooLate("a renewal took %v, for a TTL of %v", now.Sub(before), ttl)
-	}
-	if err != nil {
-		t.breaksText(renewRule, "Renew of a live lease: %v", err)
 	}
 }
 

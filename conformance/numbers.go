@@ -148,13 +148,16 @@ func renewalsAreKept(t *trial) {
 		}
 		t.renewalsKept("RenewBatch", func(grants []*grant, ttls []time.Duration) {
 			var batch []backend.Renewal
+			var deadlines []time.Time
 			for i, g := range grants {
 				batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: ttls[i]})
+				deadlines = append(deadlines, g.Deadline())
 			}
 			begun := time.Now()
 			errs := batcher.RenewBatch(t.ctx, batch)
 			t.answeredAll(errs, begun)
 			for i, err := range errs {
+				t.lostInTime(err, deadlines[i], begun, ttls[i])
 				if err != nil {
 					t.fatalf("RenewBatch to %v: %v", ttls[i], err)
 				}
