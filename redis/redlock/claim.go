@@ -26,9 +26,10 @@ type claim struct {
 	token  uint64        // set at the grant
 	number atomic.Uint64 // of the last request
 
-	mu    sync.Mutex
-	given uint64 // requests up to this number are given up, and not sent any more
-	at    []part // by node
+	mu      sync.Mutex
+	given   uint64   // requests up to this number are given up, and not sent any more
+	renewed *renewal // the last that a quorum has told of; nil before the first
+	at      []part   // by node
 }
 
 // A part is a claim at one node.
@@ -40,6 +41,7 @@ type part struct {
 	there bool     // the node may have the key
 	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
+	lost  bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {

@@ -99,7 +99,7 @@ func TestRepairedTwice(t *testing.T) {
 	}
 	for range 2 {
 		done := make(chan error, 1)
-		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1)}, time.Now(), func(err error) { done <- err })
+		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()}, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -107,6 +107,28 @@ func TestRepairedTwice(t *testing.T) {
 	if len(f.having("k")) != 3 {
 		t.Fatal("the lease is not back")
 	}
+	release(t, l)
+	f.free("k")
+}
+
+// A node that has lost a lease gets it back at the next renewal, also where it answers later than a quorum.
+func TestRepairedLate(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	p := storetest.NewProxy(t, f.nodes[2].Addr)
+	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
+	l := acquire(t, r, req("k", claimTTL))
+	f.whole(r, l)
+	if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.Set(func(p *storetest.Proxy) { p.Delay = 200 * time.Millisecond })
+	if err := l.Renew(context.Background(), claimTTL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, soon, "the lease is back", func() bool { return len(f.having("k")) == 3 })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	release(t, l)
 	f.free("k")
 }

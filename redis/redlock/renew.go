@@ -34,7 +34,7 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	for i, l := range lives {
 		if _, errs[i] = r.round(ttls[i]); errs[i] == nil {
 			c := l.Data.(*claim)
-			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), err: &errs[i]})
+			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), sent: time.Now(), err: &errs[i]})
 		}
 	}
 	var rounds sync.WaitGroup
@@ -48,13 +48,13 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 // A renewal is that of one lease, which is renewed if a quorum still had it. Nodes that had lost it do not count, and get it back
 // afterwards.
 type renewal struct {
-	claim   *claim
-	ttl     time.Duration
-	number  uint64
-	have    int    // nodes that had it
-	lack    int    // nodes that said they had not
-	missing []int  // nodes that had nothing in its place
-	err     *error // what came of it
+	claim  *claim
+	ttl    time.Duration
+	number uint64
+	sent   time.Time
+	have   int    // nodes that had it
+	lack   int    // nodes that said they had not
+	err    *error // what came of it
 }
 
 // renew renews leases in one round, and tells each what came of it.
@@ -64,12 +64,11 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	t.over = func() bool {
 		return t.won() && !slices.ContainsFunc(list, func(w *renewal) bool { return !t.kept(w) && !t.lost(w) })
 	}
-	sent := time.Now()
 	r.ask(ctx, t, r.windowFor(shortest).needing(shortest), func(i int, enter entry) {
 		r.renewAt(i, list, func(answers []int64, err error) {
 			enter(told(err), func() {
 				for k, a := range answers {
-					list[k].count(i, a)
+					list[k].count(a)
 				}
 			}, err)
 		})
@@ -77,7 +76,7 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 	for _, w := range list {
 		switch {
 		case t.kept(w):
-			r.repair(w, sent)
+			r.repair(w)
 		case t.lost(w):
 			*w.err = backend.ErrLost
 			r.abandon(w.claim) // a minority may have been renewed
@@ -85,8 +84,10 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 			*w.err = backend.ContextError(ctx, nil)
 		default:
 			errs := t.misses()
-			for _, i := range w.missing {
-				errs[i] = errMissing
+			for i, said := range t.said {
+				if said == yes && w.claim.part(i).lost {
+					errs[i] = errMissing
+				}
 			}
 			*w.err = r.noQuorum(errs)
 		}
@@ -96,15 +97,11 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 func (t *tally) kept(w *renewal) bool { return w.have >= t.quorum }
 func (t *tally) lost(w *renewal) bool { return w.lack > len(t.said)-t.quorum }
 
-// count enters what node i has answered.
-func (w *renewal) count(i int, answer int64) {
+func (w *renewal) count(answer int64) {
 	switch answer {
 	case leaseRenewed:
 		w.have++
-	case leaseMissing:
-		w.lack++
-		w.missing = append(w.missing, i)
-	case leaseOther:
+	case leaseMissing, leaseOther:
 		w.lack++
 	}
 }
@@ -123,9 +120,6 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 		answers := make([]int64, len(list))
 		for k := range answers {
 			answers[k] = f.Number()
-			if answers[k] == leaseMissing && list[k].claim.isBusy(i) {
-				answers[k] = leaseUntold // the grant may still be on its way to this node
-			}
 		}
 		if err == nil {
 			err = f.Err()
@@ -135,22 +129,53 @@ func (r *Backend) renewAt(i int, list []*renewal, done func(answers []int64, err
 			return
 		}
 		_ = n.observe(clock, r.ban) // a key that is there counts whatever the clock did before
+		for k, w := range list {
+			if answers[k] == leaseMissing && w.claim.isBusy(i) {
+				answers[k] = leaseUntold // the grant may still be on its way to this node
+			}
+			r.found(i, w, answers[k] == leaseMissing)
+		}
 		done(answers, nil)
 	})
 }
 
-// repair puts a lease that was renewed in a round begun at sent back on the nodes that had lost it, in the background. It counts there
-// from the next renewal on: to count it at once would revive a lease that has expired.
-func (r *Backend) repair(w *renewal, sent time.Time) {
-	for _, i := range w.missing {
-		r.repairAt(i, w, sent, func(error) {}) // where it fails the next renewal finds it again
+// found notes whether node i had lost the lease of w. If a quorum has told already that it had it, the node gets it back at once, and
+// otherwise when one has.
+func (r *Backend) found(i int, w *renewal, lost bool) {
+	c := w.claim
+	c.mu.Lock()
+	last := c.renewed
+	late := lost && last != nil && last.number >= w.number
+	c.at[i].lost = lost && !late
+	c.mu.Unlock()
+	if late {
+		r.repairAt(i, last, func(error) {})
 	}
 }
 
-func (r *Backend) repairAt(i int, w *renewal, sent time.Time, done func(error)) {
+// repair puts a lease that has been renewed back on the nodes that had lost it, in the background. It counts there from the next renewal
+// on: to count it at once would revive a lease that has expired.
+func (r *Backend) repair(w *renewal) {
+	c := w.claim
+	var nodes []int
+	c.mu.Lock()
+	c.renewed = w
+	for i := range c.at {
+		if c.at[i].lost {
+			c.at[i].lost = false
+			nodes = append(nodes, i)
+		}
+	}
+	c.mu.Unlock()
+	for _, i := range nodes {
+		r.repairAt(i, w, func(error) {}) // where it fails the next renewal finds it again
+	}
+}
+
+func (r *Backend) repairAt(i int, w *renewal, done func(error)) {
 	c, n := w.claim, r.nodes[i]
 	c.write(n, i, w.number, func(ended func(trace, error)) {
-		left := time.Until(backend.Deadline(sent, w.ttl))
+		left := time.Until(backend.Deadline(w.sent, w.ttl))
 		if left <= 0 {
 			ended(untold, nil)
 			return

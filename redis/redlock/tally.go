@@ -115,19 +115,16 @@ func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, e
 	}
 	limit := time.NewTimer(w.outage)
 	defer limit.Stop()
-	for hurried, late := false, false; t.number(silent) > 0 && !t.over(); {
+	for hurried, late := false, false; ; {
+		for len(answers) > 0 { // whatever has come by now counts
+			t.enter(<-answers)
+		}
+		if late || t.number(silent) == 0 || t.over() {
+			return
+		}
 		if !hurried && t.answered() >= t.quorum {
 			hurried = true
 			limit.Reset(min(r.patience(t, w), time.Until(t.begun.Add(w.outage))))
-		}
-		select {
-		case a := <-answers: // also late, if it has been in time itself
-			t.enter(a)
-			continue
-		default:
-		}
-		if late {
-			return
 		}
 		select {
 		case a := <-answers:
