@@ -20,7 +20,8 @@ type Backend struct {
 	usage      exchange.Usage
 	client     redis.UniversalClient
 	options    Options
-	deputies   int // how many waiters may be told to look after a reservation, until one is known to hear
+	single     bool // the client makes no attempts of its own
+	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
 	told       any // how scripts tell waiters, a string: inbox, deputies, prefix of channels
 	guarantees backend.Guarantees

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +25,9 @@ type claim struct {
 	token  uint64        // set at the grant
 	number atomic.Uint64 // of the last request
 
-	mu      sync.Mutex
-	given   uint64   // requests up to this number are given up, and not sent any more
-	renewed *renewal // the last that a quorum has told of; nil before the first
-	at      []part   // by node
+	mu    sync.Mutex
+	given uint64 // requests up to this number are given up, and not sent any more
+	at    []part // by node
 }
 
 // A part is a claim at one node.
@@ -37,21 +35,18 @@ type claim struct {
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
 // requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type part struct {
-	turns []func() // the request that is under way, and those that wait for their turn
+	busy  bool     // a request is under way
+	queue []func() // that wait for their turn
 	there bool     // the node may have the key
 	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
-	lost  bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
-	return r.claimOf(q.Key, newID()+q.Owner, ttl)
-}
-
-// claimOf is the claim of an owner that nodes call id.
-func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
-	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
-	return &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
+	return &claim{
+		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
+		at: make([]part, len(r.nodes)),
+	}
 }
 
 // part is what is known of the claim at node i.
@@ -73,28 +68,29 @@ func (c *claim) giveUp(number uint64) {
 func (c *claim) turn(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
-	p.turns = append(p.turns, f)
-	first := len(p.turns) == 1
-	c.mu.Unlock()
-	if first {
-		f()
+	if p.busy {
+		p.queue = append(p.queue, f)
+		c.mu.Unlock()
+		return
 	}
+	p.busy = true
+	c.mu.Unlock()
+	f()
 }
 
 func (c *claim) next(i int) {
 	c.mu.Lock()
 	p := &c.at[i]
-	p.turns = slices.Delete(p.turns, 0, 1)
-	f := func() {}
-	if len(p.turns) > 0 {
-		f = p.turns[0]
+	if len(p.queue) == 0 {
+		p.busy = false
+		c.mu.Unlock()
+		return
 	}
+	f := p.queue[0]
+	p.queue = p.queue[1:]
 	c.mu.Unlock()
 	f()
 }
-
-// isBusy reports whether a request to node i is under way.
-func (c *claim) isBusy(i int) bool { return len(c.part(i).turns) > 0 }
 
 // A trace is what the answer to a request tells of the owner's key at the node.
 type trace int
@@ -124,7 +120,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == untold, err != nil && exchange.Definite(err, true): // it has not been carried out
+			case err == nil && found == untold, err != nil && n.harmless(err):
 				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == present || p.doubt
@@ -146,43 +142,70 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done whether there was
-// anything. What cannot be removed now, or may come back, is left to the node's debts; and what a node has that does not answer is only
-// tried if it is urgent.
-func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
-	n := r.nodes[i]
+// A removal is what a node says of one.
+type removal int
+
+const (
+	removed removal = iota
+	absent          // it was there once
+	never           // it has never been there
+	unknown
+)
+
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
+// now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
+func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(removal, error)) {
+	if !c.part(i).there {
+		done(never, nil)
+		return
+	}
 	c.turn(i, func() {
-		switch {
-		case !c.part(i).there: // what was under way has been refused, perhaps
+		n := r.nodes[i]
+		if !c.part(i).there { // what was under way has been refused
 			c.next(i)
-			done(false, nil)
-			return
-		case !urgent && n.isDeaf():
-			c.next(i)
-			r.owe(i, c, number)
-			done(false, errStuck)
+			done(never, nil)
 			return
 		}
-		c.clear(n, i, number, func(gone, sure bool, err error) {
+		if !urgent && n.isDeaf() {
+			c.next(i)
+			r.owe(i, c, number)
+			done(unknown, errStuck)
+			return
+		}
+		n.post(c.removal(number), func(v any, err error) {
+			gone, ok := v.(int64)
+			if err == nil && !ok {
+				err = exchange.ErrReply(v)
+			}
+			c.mu.Lock()
+			p := &c.at[i]
+			sure := err == nil && !p.doubt
+			p.there = !sure || number < p.wrote
+			c.mu.Unlock()
+			c.next(i)
 			if sure {
 				n.forgive(c, number)
 			} else {
 				r.owe(i, c, number)
 			}
-			done(gone, err)
+			switch {
+			case err != nil:
+				done(unknown, err)
+			case gone > 0:
+				done(removed, nil)
+			default:
+				done(absent, nil)
+			}
 		})
 	})
 }
 
-// clear makes the request of a removal, in a turn that has begun. sure tells that nothing can come back.
-func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
-	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(gone bool, err error) {
-		c.mu.Lock()
-		p := &c.at[i]
-		sure := err == nil && !p.doubt
-		p.there = !sure || number < p.wrote
-		c.mu.Unlock()
-		c.next(i)
-		done(gone, sure, err)
-	})
+// removal is the request that removes the key from a node.
+func (c *claim) removal(number uint64) exchange.Request {
+	return exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}
+}
+
+// keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.
+func (c *claim) keep(limit time.Duration) time.Time {
+	return time.Now().Add(c.ttl + keepPad + limit)
 }

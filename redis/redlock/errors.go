@@ -3,8 +3,10 @@ package redlock
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -15,15 +17,16 @@ var errOvertaken = errors.New("overtaken by a later renewal")
 
 // A noQuorumError tells that too few nodes have done what was asked, and why.
 type noQuorumError struct {
-	nodes  []*node
-	quorum int
-	errs   []error       // by node, nil for those that did
-	left   time.Duration // until a quorum may have its vote, if that is all there is to wait for
+	quorum, nodes int
+	names         []string
+	errs          []error       // by node, nil for those that did
+	left          time.Duration // until a quorum may have its vote, if that is all there is to wait for
 }
 
 func (r *Backend) noQuorum(errs []error) error {
-	e := &noQuorumError{nodes: r.nodes, quorum: len(r.nodes)/2 + 1, errs: errs}
+	e := &noQuorumError{quorum: len(r.nodes)/2 + 1, nodes: len(r.nodes), errs: errs}
 	for i, n := range r.nodes {
+		e.names = append(e.names, n.name)
 		// The round may have been over before this node could say again what is known of it.
 		if barred := n.notReady(); errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError)) {
 			errs[i] = barred
@@ -37,20 +40,21 @@ func (r *Backend) noQuorum(errs []error) error {
 // needed.
 func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
+	good := 0
 	for _, err := range e.errs {
 		var v *noVoteError
 		switch {
 		case err == nil:
-			lefts = append(lefts, 0)
+			good++
 		case errors.As(err, &v):
 			lefts = append(lefts, v.left)
 		}
 	}
-	if len(lefts) < e.quorum {
-		return 0
+	if need := e.quorum - good; need > 0 && need <= len(lefts) {
+		slices.Sort(lefts)
+		return lefts[need-1]
 	}
-	slices.Sort(lefts)
-	return lefts[e.quorum-1]
+	return 0
 }
 
 // slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that they were
@@ -58,23 +62,33 @@ func (e *noQuorumError) wait() time.Duration {
 func (e *noQuorumError) slow() bool {
 	missed := 0
 	for _, err := range e.errs {
-		var dial *net.OpError
+		var held *backend.HeldError
 		switch {
-		case err == nil, errors.As(err, new(*backend.HeldError)), errors.Is(err, errOvertaken):
-		case exchange.IsReply(err), !exchange.Passing(err), errors.As(err, &dial) && dial.Op == "dial" && !isTimeout(err):
-			return false
-		default:
+		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
+		case isTimeout(err), errors.Is(err, errStuck), isBroken(err):
 			missed++
+		default:
+			return false
 		}
 	}
 	return missed > 0
 }
 
+// isBroken reports whether err is of a connection that was good and broke.
+func isBroken(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
 func (e *noQuorumError) Error() string {
-	s := fmt.Sprintf("no quorum of %d of %d nodes", e.quorum, len(e.nodes))
+	s := fmt.Sprintf("no quorum of %d of %d nodes", e.quorum, e.nodes)
 	for i, err := range e.errs {
 		if err != nil {
-			s += fmt.Sprintf("; %s: %v", e.nodes[i].name, err)
+			s += fmt.Sprintf("; %s: %v", e.names[i], err)
 		}
 	}
 	return s

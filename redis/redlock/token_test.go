@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -275,7 +274,7 @@ func TestQuorumTTL(t *testing.T) {
 		{3, []time.Duration{short, short, short}, short},
 		{3, []time.Duration{long}, long},
 	} {
-		tally := &tally{quorum: 3, said: append(slices.Repeat([]verdict{yes}, c.answered), make([]verdict, 5-c.answered)...)}
+		tally := &tally{n: 5, quorum: 3, yes: c.answered}
 		if got := tally.quorumTTL(c.left); got != c.want {
 			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
 		}
