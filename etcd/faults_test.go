@@ -382,7 +382,7 @@ func TestGuardOutlivesCut(t *testing.T) {
 	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Lost(t, l, 3*soon) // the stream is made again, and the watch a second later
+	storetest.Lost(t, l, 3*soon) // the watch begins anew when the stream is made again
 }
 
 // A lock that is not renewed ends on time, although other locks of its client are renewed, and the pool.
