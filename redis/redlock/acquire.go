@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
@@ -43,8 +44,11 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 		if doubtful && time.Since(begun) < doubt && backend.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
 			continue
 		}
-		if ended := backend.ContextError(ctx, err); ended != nil {
-			return nil, ended
+		if backend.Ended(ctx) {
+			if !exchange.IsContextError(err) {
+				err = backend.ContextError(ctx, err)
+			}
+			return nil, err
 		}
 		r.clear(ctx, c)
 		return nil, err
@@ -68,7 +72,8 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	}
 	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		return nil, false, err // Leases gives it back
+		r.abandon(c) // Leases gives it back too, but perhaps not before Close has ended the connections
+		return nil, false, err
 	}
 	return l, false, nil
 }

@@ -20,6 +20,7 @@ const (
 	debtFirst  = 20 * time.Millisecond // the first pause between attempts; it doubles
 	debtMost   = time.Second           // the longest pause
 	debtSettle = 200 * time.Millisecond
+	debtBatch  = 256 // so many at most are paid at a time: votes and renewals come between
 )
 
 // owe makes sure that node i has nothing of c in the end that requests up to number have written.
@@ -86,7 +87,7 @@ func (r *Backend) pay(i int) {
 	}
 }
 
-// due drops the debts that have lapsed and returns those that can be paid now; one, while the node does not answer.
+// due drops the debts that have lapsed and returns some of those that can be paid now; one, while the node does not answer.
 func (n *node) due(i int) (list []*debt) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +97,7 @@ func (n *node) due(i int) (list []*debt) {
 		case now.After(d.until):
 			delete(n.debts, c)
 		case c.isBusy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
-		case len(list) == 0 || !n.deaf:
+		case len(list) == 0 || len(list) < debtBatch && !n.deaf:
 			list = append(list, d)
 		}
 	}

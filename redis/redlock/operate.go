@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -71,7 +72,9 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	case ownerOf(h.Owner) != owner:
 		return backend.ErrLost
 	}
-	c := r.claimOf(key, h.Owner, r.options.MaxTTL)
+	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same name.
+	const moment = time.Second
+	c := r.claimOf(key, h.Owner, min(moment, r.options.MaxTTL))
 	for i := range c.at {
 		c.at[i].there = true
 	}
