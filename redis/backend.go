@@ -20,8 +20,7 @@ type Backend struct {
 	usage      exchange.Usage
 	client     redis.UniversalClient
 	options    Options
-	single     bool // the client makes no attempts of its own
-	deputies   int  // how many waiters may be told to look after a reservation, until one is known to hear
+	deputies   int // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
 	told       any // how scripts tell waiters, a string: inbox, deputies, prefix of channels
 	guarantees backend.Guarantees

@@ -48,7 +48,7 @@ func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []excha
 				some[k] = list[i]
 				limit = min(limit, list[i].Limit)
 			}
-			v, err := b.await(ctx, time.Now().Add(limit), 0, nil, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
+			v, err := b.usage.Await(ctx, time.Now().Add(limit), exchange.Request{}, func(ctx context.Context) (any, error) { return b.carry(ctx, some), nil })
 			for k, i := range index {
 				if results[i].Err = err; err == nil {
 					results[i] = v.([]exchange.Result)[k]

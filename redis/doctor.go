@@ -22,8 +22,8 @@ type masterReading struct {
 var rules = append([]backend.Rule[masterReading]{
 	{
 		Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
-			policy := r.Info["maxmemory_policy"]
-			return backend.When(r.Number("maxmemory") > 0 && policy != "" && policy != "noeviction", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
+			policy := endpoint.Evicts(r.Info)
+			return backend.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
 		},
 		Why: "when the server is full, it evicts locks that are held, and a second owner can get in", Set: "maxmemory-policy noeviction",
 	},
@@ -79,7 +79,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		return nil, err
 	}
 	defer b.usage.Calls.End()
-	v, err := b.await(ctx, time.Now().Add(endpoint.OpenTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.examine(ctx) })
+	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.examine(ctx) })
 	switch {
 	case backend.Ended(ctx):
 		return nil, backend.ContextError(ctx, err)

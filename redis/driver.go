@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
@@ -67,11 +65,8 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, err
 	}
 	b.owned = client
-	if c, ok := client.(*redis.Client); ok {
-		b.single = c.Options().MaxRetries == 0
-		if t.Single != nil {
-			b.lanes.Solo = exchange.NewSolo(t.Single)
-		}
+	if t.Single != nil {
+		b.lanes.Solo = exchange.NewSolo(t.Single)
 	}
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()

@@ -3,10 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +19,7 @@ import (
 // look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
 // losing keys.
 func (b *Backend) look(ctx context.Context) error {
-	v, err := b.await(ctx, time.Now().Add(endpoint.OpenTimeout), 0, nil, func(ctx context.Context) (any, error) { return b.ask(ctx) })
+	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.ask(ctx) })
 	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
@@ -78,18 +76,17 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 		return "", err
 	}
 	info := endpoint.ParseInfo(text)
-	version, _, _ := strings.Cut(info["redis_version"], ".")
-	major, verr := strconv.Atoi(version)
 	switch {
-	case verr == nil && major < endpoint.OldestMajor:
-		return "", fmt.Errorf("redis %s is older than %d.0", info["redis_version"], endpoint.OldestMajor)
 	case info["role"] == "slave":
 		return "", errors.New("the server is a read-only replica: locks live on the master")
 	case info["cluster_enabled"] == "1" && !cluster:
 		return "", errors.New("the server belongs to a cluster: use redis+cluster://")
 	}
+	if err := endpoint.TooOld(info); err != nil {
+		return "", err
+	}
 	var losses []string
-	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
+	if policy := endpoint.Evicts(info); policy != "" {
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
 	// INFO tells of replicas in reach only where min-replicas-to-write is set.

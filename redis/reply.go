@@ -14,46 +14,26 @@ type answer struct {
 }
 
 func parseAcquire(v any) (answer, error) {
-	list, refused := v.([]any)
-	if refused {
-		const fields = 4
-		if len(list) != fields {
+	if _, granted := v.(string); granted {
+		f := exchange.ReadFields([]any{v})
+		token := f.Token()
+		if token == 0 {
 			return answer{}, exchange.ErrReply(v)
 		}
-		v = list[0]
+		return answer{granted: true, token: token}, f.Err()
 	}
-	token, err := exchange.ParseToken(v)
-	switch {
-	case err != nil:
-		return answer{}, err
-	case refused:
-		holder, err := exchange.ParseHolder(token, list[1], list[2])
-		return answer{holder: holder, added: list[3] == int64(1)}, err
-	case token == 0:
-		return answer{}, exchange.ErrReply(v)
-	}
-	return answer{granted: true, token: token}, nil
+	f := exchange.ReadFields(v)
+	return answer{holder: f.Holder(), added: f.Number() == 1}, f.Err()
 }
 
 func parseInspect(v any) (backend.Holder, error) {
-	list, ok := v.([]any)
-	if ok && len(list) == 0 {
+	if list, ok := v.([]any); ok && len(list) == 0 {
 		return backend.Holder{}, nil
 	}
-	if !ok || len(list) != 4 {
-		return backend.Holder{}, exchange.ErrReply(v)
-	}
-	token, err := exchange.ParseToken(list[0])
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	waiters, ok := list[3].(int64)
-	if !ok {
-		return backend.Holder{}, exchange.ErrReply(v)
-	}
-	h, err := exchange.ParseHolder(token, list[1], list[2])
-	h.Waiters = int(waiters)
-	return h, err
+	f := exchange.ReadFields(v)
+	h := f.Holder()
+	h.Waiters = int(f.Number())
+	return h, f.Err()
 }
 
 // isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.

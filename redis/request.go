@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,7 +27,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		if err == nil {
 			return v, unanswered, nil
 		}
-		unanswered = unanswered || !exchange.Definite(err, b.single)
+		unanswered = unanswered || !exchange.Definite(err, b.lanes != nil)
 		if backend.Ended(ctx) {
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
@@ -44,59 +43,10 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	}
 }
 
-// await runs f and returns what it returned; or errNoAnswer at end, or ctx's error grace after ctx has ended: then late,
-// if not nil, runs when f has ended.
-//
-// It is for what does not go by lanes. go-redis does not end a request when its context is cancelled, nor, by default, at
-// its deadline. So f runs on a goroutine of its own, with a context that ends at end alone; the client's timeouts end it
-// where that has no effect.
-func (b *Backend) await(
-	ctx context.Context, end time.Time, grace time.Duration, late func(), f func(context.Context) (any, error),
-) (any, error) {
-	if !b.usage.Calls.Begin() {
-		return nil, backend.ErrClosed
-	}
-	begun := time.Now()
-	fctx := exchange.DeadlineContext{Context: context.WithoutCancel(ctx), End: end}
-	var settled atomic.Bool // by the one who comes first: the answer, or the one who gives up
-	answer := make(chan exchange.Result, 1)
-	go func() {
-		defer b.usage.Calls.End()
-		v, err := f(fctx)
-		taken := settled.CompareAndSwap(false, true)
-		answer <- exchange.Result{V: v, Err: err}
-		if !taken && late != nil {
-			late()
-		}
-	}()
-	t := time.NewTimer(time.Until(end))
-	defer t.Stop()
-	select {
-	case r := <-answer:
-		return r.V, r.Err
-	case <-t.C:
-	case <-ctx.Done():
-		t.Reset(min(grace, time.Until(end)))
-		select {
-		case r := <-answer:
-			return r.V, r.Err
-		case <-t.C:
-		}
-	}
-	if !settled.CompareAndSwap(false, true) {
-		r := <-answer
-		return r.V, r.Err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return nil, exchange.NoAnswer(time.Since(begun), nil)
-}
-
 // deliver makes a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	if b.lanes == nil {
-		return b.await(ctx, end, q.Grace, q.Late, func(ctx context.Context) (any, error) {
+		return b.usage.Await(ctx, end, q, func(ctx context.Context) (any, error) {
 			r := b.carry(ctx, []exchange.Request{q})[0]
 			return r.V, r.Err
 		})
@@ -117,5 +67,5 @@ func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exc
 		return slices.Repeat([]exchange.Result{{Err: backend.ErrClosed}}, len(list))
 	}
 	defer b.usage.Calls.End()
-	return b.lanes.DoAll(ctx, time.Time{}, list)
+	return b.lanes.DoAll(ctx, list)
 }

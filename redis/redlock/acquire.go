@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
@@ -36,29 +37,27 @@ const doubt = time.Second
 // released the key, whose last traces are being removed.
 func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend.Lease, error) {
 	for begun := time.Now(); ; {
-		l, e, err := r.elect(ctx, q, c)
-		if e == nil {
-			return l, err
+		l, doubtful, err := r.elect(ctx, q, c)
+		if err == nil {
+			return l, nil
 		}
-		if e.doubtful && ctx.Err() == nil && time.Since(begun) < doubt {
-			r.withdraw(c, e.number)
-			if serr := backend.Sleep(ctx, leastPause+rand.N(leastPause)); serr == nil {
-				continue
+		if doubtful && time.Since(begun) < doubt && backend.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
+			continue
+		}
+		if backend.Ended(ctx) {
+			if !exchange.IsContextError(err) {
+				err = backend.ContextError(ctx, err)
 			}
-			err = backend.ContextError(ctx, err)
+			return nil, err
 		}
-		if ctx.Err() != nil {
-			r.abandon(c)
-		} else {
-			r.clear(ctx, c)
-		}
+		r.clear(ctx, c)
 		return nil, err
 	}
 }
 
-// elect makes one attempt. If it fails, e is what the caller has to clear up, nil if Leases does.
-func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, e *election, err error) {
-	e = r.newElection(c)
+// elect makes one attempt, and withdraws it if it fails. doubtful is the election's.
+func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ backend.Lease, doubtful bool, err error) {
+	e := r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
 	if ended := backend.ContextError(ctx, err); ended != nil {
@@ -68,32 +67,40 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 		c.token, err = e.agree(ctx)
 	}
 	if err != nil {
-		return nil, e, err
+		r.withdraw(c, e.number)
+		return nil, e.doubtful, err
 	}
 	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
-		return nil, nil, err
+		r.abandon(c) // Leases gives it back too, but perhaps not before Close has ended the connections
+		return nil, false, err
 	}
-	return l, nil, nil
+	return l, false, nil
 }
 
-// clear is abandon for an attempt whose refusal is not urgent: it returns when the nodes that granted the key have removed
-// it, unless they hang, so that the next attempt finds nothing of this one.
+// clear returns when the nodes that granted the key to an attempt which failed have removed it, unless they hang, so that the next
+// attempt finds nothing of this one.
 func (r *Backend) clear(ctx context.Context, c *claim) {
 	limit := nodeTimeout(c.ttl)
-	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func(removal) {})
+	r.removeAll(ctx, r.newRollCall(), c, window{node: limit, outage: limit}, func() {})
 }
 
-// removeAll gives a claim up and removes it from all nodes, and tells said what each answers. What is not answered in time is seen to in
-// the background.
-func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, said func(removal)) {
+// removeAll gives a claim up and removes it from all nodes, and calls gone for each that had something of it. What is not answered in
+// time is seen to in the background.
+func (r *Backend) removeAll(ctx context.Context, t *tally, c *claim, w window, gone func()) {
 	c.giveUp(lastNumber)
 	r.ask(ctx, t, w, func(i int, enter entry) {
-		c.remove(r, i, lastNumber, true, func(what removal, err error) { enter(told(err), func() { said(what) }, err) })
+		c.remove(r, i, lastNumber, true, func(had bool, err error) {
+			record := gone
+			if !had {
+				record = nil
+			}
+			enter(told(err), record, err)
+		})
 	})
-	for i, in := range t.in {
-		if !in {
-			r.owe(i, c, lastNumber)
+	for i, said := range t.said {
+		if said == silent {
+			r.owe(i, c, lastNumber) // before the removal fails, so that a node that hangs is soon left alone
 		}
 	}
 }
@@ -105,6 +112,6 @@ func (r *Backend) abandon(c *claim) { r.withdraw(c, lastNumber) }
 func (r *Backend) withdraw(c *claim, number uint64) {
 	c.giveUp(number)
 	for i := range r.nodes {
-		c.remove(r, i, number, false, func(removal, error) {})
+		c.remove(r, i, number, false, func(bool, error) {})
 	}
 }

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +26,10 @@ type claim struct {
 	token  uint64        // set at the grant
 	number atomic.Uint64 // of the last request
 
-	mu    sync.Mutex
-	given uint64 // requests up to this number are given up, and not sent any more
-	at    []part // by node
+	mu      sync.Mutex
+	given   uint64   // requests up to this number are given up, and not sent any more
+	renewed *renewal // the last that a quorum has told of; nil before the first
+	at      []part   // by node
 }
 
 // A part is a claim at one node.
@@ -35,18 +37,21 @@ type claim struct {
 // there is false only if the node does not have the key and nothing is on its way that may write it. So whoever gives up
 // requests, and removes the key from the nodes where it may be afterwards, leaves nothing.
 type part struct {
-	busy  bool     // a request is under way
-	queue []func() // that wait for their turn
+	turns []func() // the request that is under way, and those that wait for their turn
 	there bool     // the node may have the key
 	wrote uint64   // number of the last request that may have written it
 	doubt bool     // a request went unanswered that may yet write the key
+	lost  bool     // the node had nothing in the place of the lease when it was last renewed, and has not got it back
 }
 
 func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
-	return &claim{
-		keys: []string{r.naming.lock(q.Key), r.naming.fence(q.Key), r.naming.birth()}, id: newID() + q.Owner, ttl: ttl,
-		at: make([]part, len(r.nodes)),
-	}
+	return r.claimOf(q.Key, newID()+q.Owner, ttl)
+}
+
+// claimOf is the claim of an owner that nodes call id.
+func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
+	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
+	return &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
 }
 
 // part is what is known of the claim at node i.
@@ -68,29 +73,28 @@ func (c *claim) giveUp(number uint64) {
 func (c *claim) turn(i int, f func()) {
 	c.mu.Lock()
 	p := &c.at[i]
-	if p.busy {
-		p.queue = append(p.queue, f)
-		c.mu.Unlock()
-		return
-	}
-	p.busy = true
+	p.turns = append(p.turns, f)
+	first := len(p.turns) == 1
 	c.mu.Unlock()
-	f()
+	if first {
+		f()
+	}
 }
 
 func (c *claim) next(i int) {
 	c.mu.Lock()
 	p := &c.at[i]
-	if len(p.queue) == 0 {
-		p.busy = false
-		c.mu.Unlock()
-		return
+	p.turns = slices.Delete(p.turns, 0, 1)
+	f := func() {}
+	if len(p.turns) > 0 {
+		f = p.turns[0]
 	}
-	f := p.queue[0]
-	p.queue = p.queue[1:]
 	c.mu.Unlock()
 	f()
 }
+
+// isBusy reports whether a request to node i is under way.
+func (c *claim) isBusy(i int) bool { return len(c.part(i).turns) > 0 }
 
 // A trace is what the answer to a request tells of the owner's key at the node.
 type trace int
@@ -120,7 +124,7 @@ func (c *claim) write(n *node, i int, number uint64, send func(ended func(trace,
 		send(func(found trace, err error) {
 			c.mu.Lock()
 			switch {
-			case err == nil && found == untold, err != nil && n.harmless(err):
+			case err == nil && found == untold, err != nil && exchange.Definite(err, true): // it has not been carried out
 				p.there, p.wrote = had, last
 			case err == nil:
 				p.there = found == present || p.doubt
@@ -142,70 +146,43 @@ func ownerOf(id string) string {
 	return id[idLen:]
 }
 
-// A removal is what a node says of one.
-type removal int
-
-const (
-	removed removal = iota
-	absent          // it was there once
-	never           // it has never been there
-	unknown
-)
-
-// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done. What cannot be removed
-// now, or may come back, is left to the node's debts; and what a node has that does not answer is only tried if it is urgent.
-func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(removal, error)) {
-	if !c.part(i).there {
-		done(never, nil)
-		return
-	}
+// remove removes the key from node i as far as requests up to number have written it, in its turn, and tells done whether there was
+// anything. What cannot be removed now, or may come back, is left to the node's debts; and what a node has that does not answer is only
+// tried if it is urgent.
+func (c *claim) remove(r *Backend, i int, number uint64, urgent bool, done func(gone bool, err error)) {
+	n := r.nodes[i]
 	c.turn(i, func() {
-		n := r.nodes[i]
-		if !c.part(i).there { // what was under way has been refused
+		switch {
+		case !c.part(i).there: // what was under way has been refused, perhaps
 			c.next(i)
-			done(never, nil)
+			done(false, nil)
 			return
-		}
-		if !urgent && n.isDeaf() {
+		case !urgent && n.isDeaf():
 			c.next(i)
 			r.owe(i, c, number)
-			done(unknown, errStuck)
+			done(false, errStuck)
 			return
 		}
-		n.post(c.removal(number), func(v any, err error) {
-			gone, ok := v.(int64)
-			if err == nil && !ok {
-				err = exchange.ErrReply(v)
-			}
-			c.mu.Lock()
-			p := &c.at[i]
-			sure := err == nil && !p.doubt
-			p.there = !sure || number < p.wrote
-			c.mu.Unlock()
-			c.next(i)
+		c.clear(n, i, number, func(gone, sure bool, err error) {
 			if sure {
 				n.forgive(c, number)
 			} else {
 				r.owe(i, c, number)
 			}
-			switch {
-			case err != nil:
-				done(unknown, err)
-			case gone > 0:
-				done(removed, nil)
-			default:
-				done(absent, nil)
-			}
+			done(gone, err)
 		})
 	})
 }
 
-// removal is the request that removes the key from a node.
-func (c *claim) removal(number uint64) exchange.Request {
-	return exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}
-}
-
-// keep is until when a node may have a key that was asked for by now, in a request that lasts no longer than limit.
-func (c *claim) keep(limit time.Duration) time.Time {
-	return time.Now().Add(c.ttl + keepPad + limit)
+// clear makes the request of a removal, in a turn that has begun. sure tells that nothing can come back.
+func (c *claim) clear(n *node, i int, number uint64, done func(gone, sure bool, err error)) {
+	n.flag(exchange.Request{Script: releaseScript, Keys: c.keys[:1], Args: []any{c.id, number}}, func(gone bool, err error) {
+		c.mu.Lock()
+		p := &c.at[i]
+		sure := err == nil && !p.doubt
+		p.there = !sure || number < p.wrote
+		c.mu.Unlock()
+		c.next(i)
+		done(gone, sure, err)
+	})
 }

@@ -70,7 +70,7 @@ func TestRefusedUnseen(t *testing.T) {
 			t.Fatal(v, err)
 		}
 	}
-	met, _ := r.nodes[2].acquaintance()
+	met := r.nodes[2].acquaintance()
 	other := fmt.Sprintf("1:%d:%s:%s", claimTTL.Milliseconds(), newID(), met.run)
 	if err := redistest.Raw(t, f.nodes[2].Addr).Set(context.Background(), r.naming.birth(), other, 0).Err(); err != nil {
 		t.Fatal(err)
@@ -98,11 +98,8 @@ func TestRepairedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		call := &rollCall{
-			r: r, claims: []*claim{c}, granted: []time.Duration{claimTTL}, number: []uint64{c.number.Add(1)}, sent: time.Now(),
-		}
 		done := make(chan error, 1)
-		call.repairAt(2, 0, func(err error) { done <- err })
+		r.repairAt(2, &renewal{claim: c, ttl: claimTTL, number: c.number.Add(1), sent: time.Now()}, func(err error) { done <- err })
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +107,28 @@ func TestRepairedTwice(t *testing.T) {
 	if len(f.having("k")) != 3 {
 		t.Fatal("the lease is not back")
 	}
+	release(t, l)
+	f.free("k")
+}
+
+// A node that has lost a lease gets it back at the next renewal, also where it answers later than a quorum.
+func TestRepairedLate(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	p := storetest.NewProxy(t, f.nodes[2].Addr)
+	r := opened(t, through([]string{f.nodes[0].Addr, f.nodes[1].Addr, p.Addr}))
+	l := acquire(t, r, req("k", claimTTL))
+	f.whole(r, l)
+	if err := redistest.Raw(t, f.nodes[2].Addr).Del(context.Background(), r.naming.lock("k")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.Set(func(p *storetest.Proxy) { p.Delay = 200 * time.Millisecond })
+	if err := l.Renew(context.Background(), claimTTL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, soon, "the lease is back", func() bool { return len(f.having("k")) == 3 })
+	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	release(t, l)
 	f.free("k")
 }
@@ -148,11 +167,11 @@ func TestDebtLasts(t *testing.T) {
 	c.turn(0, func() {}) // so that nothing can be paid
 	r.owe(0, c, 1)
 	n.mu.Lock()
-	n.debts[c.id].until = time.Now().Add(time.Millisecond)
+	n.debts[c].until = time.Now().Add(time.Millisecond)
 	n.mu.Unlock()
 	r.owe(0, c, 2)
 	n.mu.Lock()
-	left := time.Until(n.debts[c.id].until)
+	left := time.Until(n.debts[c].until)
 	n.mu.Unlock()
 	if left < claimTTL {
 		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)

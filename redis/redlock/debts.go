@@ -1,9 +1,8 @@
 package redlock
 
 import (
+	"sync"
 	"time"
-
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A debt is a key that must be removed from one node on which it may be, or may yet appear, because a request was not
@@ -21,8 +20,7 @@ const (
 	debtFirst  = 20 * time.Millisecond // the first pause between attempts; it doubles
 	debtMost   = time.Second           // the longest pause
 	debtSettle = 200 * time.Millisecond
-	debtBatch  = 256
-	debtsMost  = 1 << 16 // of one node; what is more is left to its TTL
+	debtBatch  = 256 // so many at most are paid at a time: votes and renewals come between
 )
 
 // owe makes sure that node i has nothing of c in the end that requests up to number have written.
@@ -30,14 +28,13 @@ func (r *Backend) owe(i int, c *claim, number uint64) {
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if old := n.debts[c.id]; old != nil {
+	if old := n.debts[c]; old != nil {
 		number = max(old.number, number)
-	} else if len(n.debts) >= debtsMost {
-		return
 	}
-	n.debts[c.id] = &debt{claim: c, number: number, until: c.keep(n.limit)}
+	// The last request may have been carried out until it was given up.
+	n.debts[c] = &debt{claim: c, number: number, until: time.Now().Add(c.ttl + keepPad + n.limit)}
 	if !n.paying {
-		n.paying = r.usage.Calls.Background(func() { r.pay(n, i) })
+		n.paying = r.usage.Calls.Background(func() { r.pay(i) })
 	}
 }
 
@@ -45,13 +42,14 @@ func (r *Backend) owe(i int, c *claim, number uint64) {
 func (n *node) forgive(c *claim, number uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if d := n.debts[c.id]; d != nil && d.number <= number {
-		delete(n.debts, c.id)
+	if d := n.debts[c]; d != nil && d.number <= number {
+		delete(n.debts, c)
 	}
 }
 
-// pay sees to the debts of one node until there are none, or the Redlock is closed.
-func (r *Backend) pay(n *node, i int) {
+// pay sees to the debts of node i until there are none, or the Backend is closed.
+func (r *Backend) pay(i int) {
+	n := r.nodes[i]
 	pause := debtFirst
 	for last := false; ; {
 		t := time.NewTimer(pause)
@@ -61,10 +59,23 @@ func (r *Backend) pay(n *node, i int) {
 			t.Stop()
 			last = true // one more try
 		}
-		if n.settle(i, n.due(i)) {
-			pause = max(debtFirst, min(pause, debtSettle/4))
-		} else {
+		var removals sync.WaitGroup
+		for _, d := range n.due(i) {
+			removals.Add(1)
+			d.claim.turn(i, func() {
+				d.claim.clear(n, i, d.number, func(_, sure bool, err error) {
+					defer removals.Done()
+					if err == nil {
+						n.paid(d, sure)
+					}
+				})
+			})
+		}
+		removals.Wait()
+		if n.isDeaf() {
 			pause = min(2*pause, debtMost)
+		} else {
+			pause = max(debtFirst, min(pause, debtSettle/4))
 		}
 		n.mu.Lock()
 		n.paying = len(n.debts) > 0 && !last
@@ -76,53 +87,32 @@ func (r *Backend) pay(n *node, i int) {
 	}
 }
 
-// due drops the debts that have lapsed and returns some of those that can be paid now.
-func (n *node) due(i int) []*debt {
+// due drops the debts that have lapsed and returns some of those that can be paid now; one, while the node does not answer.
+func (n *node) due(i int) (list []*debt) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	var list []*debt
-	for id, d := range n.debts {
+	for c, d := range n.debts {
 		switch {
 		case now.After(d.until):
-			delete(n.debts, id)
-		case d.claim.part(i).busy, !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
-		case len(list) < debtBatch:
+			delete(n.debts, c)
+		case c.isBusy(i), !d.absent.IsZero() && now.Sub(d.absent) < debtSettle:
+		case len(list) == 0 || len(list) < debtBatch && !n.deaf:
 			list = append(list, d)
 		}
 	}
 	return list
 }
 
-// settle asks the node to remove what is due, and reports whether it has answered.
-func (n *node) settle(i int, due []*debt) bool {
-	if len(due) == 0 {
-		return true
-	}
-	list := make([]exchange.Request, len(due))
-	for k, d := range due {
-		list[k] = d.claim.removal(d.number)
-	}
-	ended := make(chan error, 1)
-	var replies []exchange.Result
-	n.postAll(list, func(results []exchange.Result, err error) {
-		replies = results
-		ended <- err
-	})
-	if err := <-ended; err != nil && !exchange.IsReply(err) {
-		return false
-	}
+// paid notes that the node has answered the removal of d.
+func (n *node) paid(d *debt, sure bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := time.Now()
-	for k, d := range due {
-		switch {
-		case replies[k].Err != nil, n.debts[d.claim.id] != d: // in the second case it is another one by now
-		case d.absent.IsZero() && d.claim.part(i).doubt:
-			d.absent = now
-		default:
-			delete(n.debts, d.claim.id)
-		}
+	switch {
+	case n.debts[d.claim] != d: // it is another one by now
+	case !sure && d.absent.IsZero():
+		d.absent = time.Now()
+	default:
+		delete(n.debts, d.claim)
 	}
-	return true
 }

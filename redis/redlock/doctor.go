@@ -111,11 +111,9 @@ func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, 
 	if err == nil {
 		err = n.notReady()
 	}
-	sent := time.Now()
-	now, terr := n.client.Time(ctx).Result()
-	clock := clockSample{now.UnixMicro(), sent, time.Now()}
-	if terr != nil {
-		clock = clockSample{}
+	var clock clockSample
+	if !said.Clock.IsZero() {
+		clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Told}
 	}
 	return append(list, backend.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
 }

@@ -75,11 +75,6 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 // newNodeClients makes the clients of nodes. Their timeouts end requests that nobody waits for any more; the longest is that of all.
 func newNodeClients(list []*redis.Options) (clients []*redis.Client, timeout time.Duration, err error) {
 	for _, o := range list {
-		const never = -1
-		o.MaxRetries = never
-		for _, d := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout} {
-			*d = max(*d, 0) // not switched off
-		}
 		c, limit, err := endpoint.NewClient(endpoint.Target{Single: o})
 		if err != nil {
 			return nil, 0, err

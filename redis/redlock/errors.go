@@ -3,10 +3,8 @@ package redlock
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -17,16 +15,15 @@ var errOvertaken = errors.New("overtaken by a later renewal")
 
 // A noQuorumError tells that too few nodes have done what was asked, and why.
 type noQuorumError struct {
-	quorum, nodes int
-	names         []string
-	errs          []error       // by node, nil for those that did
-	left          time.Duration // until a quorum may have its vote, if that is all there is to wait for
+	nodes  []*node
+	quorum int
+	errs   []error       // by node, nil for those that did
+	left   time.Duration // until a quorum may have its vote, if that is all there is to wait for
 }
 
 func (r *Backend) noQuorum(errs []error) error {
-	e := &noQuorumError{quorum: len(r.nodes)/2 + 1, nodes: len(r.nodes), errs: errs}
+	e := &noQuorumError{nodes: r.nodes, quorum: len(r.nodes)/2 + 1, errs: errs}
 	for i, n := range r.nodes {
-		e.names = append(e.names, n.name)
 		// The round may have been over before this node could say again what is known of it.
 		if barred := n.notReady(); errors.Is(errs[i], exchange.ErrNoAnswer) && errors.As(barred, new(*noVoteError)) {
 			errs[i] = barred
@@ -40,21 +37,20 @@ func (r *Backend) noQuorum(errs []error) error {
 // needed.
 func (e *noQuorumError) wait() time.Duration {
 	var lefts []time.Duration
-	good := 0
 	for _, err := range e.errs {
 		var v *noVoteError
 		switch {
 		case err == nil:
-			good++
+			lefts = append(lefts, 0)
 		case errors.As(err, &v):
 			lefts = append(lefts, v.left)
 		}
 	}
-	if need := e.quorum - good; need > 0 && need <= len(lefts) {
-		slices.Sort(lefts)
-		return lefts[need-1]
+	if len(lefts) < e.quorum {
+		return 0
 	}
-	return 0
+	slices.Sort(lefts)
+	return lefts[e.quorum-1]
 }
 
 // slow reports whether nodes were missed only because they did not answer in time, or because the connection broke that they were
@@ -62,33 +58,23 @@ func (e *noQuorumError) wait() time.Duration {
 func (e *noQuorumError) slow() bool {
 	missed := 0
 	for _, err := range e.errs {
-		var held *backend.HeldError
+		var dial *net.OpError
 		switch {
-		case err == nil, errors.As(err, &held), errors.Is(err, errOvertaken):
-		case isTimeout(err), errors.Is(err, errStuck), isBroken(err):
-			missed++
-		default:
+		case err == nil, errors.As(err, new(*backend.HeldError)), errors.Is(err, errOvertaken):
+		case exchange.IsReply(err), !exchange.Passing(err), errors.As(err, &dial) && dial.Op == "dial" && !isTimeout(err):
 			return false
+		default:
+			missed++
 		}
 	}
 	return missed > 0
 }
 
-// isBroken reports whether err is of a connection that was good and broke.
-func isBroken(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
-}
-
 func (e *noQuorumError) Error() string {
-	s := fmt.Sprintf("no quorum of %d of %d nodes", e.quorum, e.nodes)
+	s := fmt.Sprintf("no quorum of %d of %d nodes", e.quorum, len(e.nodes))
 	for i, err := range e.errs {
 		if err != nil {
-			s += fmt.Sprintf("; %s: %v", e.names[i], err)
+			s += fmt.Sprintf("; %s: %v", e.nodes[i].name, err)
 		}
 	}
 	return s

@@ -112,6 +112,12 @@ func TestFrozenMajority(t *testing.T) {
 	if took := time.Since(begun); took > exchange.DefaultTimeout+soon {
 		t.Errorf("it took %v", took)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err = r.Acquire(ctx, req("k", time.Minute))
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*noQuorumError)) {
+		t.Errorf("acquire with two of three nodes frozen, for 300 ms: %v", err)
+	}
 	for _, n := range f.nodes[:2] {
 		n.Thaw()
 	}

@@ -17,10 +17,17 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	defer r.usage.Calls.End()
+	h, err := r.holder(ctx, key)
+	h.Owner = ownerOf(h.Owner)
+	return h, err
+}
+
+// holder is who holds a key, with its id for its owner.
+func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error) {
 	answers := make([]backend.Holder, len(r.nodes))
 	t := r.newTally()
 	// The nodes that have not answered can change nothing that is told.
-	t.certain = func() bool {
+	t.over = func() bool {
 		h, named := t.holder(answers)
 		return t.won() && (!h.Held() || named >= t.quorum && h.TTL > 0 && h.Token > 0)
 	}
@@ -39,50 +46,49 @@ func (r *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		return backend.Holder{}, err
 	}
 	if !t.won() {
-		return backend.Holder{}, r.noQuorum(t.silent())
+		return backend.Holder{}, r.noQuorum(t.misses())
 	}
 	h, _ := t.holder(answers)
 	return h, nil
 }
 
 func parseInspect(v any) (backend.Holder, error) {
-	list, ok := v.([]any)
-	switch {
-	case ok && len(list) == 0:
+	if list, ok := v.([]any); ok && len(list) == 0 {
 		return backend.Holder{}, nil
-	case !ok || len(list) != 3:
-		return backend.Holder{}, exchange.ErrReply(v)
 	}
-	token, err := exchange.ParseToken(list[0])
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	return parseHolder(token, list[1], list[2])
+	f := exchange.ReadFields(v)
+	return readHolder(f), f.Err()
 }
 
 // holder is what the answers of the nodes amount to, and how many name it.
 func (t *tally) holder(answers []backend.Holder) (h backend.Holder, named int) {
-	owners := make(map[string]int)
-	best := ""
-	for _, h := range answers {
-		if h.Held() {
-			if owners[h.Owner]++; owners[h.Owner] > owners[best] {
-				best = h.Owner
-			}
-		}
-	}
-	if silent := t.n - t.yes; best == "" || owners[best]+silent < t.quorum {
+	best := mostNamed(answers)
+	if mute := len(t.said) - t.number(yes); len(best) == 0 || len(best)+mute < t.quorum {
 		return backend.Holder{}, 0
 	}
-	h = backend.Holder{Owner: best, Waiters: -1, Token: agreedToken(answers, best, t.quorum)}
 	var left []time.Duration
+	for _, a := range best {
+		left = append(left, a.TTL)
+	}
+	h = best[0]
+	h.Token, h.TTL = t.agreedToken(best), t.quorumTTL(left)
+	return h, len(best)
+}
+
+// mostNamed are the answers that name the owner that most of them name.
+func mostNamed(answers []backend.Holder) (best []backend.Holder) {
+	byOwner := make(map[string][]backend.Holder)
 	for _, a := range answers {
-		if a.Owner == best {
-			left = append(left, a.TTL)
+		if !a.Held() {
+			continue
+		}
+		same := append(byOwner[a.Owner], a)
+		byOwner[a.Owner] = same
+		if len(same) > len(best) {
+			best = same
 		}
 	}
-	h.TTL = t.quorumTTL(left)
-	return h, owners[best]
+	return best
 }
 
 // quorumTTL is for how long a quorum has a key, of which some nodes have told how long they have it: the lease is over when fewer
@@ -91,21 +97,18 @@ func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
 	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
 	least := left[min(t.quorum, len(left))-1]
-	if most := left[max(t.quorum-(t.n-t.yes), 1)-1]; most-least > much {
+	if most := left[max(t.quorum-(len(t.said)-t.number(yes)), 1)-1]; most-least > much {
 		return 0
 	}
 	return least
 }
 
-// agreedToken is the token of owner that a quorum names, 0 if none is: a node has its own number until it hears of the
-// token that was chosen.
-func agreedToken(answers []backend.Holder, owner string, quorum int) uint64 {
+// agreedToken is the token that a quorum of answers which name one owner tells, 0 if none is: a node has its own number until it hears of
+// the token that was chosen.
+func (t *tally) agreedToken(answers []backend.Holder) uint64 {
 	tokens := make(map[uint64]int)
 	for _, a := range answers {
-		if a.Owner != owner {
-			continue
-		}
-		if tokens[a.Token]++; tokens[a.Token] >= quorum {
+		if tokens[a.Token]++; tokens[a.Token] >= t.quorum {
 			return a.Token
 		}
 	}

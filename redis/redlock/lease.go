@@ -2,13 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
 )
 
-// redlockRequests are what Leases asks of the nodes.
+// requests are what Leases asks of the nodes.
 type requests struct{ r *Backend }
 
 var _ backend.Requests = requests{}
@@ -22,29 +21,25 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [backend.Requests]. It returns when a quorum of the nodes is free of the lease, and a moment later
-// if the others are about to answer; those that do not are seen to in the background.
+// ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	r := q.r
-	c, ok := l.Data.(*claim)
-	if !ok {
-		return errors.New("a lease without a claim")
+	return q.r.release(context.WithoutCancel(ctx), l.Data.(*claim))
+}
+
+// release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer; those that do not
+// are seen to in the background.
+func (r *Backend) release(ctx context.Context, c *claim) error {
+	t := r.newRollCall()
+	gone := 0
+	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { gone++ })
+	switch free := t.number(yes); {
+	case free-gone > len(r.nodes)-t.quorum:
+		return backend.ErrLost // a quorum cannot have had it
+	case free >= t.quorum:
+		return nil // perhaps it had been lost, of which nodes decide that do not answer
 	}
-	t := r.newTally()
-	var said [unknown + 1]int
-	// A quorum cannot have had it: it was lost before.
-	lost := func() bool { return t.n-said[never]-said[absent] < t.quorum }
-	free := func() bool { return said[removed]+said[never] >= t.quorum }
-	t.certain = func() bool { return lost() || free() }
-	w := r.windowFor(c.ttl)
-	w.linger = true
-	r.removeAll(context.WithoutCancel(ctx), t, c, w, func(what removal) { said[what]++ })
-	switch {
-	case lost():
-		return backend.ErrLost
-	case free(), said[removed]+said[never]+said[absent] >= t.quorum:
-		// In the second case nodes do not answer that decide whether the lease had been lost; the key is free in any case.
-		return nil
+	if err := backend.ContextError(ctx, nil); err != nil {
+		return err
 	}
-	return r.noQuorum(t.silent())
+	return r.noQuorum(t.misses())
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -25,14 +23,15 @@ type acquaintance struct {
 	record, born, from string // for acquire.lua
 	outcast            error  // why it must not vote; nil if it may
 	left               time.Duration
+	at                 time.Time // when the meeting began
 }
 
 // acquaint meets a node: it looks whether its server can keep locks, and settles with it from when on it votes. A meeting
 // that began after since will do; several that want one share it. It takes several round trips, and mostly a new connection.
 func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error {
-	n.meet <- struct{}{} // bounded by the limit of another meeting
-	defer func() { <-n.meet }()
-	if found, at := n.acquaintance(); at.After(since) {
+	n.meet.Lock() // bounded by the limit of another meeting
+	defer n.meet.Unlock()
+	if found := n.acquaintance(); found.at.After(since) {
 		return found.outcast
 	}
 	begun := time.Now()
@@ -45,15 +44,16 @@ func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error 
 	if n.unmet = err; err != nil {
 		return err
 	}
-	n.found, n.metAt, n.barred = found, begun, begun.Add(found.left)
+	found.at = begun
+	n.found, n.barred = found, begun.Add(found.left)
 	return found.outcast
 }
 
 // isOutcast reports whether the node was found not long ago to be one that must not vote.
 func (n *node) isOutcast(now time.Time) bool {
 	const pause = time.Second // it is looked at again
-	found, at := n.acquaintance()
-	return found.outcast != nil && now.Sub(at) < pause
+	found := n.acquaintance()
+	return found.outcast != nil && now.Sub(found.at) < pause
 }
 
 func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) {
@@ -81,7 +81,7 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	}
 	args := []any{run, r.options.MaxTTL.Milliseconds(), newID(), durable}
 	for _, other := range r.nodes {
-		if found, _ := other.acquaintance(); other != n && found.id != "" {
+		if found := other.acquaintance(); other != n && found.id != "" {
 			args = append(args, found.id)
 		}
 	}
@@ -89,55 +89,38 @@ func (r *Backend) interview(ctx context.Context, n *node) (acquaintance, error) 
 	if said.Err != nil {
 		return acquaintance{}, said.Err
 	}
-	list, _ := said.V.([]any)
-	if len(list) == 0 {
+	if list, ok := said.V.([]any); ok && len(list) == 0 {
 		return acquaintance{}, errors.New("it was started again just now")
 	}
-	if len(list) != 6 {
+	f := exchange.ReadFields(said.V)
+	found := acquaintance{run: run, record: f.Text(), born: f.Text()}
+	longest, err := time.ParseDuration(f.Text() + "ms")
+	found.id, found.from, found.left = f.Text(), f.Text(), f.Millis()
+	switch {
+	case f.Err() != nil:
+		return acquaintance{}, f.Err()
+	case err != nil:
 		return acquaintance{}, exchange.ErrReply(said.V)
-	}
-	texts := make([]string, 5)
-	for i := range texts {
-		texts[i], _ = list[i].(string)
-	}
-	if err := r.agreed(texts[2]); err != nil {
+	case longest != r.options.MaxTTL:
+		err = fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, longest, r.options.MaxTTL)
 		return acquaintance{run: run, outcast: err}, nil
 	}
-	left, _ := list[5].(int64)
-	return acquaintance{
-		run: run, record: texts[0], born: texts[1], id: texts[3], from: texts[4], left: time.Duration(left) * time.Millisecond,
-	}, nil
-}
-
-// agreed is nil if max, in ms, is our longest TTL.
-func (r *Backend) agreed(max string) error {
-	ms, err := strconv.ParseInt(max, 10, 64)
-	if err != nil {
-		return exchange.ErrReply(max)
-	}
-	if theirs := time.Duration(ms) * time.Millisecond; theirs != r.options.MaxTTL {
-		return fmt.Errorf("the longest ttl (%s) of this node's fleet is %v, not %v", paramMaxTTL, theirs, r.options.MaxTTL)
-	}
-	return nil
+	return found, nil
 }
 
 // unfit says why a server must not be a node.
 func unfit(info map[string]string) error {
-	version, _, _ := strings.Cut(info["redis_version"], ".")
-	major, err := strconv.Atoi(version)
-	switch policy := info["maxmemory_policy"]; {
+	switch policy := endpoint.Evicts(info); {
 	case info["run_id"] == "":
 		return errors.New("INFO tells no run_id")
-	case err == nil && major < endpoint.OldestMajor:
-		return fmt.Errorf("redis %s is older than %d.0", info["redis_version"], endpoint.OldestMajor)
 	case info["role"] != "master":
 		return errors.New("the server is a replica: nodes must be independent")
 	case info["cluster_enabled"] == "1":
 		return errors.New("the server belongs to a cluster: nodes must be independent")
-	case policy != "" && policy != "noeviction" && info["maxmemory"] != "0":
+	case policy != "":
 		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %s", policy)
 	}
-	return nil
+	return endpoint.TooOld(info)
 }
 
 // idLen is the length of newID's.
@@ -154,26 +137,26 @@ func (r *Backend) look(ctx context.Context) error {
 	begun := time.Now()
 	t := r.newRollCall()
 	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
-		err := r.acquaint(r.nodes[i], endpoint.OpenTimeout, begun)
-		for isTimeout(err) && !t.isQuorate() && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
-			err = r.acquaint(r.nodes[i], endpoint.OpenTimeout-time.Since(begun), begun)
+		n := r.nodes[i]
+		err := r.acquaint(n, endpoint.OpenTimeout, begun)
+		for isTimeout(err) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
+			err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
 		}
-		v := yes
-		if err != nil && !exchange.IsReply(err) && !r.nodes[i].isOutcast(begun) {
-			v = none
+		if exchange.IsReply(err) || n.isOutcast(begun) {
+			return no, nil, err
 		}
-		return v, nil, err
+		return told(err), nil, err
 	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range t.errs {
-		if err != nil && (r.nodes[i].isOutcast(begun) || exchange.IsReply(err)) {
-			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
+	for i, said := range t.said {
+		if said == no {
+			return fmt.Errorf("node %s: %w", r.nodes[i].name, t.errs[i])
 		}
 	}
 	if !t.won() {
-		return r.noQuorum(t.silent())
+		return r.noQuorum(t.misses())
 	}
 	all := make([]int, len(r.nodes))
 	for i := range all {
@@ -185,9 +168,9 @@ func (r *Backend) look(ctx context.Context) error {
 // distinct refuses one server under two addresses.
 func (r *Backend) distinct(list []int) error {
 	for k, i := range list {
-		found, _ := r.nodes[i].acquaintance()
+		found := r.nodes[i].acquaintance()
 		for _, j := range list[:k] {
-			if other, _ := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
+			if other := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
 				return fmt.Errorf("%s and %s are one server", r.nodes[j].name, r.nodes[i].name)
 			}
 		}
@@ -214,7 +197,7 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 	}
 	defer r.usage.Calls.End()
 	t := r.newRollCall()
-	t.quorum = t.n // all of them must answer
+	t.quorum = len(r.nodes) // all of them must answer
 	r.ask(ctx, t, window{outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		end := time.Now().Add(n.limit)
@@ -222,12 +205,12 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 		if err == nil {
 			err = r.acquaint(n, endpoint.OpenTimeout, time.Now())
 		}
-		return yes, nil, err
+		return told(err), nil, err
 	}))
 	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
-	for i, err := range t.silent() {
+	for i, err := range t.misses() {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", r.nodes[i].name, err)
 		}

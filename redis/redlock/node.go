@@ -1,10 +1,8 @@
 package redlock
 
 import (
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,35 +14,32 @@ import (
 // A node that does not answer, with so much to be removed from it, is asked for no votes: who sees to that finds out when it answers.
 const mostOwed = 32
 
-var errStuck = errors.New("node does not answer; request not sent")
+var errStuck = fmt.Errorf("request not sent, because of earlier ones: %w", exchange.ErrNoAnswer)
 
 // A node is one server of a fleet.
 type node struct {
 	name   string
 	client *redis.Client
 	lanes  *exchange.Lanes
-	single bool          // the client makes no attempts of its own
 	limit  time.Duration // of a request, Options.Timeout
-	meet   chan struct{} // full while the node is being met
+	meet   sync.Mutex    // held while the node is being met
 
 	mu     sync.Mutex
 	found  acquaintance // of the last meeting that told something
-	metAt  time.Time    // when that began
 	unmet  error        // why it could not be met; nil if it has been
 	barred time.Time    // it has no vote before, by what it said last
 	out    time.Time    // it has no vote with us before, because its clock was set forward
 	clock  serverClock
 	deaf   bool          // the last request that has ended was not answered
 	usual  time.Duration // how long an answer takes, smoothed
-	debts  map[string]*debt
+	debts  map[*claim]*debt
 	paying bool // a goroutine sees to debts
 }
 
 func newNode(c *redis.Client, limit time.Duration, inUse *calls.Calls) *node {
-	o := c.Options()
 	return &node{
-		name: o.Addr, client: c, lanes: exchange.NewLanes(c, inUse), single: o.MaxRetries == 0, limit: limit,
-		meet: make(chan struct{}, 1), debts: make(map[string]*debt),
+		name: c.Options().Addr, client: c, lanes: exchange.NewLanes(c, inUse), limit: limit,
+		debts: make(map[*claim]*debt),
 	}
 }
 
@@ -56,28 +51,6 @@ func (n *node) post(q exchange.Request, done func(v any, err error)) {
 		n.heard(r.Err == nil || exchange.IsReply(r.Err), time.Since(begun))
 		done(r.V, r.Err)
 	})
-}
-
-// postAll makes requests side by side. done is told the first error, too.
-func (n *node) postAll(list []exchange.Request, done func(results []exchange.Result, err error)) {
-	results := make([]exchange.Result, len(list))
-	var left atomic.Int64
-	left.Store(int64(len(list)))
-	for i, q := range list {
-		n.post(q, func(v any, err error) {
-			results[i] = exchange.Result{V: v, Err: err}
-			if left.Add(-1) > 0 {
-				return
-			}
-			for _, r := range results {
-				if r.Err != nil {
-					done(results, r.Err)
-					return
-				}
-			}
-			done(results, nil)
-		})
-	}
 }
 
 // heard notes how a request ended.
@@ -116,9 +89,14 @@ func (n *node) patience(w window) time.Duration {
 	return min(w.node, max(few*n.usual, least))
 }
 
-// harmless reports whether a request that failed with err has certainly not been carried out, nor will be.
-func (n *node) harmless(err error) bool {
-	return errors.Is(err, errStuck) || exchange.Definite(err, n.single)
+// flag makes a request that is answered by 1 or 0.
+func (n *node) flag(q exchange.Request, done func(set bool, err error)) {
+	n.post(q, func(v any, err error) {
+		if err == nil && v != int64(0) && v != int64(1) {
+			err = exchange.ErrReply(v)
+		}
+		done(v == int64(1), err)
+	})
 }
 
 // observe compares the node's clock with ours. A clock that was set forward has ended leases early: the node loses its vote
@@ -140,10 +118,10 @@ func (n *node) observe(s clockSample, ban time.Duration) error {
 }
 
 // acquaintance is what the last meeting with the node has told.
-func (n *node) acquaintance() (found acquaintance, at time.Time) {
+func (n *node) acquaintance() acquaintance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.found, n.metAt
+	return n.found
 }
 
 // bar notes for how long the node says that it has no vote.

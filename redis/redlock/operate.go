@@ -2,12 +2,12 @@ package redlock
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/endpoint"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 var (
@@ -37,11 +37,11 @@ func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 		return nil, err
 	}
 	if !t.won() {
-		return nil, r.noQuorum(t.silent())
+		return nil, r.noQuorum(t.misses())
 	}
 	var keys []string
 	for key, nodes := range found {
-		if nodes+t.n-t.yes >= t.quorum {
+		if nodes+len(t.said)-t.number(yes) >= t.quorum {
 			keys = append(keys, key)
 		}
 	}
@@ -61,40 +61,22 @@ func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[
 
 // Break implements [backend.Breaker]. It is done when a quorum is free of the lease.
 func (r *Backend) Break(ctx context.Context, key, owner string) error {
-	h, err := r.Inspect(ctx, key)
-	if err != nil {
-		return err
-	}
-	if h.Owner != owner {
-		return backend.ErrLost
-	}
-	if err := r.usage.Begin(ctx, nil); err != nil {
+	if err := r.usage.Begin(ctx, backend.ValidateKey(key)); err != nil {
 		return err
 	}
 	defer r.usage.Calls.End()
-	t := r.newTally()
-	t.certain = func() bool { return t.won() }
-	w := r.windowFor(r.options.MaxTTL)
-	w.linger = true
-	gone := 0
-	r.ask(ctx, t, w, func(i int, enter entry) {
-		q := exchange.Request{Script: breakScript, Keys: []string{r.naming.lock(key)}, Args: []any{owner, idLen}}
-		r.nodes[i].post(q, func(v any, err error) {
-			enter(told(err), func() {
-				if v == int64(1) {
-					gone++
-				}
-			}, err)
-		})
-	})
+	h, err := r.holder(ctx, key)
 	switch {
-	case t.won() && gone == 0:
-		return backend.ErrLost
-	case t.won():
-		return nil
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	case err != nil:
 		return err
+	case ownerOf(h.Owner) != owner:
+		return backend.ErrLost
 	}
-	return r.noQuorum(t.silent())
+	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same name.
+	const moment = time.Second
+	c := r.claimOf(key, h.Owner, min(moment, r.options.MaxTTL))
+	for i := range c.at {
+		c.at[i].there = true
+	}
+	return r.release(ctx, c)
 }

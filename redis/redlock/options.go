@@ -54,9 +54,8 @@ func (o *Options) validate() (Options, error) {
 // that evicts keys) has no vote. Nil opts are the defaults.
 //
 // A client must be for one server, not a failover or cluster client. Operations keep to their time limits whatever the
-// clients' options are. Still, clients should set ContextTimeoutEnabled, timeouts of about Timeout, and MaxRetries -1. A request that
-// a client repeats by itself may arrive when its outcome no longer matters, and keep a key at that node until its TTL runs out. And if
-// the reply to a release is lost, its repetition finds nothing, and the release is ErrLost although it removed the key.
+// clients' options are. Still, clients should set ContextTimeoutEnabled and timeouts of about Timeout: those end requests that nobody
+// waits for any more. Requests about leases are not repeated by a client itself, whatever its MaxRetries is.
 func New(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {

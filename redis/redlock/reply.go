@@ -25,51 +25,26 @@ type vote struct {
 }
 
 func parseVote(v any, sent, received time.Time) (vote, error) {
-	list, ok := v.([]any)
-	if !ok || len(list) < 2 {
-		return vote{}, exchange.ErrReply(v)
-	}
-	what, _ := list[0].(string)
-	clock, err := parseClock(list[1])
-	if err != nil {
-		return vote{}, exchange.ErrReply(v)
-	}
-	a := vote{what: what, clock: clockSample{clock, sent, received}}
-	switch rest := list[2:]; {
-	case what == voteGranted && len(rest) == 2:
-		left, ok := rest[1].(int64)
-		if a.token, err = exchange.ParseToken(rest[0]); err != nil || !ok {
-			return vote{}, exchange.ErrReply(v)
-		}
-		a.left = time.Duration(left) * time.Millisecond
-	case what == voteHeld && len(rest) == 3:
-		token, err := exchange.ParseToken(rest[0])
-		if err != nil {
-			return vote{}, exchange.ErrReply(v)
-		}
-		a.holder, err = parseHolder(token, rest[1], rest[2])
-		return a, err
-	case what == voteLate, what == voteStranger:
+	f := exchange.ReadFields(v)
+	a := vote{what: f.Text(), clock: clockSample{f.Number(), sent, received}}
+	switch a.what {
+	case voteGranted:
+		a.token, a.left = f.Token(), f.Millis()
+	case voteHeld:
+		a.holder = readHolder(f)
+		a.holder.Owner = ownerOf(a.holder.Owner)
+	case voteLate, voteStranger:
 	default:
 		return vote{}, exchange.ErrReply(v)
 	}
-	return a, nil
+	return a, f.Err()
 }
 
-// parseRedlockHolder tells the TTL as it was granted, without the pad.
-func parseHolder(token uint64, owner, left any) (backend.Holder, error) {
-	h, err := exchange.ParseHolder(token, owner, left)
-	h.Owner = ownerOf(h.Owner)
+// readHolder reads a holder by its id, with the TTL as it was granted, without the pad.
+func readHolder(f *exchange.Fields) backend.Holder {
+	h := f.Holder()
 	if h.TTL > 0 {
 		h.TTL = max(h.TTL-keepPad, time.Millisecond)
 	}
-	return h, err
-}
-
-func parseClock(v any) (int64, error) {
-	us, ok := v.(int64)
-	if !ok {
-		return 0, exchange.ErrReply(v)
-	}
-	return us, nil
+	return h
 }

@@ -27,9 +27,6 @@ var repairLua string
 //go:embed release.lua
 var releaseLua string
 
-//go:embed break.lua
-var breakLua string
-
 //go:embed inspect.lua
 var inspectLua string
 
@@ -40,7 +37,6 @@ var (
 	renewScript   = exchange.Script{Text: prelude + renewLua, Digest: "748d00790b8bf08713f91e828dadedf8cd41892e"}
 	repairScript  = exchange.Script{Text: prelude + repairLua, Digest: "15482dbb925a5c3c522aa95a9e5081e22844f923"}
 	releaseScript = exchange.Script{Text: prelude + releaseLua, Digest: "fa4bf6edabd45bf9ea6871e553e307e294fdabd2"}
-	breakScript   = exchange.Script{Text: prelude + breakLua, Digest: "a55461daae1f36bcb5954653e9627d484d782046"}
 	inspectScript = exchange.Script{Text: prelude + inspectLua, Digest: "5b1a5a30ed422f82b4f9bad347dc94da118eb8aa"}
 )
 

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -14,90 +13,62 @@ import (
 type verdict int
 
 const (
-	none verdict = iota // no answer, or none that counts
+	silent verdict = iota // nothing yet
 	yes
 	no
+	failed // it could not be asked, or its answer tells nothing
 )
 
 // told is the verdict of a node that has done what was asked, or failed with err.
 func told(err error) verdict {
 	if err != nil {
-		return none
+		return failed
 	}
 	return yes
 }
 
-// A tally counts the verdicts of one round, in which one question is put to every node. Its owner reads it when ask has returned.
+// A tally counts the verdicts of one round, in which one question is put to every node.
 type tally struct {
-	n, quorum int
-	begun     time.Time
-
-	mu            sync.Mutex
-	yes, no, mute int
-	in            []bool        // nodes that have answered or failed
-	errs          []error       // by node
-	closed        bool          // what comes now comes too late to count
-	news          chan struct{} // full when there is something for the one who waits
-
-	// certain says when the outcome is certain. It is called with mu held.
-	certain func() bool
+	quorum int
+	begun  time.Time
+	said   []verdict   // by node
+	errs   []error     // by node
+	over   func() bool // whether the outcome is certain, so that the round may end
 }
 
 // newTally returns a tally that ends when a quorum has said yes, or cannot any more.
 func (r *Backend) newTally() *tally {
 	n := len(r.nodes)
-	t := &tally{
-		n: n, quorum: n/2 + 1, begun: time.Now(), in: make([]bool, n), errs: make([]error, n), news: make(chan struct{}, 1),
-	}
-	t.certain = func() bool { return t.won() || t.hopeless() }
+	t := &tally{quorum: n/2 + 1, begun: time.Now(), said: make([]verdict, n), errs: make([]error, n)}
+	t.over = func() bool { return t.won() || t.hopeless() }
 	return t
 }
 
 // newRollCall returns a tally that waits for all nodes, if they answer.
 func (r *Backend) newRollCall() *tally {
 	t := r.newTally()
-	t.certain = func() bool { return false }
+	t.over = func() bool { return false }
 	return t
 }
 
-// answered counts the nodes that have said something.
-func (t *tally) answered() int { return t.yes + t.no }
-
-// won reports whether a quorum has said yes.
-func (t *tally) won() bool { return t.yes >= t.quorum }
-
-// hopeless reports whether no quorum can say yes any more.
-func (t *tally) hopeless() bool { return t.n-t.no-t.mute < t.quorum }
-
-// complete reports whether every node has answered or failed.
-func (t *tally) complete() bool { return t.answered()+t.mute == t.n }
-
-// enter counts one node's verdict, after running record, unless it comes too late.
-func (t *tally) enter(i int, v verdict, record func(), err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed {
-		return
-	}
-	if record != nil {
-		record()
-	}
-	t.in[i], t.errs[i] = true, err
-	switch v {
-	case yes:
-		t.yes++
-	case no:
-		t.no++
-	default:
-		t.mute++
-	}
-	if t.complete() || t.answered() >= t.quorum || t.certain() {
-		select {
-		case t.news <- struct{}{}:
-		default:
+// number is how many nodes have said v.
+func (t *tally) number(v verdict) (n int) {
+	for _, said := range t.said {
+		if said == v {
+			n++
 		}
 	}
+	return n
 }
+
+// answered counts the nodes that have said something.
+func (t *tally) answered() int { return t.number(yes) + t.number(no) }
+
+// won reports whether a quorum has said yes.
+func (t *tally) won() bool { return t.number(yes) >= t.quorum }
+
+// hopeless reports whether no quorum can say yes any more.
+func (t *tally) hopeless() bool { return t.number(yes)+t.number(silent) < t.quorum }
 
 // A window says how long a round lasts.
 type window struct {
@@ -109,8 +80,6 @@ type window struct {
 	// outage is how long to wait for a quorum to answer. With fewer there is nothing to be had by returning sooner: it is
 	// not a node that hangs, but a machine or network that is slow with all of them.
 	outage time.Duration
-	// linger waits for the other nodes, as long as for node, when the outcome is certain too.
-	linger bool
 }
 
 // windowFor is the window of a request about a lease of ttl.
@@ -126,78 +95,79 @@ func (w window) needing(ttl time.Duration) window {
 	return w
 }
 
-// An entry enters what one node says: see tally.enter.
+// An answer is what one node says; record, if not nil, runs if it comes in time.
+type answer struct {
+	node   int
+	said   verdict
+	record func()
+	err    error
+}
+
+// An entry enters the answer of one node.
 type entry func(v verdict, record func(), err error)
 
 // ask puts one question to every node at once and returns when the outcome is certain, the window closes, or ctx ends. one
-// asks node i, without waiting for it. Nodes that have not answered by then go on.
+// asks node i, without waiting for it. Nodes that have not answered by then go on, and count no more.
 func (r *Backend) ask(ctx context.Context, t *tally, w window, one func(i int, enter entry)) {
+	answers := make(chan answer, len(r.nodes)) // so that a late one blocks nobody
 	for i := range r.nodes {
-		one(i, func(v verdict, record func(), err error) { t.enter(i, v, record, err) })
+		one(i, func(v verdict, record func(), err error) { answers <- answer{i, v, record, err} })
 	}
-	timer := time.NewTimer(w.outage)
-	defer timer.Stop()
-	for hurried := false; ; {
-		select {
-		case <-t.news:
-		case <-ctx.Done():
-			t.close()
-			return
-		case <-timer.C:
-			t.close()
+	limit := time.NewTimer(w.outage)
+	defer limit.Stop()
+	for hurried, late := false, false; ; {
+		for len(answers) > 0 { // whatever has come by now counts
+			t.enter(<-answers)
+		}
+		if late || t.number(silent) == 0 || t.over() {
 			return
 		}
-		t.mu.Lock()
-		certain := t.certain()
-		over := t.complete() || certain && !w.linger
-		t.closed = over
-		enough := !over && !hurried && (certain || t.answered() >= t.quorum)
-		var more time.Duration
-		if enough {
-			for i, n := range r.nodes {
-				if !t.in[i] {
-					more = max(more, n.patience(w))
-				}
-			}
-		}
-		t.mu.Unlock()
-		switch {
-		case over:
-			return
-		case enough:
+		if !hurried && t.answered() >= t.quorum {
 			hurried = true
-			timer.Reset(min(more, max(w.outage-time.Since(t.begun), 0)))
+			limit.Reset(min(r.patience(t, w), time.Until(t.begun.Add(w.outage))))
+		}
+		select {
+		case a := <-answers:
+			t.enter(a)
+		case <-limit.C:
+			late = true
+		case <-ctx.Done():
+			late = true
 		}
 	}
 }
 
-func (t *tally) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
+func (t *tally) enter(a answer) {
+	t.said[a.node], t.errs[a.node] = a.said, a.err
+	if a.record != nil {
+		a.record()
+	}
+}
+
+// patience is how long to wait for the nodes that are silent when a quorum has answered.
+func (r *Backend) patience(t *tally, w window) (longest time.Duration) {
+	for i, n := range r.nodes {
+		if t.said[i] == silent {
+			longest = max(longest, n.patience(w))
+		}
+	}
+	return longest
 }
 
 // apart is a question that is put on goroutines of its own, because it blocks.
 func (r *Backend) apart(one func(i int) (verdict, func(), error)) func(i int, enter entry) {
 	return func(i int, enter entry) {
 		if !r.usage.Calls.Background(func() { enter(one(i)) }) {
-			enter(none, nil, backend.ErrClosed)
+			enter(failed, nil, backend.ErrClosed)
 		}
 	}
 }
 
-// isQuorate reports whether a quorum has answered.
-func (t *tally) isQuorate() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.answered() >= t.quorum
-}
-
-// silent is the error of each node, errNoAnswer for those that have not answered yet.
-func (t *tally) silent() []error {
+// misses is the error of each node, ErrNoAnswer for those that have not answered.
+func (t *tally) misses() []error {
 	errs := slices.Clone(t.errs)
-	for i, in := range t.in {
-		if !in && errs[i] == nil {
+	for i, said := range t.said {
+		if said == silent {
 			errs[i] = exchange.NoAnswer(time.Since(t.begun), nil)
 		}
 	}

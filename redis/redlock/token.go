@@ -41,26 +41,22 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	if !t.won() {
-		return 0, e.r.noQuorum(t.silent())
+		return 0, e.r.noQuorum(t.misses())
 	}
 	return token, nil
 }
 
 // confirm raises the counter of node i to token, behind the node's own vote, if that is still on its way.
 func (e *election) confirm(i int, token uint64, done func(verdict, error)) {
+	q := exchange.Request{Script: confirmScript, Keys: e.c.keys[:2], Args: []any{e.c.id, token, e.number}}
 	e.c.turn(i, func() {
-		e.r.nodes[i].post(exchange.Request{Script: confirmScript, Keys: e.c.keys[:2], Args: []any{e.c.id, token, e.number}}, func(v any, err error) {
+		e.r.nodes[i].flag(q, func(has bool, err error) {
 			e.c.next(i)
-			switch {
-			case err != nil:
-				done(none, err)
-			case v == int64(1):
-				done(yes, nil)
-			case v == int64(0):
+			if err == nil && !has {
 				done(no, errMissing) // its vote has expired meanwhile
-			default:
-				done(none, exchange.ErrReply(v))
+				return
 			}
+			done(told(err), err)
 		})
 	})
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -274,7 +275,7 @@ func TestQuorumTTL(t *testing.T) {
 		{3, []time.Duration{short, short, short}, short},
 		{3, []time.Duration{long}, long},
 	} {
-		tally := &tally{n: 5, quorum: 3, yes: c.answered}
+		tally := &tally{quorum: 3, said: append(slices.Repeat([]verdict{yes}, c.answered), make([]verdict, 5-c.answered)...)}
 		if got := tally.quorumTTL(c.left); got != c.want {
 			t.Errorf("%d nodes answered, left %v: %v, want %v", c.answered, c.left, got, c.want)
 		}

@@ -58,25 +58,15 @@ func nodeOptions(raw string, urls []string) ([]*redis.Options, error) {
 
 // takeNodes removes the parameters that name a node, of which there may be many.
 func takeNodes(raw string) (rest string, nodes []string, err error) {
-	base, query, ok := strings.Cut(raw, "?")
-	if !ok {
-		return raw, nil, nil
+	base, text, _ := strings.Cut(raw, "?")
+	query, err := url.ParseQuery(text)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: url: bad %%XX escape in a parameter", backend.ErrInvalid)
 	}
-	var kept []string
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		if name, err := url.QueryUnescape(name); err != nil || name != paramNode {
-			kept = append(kept, pair)
-			continue
-		}
-		node, err := url.QueryUnescape(value)
-		if err != nil {
-			return "", nil, fmt.Errorf("%w: url: bad %%XX escape in parameter %q", backend.ErrInvalid, paramNode)
-		}
-		nodes = append(nodes, node)
-	}
-	if len(kept) == 0 {
+	nodes = query[paramNode]
+	query.Del(paramNode)
+	if len(query) == 0 {
 		return base, nodes, nil
 	}
-	return base + "?" + strings.Join(kept, "&"), nodes, nil
+	return base + "?" + query.Encode(), nodes, nil
 }

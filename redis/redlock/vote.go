@@ -19,22 +19,19 @@ type election struct {
 	window window
 	t      *tally
 
-	// By node, guarded by t.mu until ask has returned.
-	votes []vote
-	count []bool // which votes count
+	votes []vote // by node; they count where the node's verdict is yes
 
 	doubtful bool // it was refused, but by so few nodes that the others, if they had answered, could have granted the key
 }
 
 func (r *Backend) newElection(c *claim) *election {
-	n := len(r.nodes)
 	e := &election{
 		r: r, c: c, number: c.number.Add(1), t: r.newTally(), window: r.windowFor(c.ttl).needing(c.ttl),
-		votes: make([]vote, n), count: make([]bool, n), sent: time.Now(),
+		votes: make([]vote, len(r.nodes)), sent: time.Now(),
 	}
 	// It fails as soon as no quorum is possible, but not before a quorum has answered: whether the key is held or the fleet
 	// is down makes a difference to the caller.
-	e.t.certain = func() bool {
+	e.t.over = func() bool {
 		return len(e.electors()) >= e.t.quorum || e.t.hopeless() && e.t.answered() >= e.t.quorum
 	}
 	return e
@@ -44,19 +41,19 @@ func (r *Backend) newElection(c *claim) *election {
 func (e *election) ask(i int, enter entry) {
 	n := e.r.nodes[i]
 	if n.isLeftAlone() {
-		enter(none, nil, errStuck)
+		enter(failed, nil, errStuck)
 		return
 	}
 	e.vote(i, func(v vote, err error) {
 		if err != nil {
-			enter(none, nil, err)
+			enter(failed, nil, err)
 			return
 		}
 		why, answer := e.r.judge(n, v), yes
 		if why != nil {
 			answer = no
 		}
-		enter(answer, func() { e.votes[i], e.count[i] = v, why == nil }, why)
+		enter(answer, func() { e.votes[i] = v }, why)
 	})
 }
 
@@ -93,7 +90,7 @@ func (e *election) vote(i int, done func(vote, error)) {
 // request makes the request once.
 func (e *election) request(n *node, done func(vote, error)) {
 	sent, c := time.Now(), e.c
-	met, _ := n.acquaintance()
+	met := n.acquaintance()
 	n.post(exchange.Request{
 		Script: acquireScript, Keys: c.keys,
 		Args: []any{c.id, keepFor(c.ttl), e.number, e.sent.UnixMicro(), met.record, met.born, met.from, met.run},
@@ -143,13 +140,13 @@ func (r *Backend) judge(n *node, v vote) error {
 // electors are the largest set of counting votes from nodes whose clocks agree.
 func (e *election) electors() []int {
 	var best []int
-	for i := range e.votes {
-		if !e.count[i] {
+	for i, said := range e.t.said {
+		if said != yes {
 			continue
 		}
 		set := make([]int, 0, len(e.votes))
-		for k := range e.votes {
-			if e.count[k] && e.votes[i].clock.agrees(e.votes[k].clock) {
+		for k, said := range e.t.said {
+			if said == yes && e.votes[i].clock.agrees(e.votes[k].clock) {
 				set = append(set, k)
 			}
 		}
@@ -169,9 +166,9 @@ func (e *election) outcome() error {
 	if held := e.held(); held != nil {
 		return held
 	}
-	errs := e.t.silent()
-	for i := range e.votes {
-		if e.count[i] && !slices.Contains(electors, i) {
+	errs := e.t.misses()
+	for i, said := range e.t.said {
+		if said == yes && !slices.Contains(electors, i) {
 			errs[i] = fmt.Errorf("its clock differs from that of others by more than %v", fleetSkew)
 		}
 	}
@@ -184,26 +181,24 @@ func (e *election) held() error {
 	var named []backend.Holder
 	others, barred := 0, 0 // that do not name a holder
 	for i, err := range e.t.errs {
-		var h *backend.HeldError
 		switch {
-		case errors.As(err, &h):
-			named = append(named, h.Holder)
+		case e.votes[i].what == voteHeld:
+			named = append(named, e.votes[i].holder)
 		case errors.As(err, new(*noVoteError)):
 			barred++
-		case e.count[i], errors.Is(err, errOvertaken):
+		case e.t.said[i] == yes, errors.Is(err, errOvertaken):
 			others++
 		}
 	}
 	if len(named) == 0 || len(named)+others+barred < e.t.quorum {
 		return nil
 	}
-	e.doubtful = len(named) <= e.t.n-e.t.quorum && barred == 0
-	owners := make(map[string]int)
-	for _, h := range named {
-		if owners[h.Owner]++; owners[h.Owner] == e.t.quorum {
-			h.Token = agreedToken(named, h.Owner, e.t.quorum)
-			return &backend.HeldError{Holder: h}
-		}
+	e.doubtful = len(named) <= len(e.votes)-e.t.quorum && barred == 0
+	best := mostNamed(named)
+	if len(best) < e.t.quorum {
+		return &backend.HeldError{}
 	}
-	return &backend.HeldError{}
+	h := best[0]
+	h.Token = e.t.agreedToken(best)
+	return &backend.HeldError{Holder: h}
 }

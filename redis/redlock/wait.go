@@ -28,7 +28,7 @@ type waiter struct {
 	c     *claim
 	begun time.Time
 	busy  *backend.HeldError // what a quorum has said last
-	none  *noQuorumError     // why there was no quorum, if none has said that the key is busy
+	told  error              // busy, or why there was no quorum that could say so
 	peeks int
 }
 
@@ -40,28 +40,15 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	w := &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
 	l, err := backend.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
-	if err == nil {
-		return l, nil
-	}
-	r.abandon(c)
 	switch {
+	case err == nil:
+		return l, nil
 	case !backend.Ended(ctx) && r.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case backend.Ended(ctx) && exchange.IsContextError(err):
-		return nil, backend.ContextError(ctx, w.last())
+		return nil, backend.ContextError(ctx, w.told)
 	}
 	return nil, err
-}
-
-// last is what the waiter has learned from the nodes.
-func (w *waiter) last() error {
-	switch {
-	case w.busy != nil:
-		return w.busy
-	case w.none != nil:
-		return w.none
-	}
-	return nil
 }
 
 // try makes an attempt, unless the key is busy as before; others while there is a quorum to be waited for.
@@ -70,20 +57,19 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 		return nil, w.busy
 	}
 	for {
-		l, e, err := w.r.elect(ctx, w.q, w.c)
-		if e != nil {
-			w.r.withdraw(w.c, e.number)
-		}
+		l, _, err := w.r.elect(ctx, w.q, w.c)
 		var held *backend.HeldError
 		var none *noQuorumError
 		switch {
 		case errors.As(err, &held):
-			w.busy = held
+			w.busy, w.told = held, held
 			return nil, err
 		case !errors.As(err, &none):
 			return l, err
 		}
-		w.none = none
+		if w.busy == nil {
+			w.told = none
+		}
 		const most = time.Second // another node may come back sooner
 		left := min(none.left, most)
 		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {

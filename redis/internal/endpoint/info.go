@@ -17,6 +17,9 @@ import (
 // A Reading is what a server says of itself: INFO, and CONFIG where that is permitted.
 type Reading struct {
 	Info, Config map[string]string // config is empty where CONFIG is not permitted
+
+	Clock       time.Time // what the server's says, zero where TIME is not permitted
+	Asked, Told time.Time // before and after it was asked for that
 }
 
 // Number is a number in INFO, 0 if there is none.
@@ -74,10 +77,11 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 		}
 		maps.Copy(r.Config, some)
 	}
-	sent := time.Now()
-	now, err := c.Time(ctx).Result()
-	if err = refused("TIME", err); err == nil && !now.IsZero() {
-		list = append(list, backend.CompareClocks(where, now, time.Microsecond, sent, time.Now())...)
+	r.Asked = time.Now()
+	r.Clock, err = c.Time(ctx).Result()
+	r.Told = time.Now()
+	if err = refused("TIME", err); err == nil && !r.Clock.IsZero() {
+		list = append(list, backend.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Told)...)
 	}
 	return r, list, err
 }
@@ -88,8 +92,24 @@ func KeepsWrites(config map[string]string) bool {
 	return config["appendonly"] == "yes" && config["appendfsync"] == "always" && config["no-appendfsync-on-rewrite"] == "no"
 }
 
-// OldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.
-const OldestMajor = 5
+// oldestMajor is the first version of Redis that has all commands of the scripts, ZPOPMIN above all.
+const oldestMajor = 5
+
+// TooOld is the error of a server that lacks commands, nil if it has all, or says nothing of its version.
+func TooOld(info map[string]string) error {
+	if olderThan(info["redis_version"], oldestMajor, 0) {
+		return fmt.Errorf("redis %s is older than %d.0", info["redis_version"], oldestMajor)
+	}
+	return nil
+}
+
+// Evicts returns the policy by which a server evicts keys when it is full, "" if it does not.
+func Evicts(info map[string]string) (policy string) {
+	if p := info["maxmemory_policy"]; p != "noeviction" && info["maxmemory"] != "0" {
+		return p
+	}
+	return ""
+}
 
 // ParseInfo reads the reply to INFO: lines of name:value.
 func ParseInfo(text string) map[string]string {

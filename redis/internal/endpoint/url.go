@@ -234,15 +234,12 @@ func (t Target) open() (client redis.UniversalClient, timeout time.Duration) {
 	}
 }
 
-// timeouts fills in what is not set, and returns the timeout of a whole request.
+// timeouts fills in what is not set, or switched off, and returns the timeout of a whole request.
 func timeouts(dial, read, write *time.Duration) time.Duration {
 	for _, d := range []*time.Duration{dial, read, write} {
-		if *d == 0 {
+		if *d <= 0 {
 			*d = exchange.DefaultTimeout
 		}
-	}
-	if *read < 0 { // switched off in the client; ours stays
-		return exchange.DefaultTimeout
 	}
 	return *read
 }

@@ -50,7 +50,8 @@ func IsReply(err error) bool {
 	return errors.As(err, &e)
 }
 
-// Definite reports whether err tells that the request was not carried out. single tells that the client makes one attempt of each.
+// Definite reports whether err tells that the request was not carried out. single tells that it was for one server, to
+// which a client makes one attempt (see command), where a cluster's may go on to another.
 func Definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError

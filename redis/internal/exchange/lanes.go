@@ -86,30 +86,31 @@ func (l *Lanes) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 
 // Begin lets a request wait for a lane. The caller waits for the answer.
 func (l *Lanes) Begin(ctx context.Context, end time.Time, q Request) *call {
-	c := callPool.Get().(*call)
-	c.request, c.ctx, c.end, c.since = q, ctx, end, time.Now()
-	c.state.Store(inQueue)
+	c := newCall(ctx, end, q)
 	l.enqueue(c)
 	return c
 }
 
 // Post makes a request, once, for nobody who waits: done gets what became of it, on the lane's goroutine, and must not block.
 func (l *Lanes) Post(end time.Time, q Request, done func(Result)) {
-	c := callPool.Get().(*call)
-	c.request, c.ctx, c.end, c.since, c.posted = q, context.Background(), end, time.Now(), done
-	c.state.Store(inQueue)
+	c := newCall(context.Background(), end, q)
+	c.posted = done
 	l.enqueue(c)
 }
 
-// DoAll makes requests side by side, all by end or each within its own limit from now.
-func (l *Lanes) DoAll(ctx context.Context, end time.Time, list []Request) []Result {
+func newCall(ctx context.Context, end time.Time, q Request) *call {
+	c := callPool.Get().(*call)
+	c.request, c.ctx, c.end, c.since = q, ctx, end, time.Now()
+	c.state.Store(inQueue)
+	return c
+}
+
+// DoAll makes requests side by side, each within its own limit from now.
+func (l *Lanes) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
 	for i, q := range list {
-		if q.Limit > 0 {
-			end = begun.Add(q.Limit)
-		}
-		calls[i] = l.Begin(ctx, end, q)
+		calls[i] = l.Begin(ctx, begun.Add(q.Limit), q)
 	}
 	results := make([]Result, len(list))
 	for i, c := range calls {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -25,6 +26,21 @@ func (u *Usage) IsClosing() bool {
 	default:
 		return false
 	}
+}
+
+// Await has f make a request that cannot go by lanes, and returns as [Lanes.Do] does. go-redis does not end a request when its context
+// is cancelled, nor, by default, at its deadline. So f runs on a goroutine of its own, with a context that ends at end alone; the
+// client's timeouts end it where that has no effect.
+func (u *Usage) Await(ctx context.Context, end time.Time, q Request, f func(context.Context) (any, error)) (any, error) {
+	c := newCall(ctx, end, q)
+	c.state.Store(sent)
+	if !u.Calls.Background(func() {
+		v, err := f(DeadlineContext{context.WithoutCancel(ctx), end})
+		c.settle(Result{v, err})
+	}) {
+		return nil, backend.ErrClosed
+	}
+	return c.Wait()
 }
 
 // CloseGrace is how long Close waits for requests under way, such as waiters leaving their queues.
