@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -158,4 +159,24 @@ func knownParams(known []string) string {
 		return "; this store takes none"
 	}
 	return "; known: " + strings.Join(known, ", ")
+}
+
+// HostPort returns a host of a URL with its port, or with the port that is given if it has none. An IPv6 address without one may stand in
+// brackets or not. Errors name the host, and match none of ours.
+func HostPort(host, port string) (string, error) {
+	bare := host
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		bare = host[1 : len(host)-1]
+	}
+	if ip := net.ParseIP(bare); ip != nil {
+		return net.JoinHostPort(bare, port), nil
+	}
+	if !strings.ContainsAny(host, ":[]") {
+		return net.JoinHostPort(host, port), nil
+	}
+	h, p, err := net.SplitHostPort(host)
+	if err != nil || h == "" || p == "" {
+		return "", fmt.Errorf("host %q is not host or host:port", host)
+	}
+	return net.JoinHostPort(h, p), nil
 }

@@ -213,3 +213,14 @@ func subsequence(part, whole []string) bool {
 	}
 	return len(part) == 0
 }
+
+func TestHostPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"h": "h:1", "h:2": "h:2", "::1": "[::1]:1", "[::1]": "[::1]:1", "[::1]:2": "[::1]:2", "10.0.0.1": "10.0.0.1:1",
+		"h:": "", ":2": "", "h:2:3": "", "[::1": "", "[h": "", "h]": "",
+	} {
+		if got, err := HostPort(host, "1"); got != want || (err == nil) != (want != "") {
+			t.Errorf("HostPort of %q: %q, %v; want %q", host, got, err, want)
+		}
+	}
+}

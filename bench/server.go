@@ -54,10 +54,9 @@ var (
 // hosts are those of a URL.
 func (s server) hosts(u backend.URL, raw string) (hosts []*host) {
 	for _, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err != nil {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), s.port)
+		if addr, err := backend.HostPort(h, s.port); err == nil {
+			hosts = append(hosts, &host{addr: addr, url: u, raw: raw})
 		}
-		hosts = append(hosts, &host{addr: h, url: u, raw: raw})
 	}
 	return hosts
 }

@@ -279,7 +279,7 @@ func (s *server) endLocked(key string, e *entry) {
 		p.TTL += time.Hour
 	}
 	if s.is("turn of a frozen waiter lasts for seconds") && p.client.wire != nil {
-		p.TTL = 3 * time.Second
+		p.TTL += 3 * time.Second
 	}
 	p.turn <- s.grantLocked(key, e, p.Request, p.client, from)
 }

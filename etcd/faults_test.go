@@ -103,6 +103,38 @@ func (e *endingLink) unary(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
+// Break tells that it has broken nothing also where its first look was not answered.
+func TestBreakThatLooksTwice(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	var silent atomic.Bool
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+			opts ...grpc.CallOption,
+		) error {
+			if strings.HasSuffix(method, "/Range") && silent.CompareAndSwap(true, false) {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := New(c, s.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := acquire(t, b, req("k", time.Minute))
+	silent.Store(true)
+	if err := b.Break(t.Context(), "k", "somebody"); !errors.Is(err, backend.ErrLost) || silent.Load() {
+		t.Errorf("break of an owner that does not hold the key: %v, want ErrLost", err)
+	}
+	release(t, l)
+}
+
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()

@@ -49,21 +49,21 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer b.calls.End()
-	broken := false
+	var tried, broken bool
 	var lease int64
 	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {
 		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
 			return err
 		}
-		lease = first.Kvs[0].Lease
+		lease, tried = first.Kvs[0].Lease, true
 		broken, err = b.remove(ctx, contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision})
 		return err
 	})
 	switch {
 	case broken:
 		return b.revoke(ctx, lease)
-	case err == nil && !unanswered: // one without an answer may have done it
+	case err == nil && !(tried && unanswered): // a removal without an answer may have been done
 		return backend.ErrLost
 	}
 	return err

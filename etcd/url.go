@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -90,9 +89,9 @@ func (t *target) addEndpoints(u backend.URL) error {
 		native = "https://"
 	}
 	for _, h := range hosts {
-		full, ok := withPort(h)
-		if !ok {
-			return invalid("host %q is not host or host:port", h)
+		full, err := backend.HostPort(h, clientPort)
+		if err != nil {
+			return invalid("%v", err)
 		}
 		if slices.Contains(t.endpoints, native+full) {
 			return invalid("host %q is given twice", h)
@@ -100,18 +99,6 @@ func (t *target) addEndpoints(u backend.URL) error {
 		t.endpoints = append(t.endpoints, native+full)
 	}
 	return nil
-}
-
-func withPort(host string) (string, bool) {
-	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if net.ParseIP(bare) != nil {
-		return net.JoinHostPort(bare, clientPort), true
-	}
-	if !strings.Contains(host, ":") {
-		return net.JoinHostPort(host, clientPort), true
-	}
-	h, p, err := net.SplitHostPort(host)
-	return net.JoinHostPort(h, p), err == nil && h != "" && p != ""
 }
 
 const (

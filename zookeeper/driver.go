@@ -108,7 +108,7 @@ func parseURL(raw string) (target, error) {
 		return fail("// is missing behind the scheme")
 	}
 	for _, h := range u.Hosts {
-		server, err := withPort(h, strconv.Itoa(port))
+		server, err := backend.HostPort(h, strconv.Itoa(port))
 		if err != nil {
 			return fail("%v", err)
 		}
@@ -146,20 +146,4 @@ func parseURL(raw string) (target, error) {
 		t.options.SessionTimeout = d
 	}
 	return t, nil
-}
-
-// withPort gives a host the default port.
-func withPort(host, port string) (string, error) {
-	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if ip := net.ParseIP(bare); ip != nil {
-		return net.JoinHostPort(bare, port), nil
-	}
-	if !strings.Contains(host, ":") {
-		return net.JoinHostPort(host, port), nil
-	}
-	h, p, err := net.SplitHostPort(host)
-	if err != nil || h == "" || p == "" {
-		return "", fmt.Errorf("host %q is not host or host:port", host)
-	}
-	return net.JoinHostPort(h, p), nil
 }

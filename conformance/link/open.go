@@ -73,15 +73,13 @@ func hostsOf(rawURL string) ([]string, error) {
 	}
 	hosts := make([]string, len(u.Hosts))
 	for i, h := range u.Hosts {
-		if _, _, err := net.SplitHostPort(h); err == nil {
-			hosts[i] = h
-			continue
-		}
-		port, ok := defaultPorts[u.Scheme]
-		if !ok {
+		port, known := defaultPorts[u.Scheme]
+		if _, _, err := net.SplitHostPort(h); err != nil && !known {
 			return nil, fmt.Errorf("%w: %s: a host needs its port for a link, as in localhost:1234", backend.ErrInvalid, u.Scheme)
 		}
-		hosts[i] = net.JoinHostPort(strings.Trim(h, "[]"), port)
+		if hosts[i], err = backend.HostPort(h, port); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", backend.ErrInvalid, u.Scheme, err)
+		}
 	}
 	return hosts, nil
 }

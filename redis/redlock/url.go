@@ -27,7 +27,7 @@ func nodeOptions(raw string, urls []string) ([]*redis.Options, error) {
 		return nil, fail(fmt.Errorf("a path without hosts"))
 	}
 	for _, h := range u.Hosts {
-		host, err := endpoint.WithPort(h, endpoint.RedisPort)
+		host, err := backend.HostPort(h, endpoint.RedisPort)
 		if err != nil {
 			return nil, fail(err)
 		}

@@ -160,7 +160,7 @@ func Native(scheme string) string {
 func hosts(list []string, port string) (first string, others []string, err error) {
 	full := make([]string, len(list))
 	for i, h := range list {
-		if full[i], err = WithPort(h, port); err != nil {
+		if full[i], err = backend.HostPort(h, port); err != nil {
 			return "", nil, err
 		}
 	}
@@ -168,21 +168,6 @@ func hosts(list []string, port string) (first string, others []string, err error
 		return net.JoinHostPort("localhost", port), nil, nil
 	}
 	return full[0], full[1:], nil
-}
-
-func WithPort(host, port string) (string, error) {
-	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if ip := net.ParseIP(bare); ip != nil {
-		return net.JoinHostPort(bare, port), nil
-	}
-	if !strings.Contains(host, ":") {
-		return net.JoinHostPort(host, port), nil
-	}
-	h, p, err := net.SplitHostPort(host)
-	if err != nil || h == "" || p == "" {
-		return "", fmt.Errorf("host %q is not host or host:port", host)
-	}
-	return net.JoinHostPort(h, p), nil
 }
 
 // check refuses options that would send locks to replicas.
