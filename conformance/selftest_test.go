@@ -44,6 +44,7 @@ func TestReference(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, func(*testing.T) conformance.Harness {
 		h := newServer("").harness()
+		h.Many = 256 // as by default, but in a large batch too: the mutants beside it leave little of the machine
 		if testing.Short() {
 			h.Members = nil
 		}
