@@ -88,7 +88,7 @@ var expirations = []specimens.Specimen{
 		Sin:    []string{"asItIs"},
 		Virtue: []string{"expiration"},
 		Open:   open(func(s *store) { s.expiration = asItIs }),
-		Kills:  []specimens.Kill{{Check: "TTLNotEarly", Says: "granted again"}},
+		Kills:  []specimens.Kill{{Check: "TTLNotEarly", Says: "granted to a second owner"}},
 	},
 	{
 		Name:  "ttl-zero",

@@ -47,7 +47,7 @@ var expiry = []specimens.Specimen{
 		Sin:    []string{"takeForSeconds"},
 		Virtue: []string{"take"},
 		Open:   open(func(s *store) { s.take = takeForSeconds }),
-		Kills:  []specimens.Kill{{Check: "TTLIsRoundedUp", Says: "granted again"}},
+		Kills:  []specimens.Kill{{Check: "TTLIsRoundedUp", Says: "granted to a second owner"}},
 	},
 }
 
