@@ -25,7 +25,8 @@ type Target struct {
 var Targets = []Target{
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"bare"}, Want: 1},
 	{Set: "redis", Scenario: "serial", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
-	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
+	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9,
+		Short: "eight workers fill a pipeline only in part, and a script takes the server longer than the peer's SET; with 64 the pipelines more than make up for it"},
 	{Set: "redis", Scenario: "distinct-8", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"bare"}, Want: 0.9},
 	{Set: "redis", Scenario: "distinct", Measure: bench.Rate, Peers: []string{"rueidislock"}, Want: 1},
