@@ -8,8 +8,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
@@ -62,17 +60,7 @@ func TestOwnerGivenBackIsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	link := &slowLink{deletions: 50 * time.Millisecond}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(link.unary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	b, err := New(c, &Options{Namespace: s.namespace, Timeout: 20 * time.Second}) // one attempt may take longer than the TTL
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := intercepted(t, s.Addr, &Options{Namespace: s.namespace, Timeout: 20 * time.Second}, link.unary) // one attempt may take longer than the TTL
 	other := opened(t, s.URL())
 	const ttl = 2 * usualMinTTL // for so long the machine may stand still before the waiter's turn
 	holder := acquire(t, other, req("k", time.Minute))

@@ -11,7 +11,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
@@ -108,25 +107,15 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	var silent atomic.Bool
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
-			opts ...grpc.CallOption,
-		) error {
-			if strings.HasSuffix(method, "/Range") && silent.CompareAndSwap(true, false) {
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return invoke(ctx, method, req, reply, cc, opts...)
-		})}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	b, err := New(c, s.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if strings.HasSuffix(method, "/Range") && silent.CompareAndSwap(true, false) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
 	l := acquire(t, b, req("k", time.Minute))
 	silent.Store(true)
 	if err := b.Break(t.Context(), "k", "somebody"); !errors.Is(err, backend.ErrLost) || silent.Load() {
@@ -141,17 +130,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
 	link := &endingLink{}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Addr}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(link.unary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	b, err := New(c, s.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := intercepted(t, p.Addr, s.options(), link.unary)
 	other := opened(t, s.URL())
 	holder := acquire(t, other, req("k", time.Minute))
 	for _, lately := range []bool{false, true} { // by its first request it finds out, or queues at once
@@ -172,7 +151,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	defer p.Set(func(p *storetest.Proxy) { p.Replies = nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = b.Acquire(ctx, waiting("k", time.Minute))
+	_, err := b.Acquire(ctx, waiting("k", time.Minute))
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("the end of a wait for a silent server: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -37,6 +38,23 @@ func raw(t testing.TB, addrs ...string) *clientv3.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// intercepted opens a Backend whose unary requests go through a function.
+func intercepted(t testing.TB, addr string, o *Options, through grpc.UnaryClientInterceptor) *Backend {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialTimeout: soon,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(through)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	b, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
 }
 
 // ownKey finds the key of an owner, empty if there is none.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/internal/storetest"
@@ -42,17 +40,7 @@ func TestOldReadsMisleadNoWaiter(t *testing.T) {
 	s := shared(t)
 	p := storetest.NewProxy(t, s.Addr)
 	reads := &oldReads{}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{p.Addr}, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reads.unary)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	b, err := New(c, s.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
+	b := intercepted(t, p.Addr, s.options(), reads.unary)
 	other := opened(t, s.URL())
 	const ttl = 20 * time.Second
 	first, second := acquire(t, other, req("k", ttl)), queueUp(t, other, waiting("k", ttl), 1)

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 )
 
@@ -29,17 +27,7 @@ func TestRequestsCarryValues(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Logger: zap.NewNop(), DialTimeout: soon,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(look)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	b, err := New(c, s.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
+	b := intercepted(t, s.Addr, s.options(), look)
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	l, err := b.Acquire(ctx, req("k", time.Minute))
 	if err != nil {
