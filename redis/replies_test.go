@@ -173,7 +173,7 @@ func TestSilentServer(t *testing.T) {
 	}
 	bg := context.Background()
 	err = within("acquire", 300*time.Millisecond, func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
-	if !errors.Is(err, exchange.ErrNoAnswer) || exchange.IsContextError(err) {
+	if !errors.Is(err, exchange.ErrNoAnswer) || backend.IsContextError(err) {
 		t.Errorf("acquire: %v, want %v, and no context's error", err, exchange.ErrNoAnswer)
 	}
 	within("inspect", 300*time.Millisecond, func() error { _, err := b.Inspect(bg, "k"); return err })

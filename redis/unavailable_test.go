@@ -9,7 +9,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A waiting Acquire whose context ends tells whether the server has said that the key is busy.
@@ -56,7 +55,7 @@ func TestUnavailable(t *testing.T) {
 	defer silent.Close()
 	check := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
+		if !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: %v, want ErrUnavailable alone", what, err)
 		}
 	}

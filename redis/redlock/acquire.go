@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
@@ -45,7 +44,7 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 			continue
 		}
 		if backend.Ended(ctx) {
-			if !exchange.IsContextError(err) {
+			if !backend.IsContextError(err) {
 				err = backend.ContextError(ctx, err)
 			}
 			return nil, err

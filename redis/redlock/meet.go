@@ -36,7 +36,7 @@ func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error 
 	}
 	begun := time.Now()
 	found, err := r.interview(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
-	if err != nil && exchange.IsContextError(err) {
+	if err != nil && backend.IsContextError(err) {
 		err = exchange.NoAnswer(time.Since(begun), err)
 	}
 	n.mu.Lock()

@@ -74,7 +74,7 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	}
 	// A node that hangs is asked again for a moment only: an Acquire that goes on may be granted the key under the same name.
 	const moment = time.Second
-	c := r.claimOf(key, h.Owner, min(moment, r.options.MaxTTL))
+	c := r.claimOf(key, h.Owner, moment)
 	for i := range c.at {
 		c.at[i].there = true
 	}

@@ -45,7 +45,7 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 		return l, nil
 	case !backend.Ended(ctx) && r.usage.IsClosing():
 		return nil, backend.ErrClosed
-	case backend.Ended(ctx) && exchange.IsContextError(err):
+	case backend.Ended(ctx) && backend.IsContextError(err):
 		return nil, backend.ContextError(ctx, w.told)
 	}
 	return nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
-	"github.com/anylock/lock/redis/internal/exchange"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -48,13 +47,13 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("a waiter with two of three nodes frozen: %v", err)
 	}
 	_, err = r.Acquire(context.Background(), req("k", 30*time.Second))
-	if !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
+	if !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("acquire with two of three nodes frozen: %v", err)
 	}
-	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) {
+	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
 		t.Errorf("renewal with two of three nodes frozen: %v", err)
 	}
-	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || exchange.IsContextError(err) {
+	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
 		t.Errorf("release with two of three nodes frozen: %v", err)
 	}
 }

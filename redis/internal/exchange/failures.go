@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +19,9 @@ var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnav
 // What a limit of our own has ended is no error of a context, which would be taken for the caller's.
 func Unavailable(err error) error {
 	switch {
-	case err == nil || errors.Is(err, backend.ErrUnavailable) && !IsContextError(err):
+	case err == nil || errors.Is(err, backend.ErrUnavailable) && !backend.IsContextError(err):
 		return err
-	case IsContextError(err):
+	case backend.IsContextError(err):
 		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
 	case Passing(err) || errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -34,14 +33,10 @@ func Unavailable(err error) error {
 func NoAnswer(within time.Duration, err error) error {
 	none := fmt.Errorf("%w (%v)", ErrNoAnswer, within.Round(time.Millisecond))
 	// A context's error would be mistaken for the caller's.
-	if err != nil && !IsContextError(err) {
+	if err != nil && !backend.IsContextError(err) {
 		return fmt.Errorf("%w: %w", none, err)
 	}
 	return none
-}
-
-func IsContextError(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // IsReply reports whether err is what a server answered, so that the outcome is known.
