@@ -26,6 +26,7 @@ func inheritNoSignals() {
 func TestStartedByNohup(t *testing.T) {
 	t.Parallel()
 	tests := exec.Command("sh", "-c", `trap "" HUP INT QUIT; exec "$0" -test.short -test.run "^TestFile$/^(signals|waiting)$" <&-`, os.Args[0])
+	tests.Env = append(os.Environ(), "GOTMPDIR="+t.TempDir()) // testscript leaves its folder there if only some scripts of it run
 	tests.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if out, err := tests.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
