@@ -1,6 +1,7 @@
 # Run "make" or "make help" for what there is.
 .DEFAULT_GOAL := help
 SHELL := bash
+# make 3.81, which macOS has, does not know these flags: recipes end at their first failure without -e too.
 .SHELLFLAGS := -euo pipefail -c
 
 GO ?= go
@@ -20,7 +21,7 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
 MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
 	adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
-each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)); done
+each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)) || exit 1; done
 
 .PHONY: help
 help: ## Show this list
@@ -33,7 +34,7 @@ help: ## Show this list
 test: ## Install missing servers, then run the fast tests, on one real server of each kind; no server may be missing
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -p 4 -parallel 8 -timeout $(TIMEOUT) $(ARGS) \
-		$(if $(filter ./...,$(PKG)),./zookeeper) $(PKG); \
+		$(if $(filter ./...,$(PKG)),./zookeeper) $(PKG) && \
 		echo "make test: the tests took $$SECONDS s"
 
 .PHONY: test-time
@@ -75,8 +76,7 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and static
 	@GO="$(GO)" scripts/tidy
 	$(GO) vet ./...
 	for os in darwin windows; do \
-		GOOS=$$os $(GO) build $$($(GO) list ./... | grep -v /internal/servers); \
-		GOOS=$$os $(GO) vet $(SERVERLESS); \
+		GOOS=$$os $(GO) build $$($(GO) list ./... | grep -v /internal/servers) && GOOS=$$os $(GO) vet $(SERVERLESS) || exit 1; \
 	done
 	$(GO) run $(STATICCHECK) ./...
 	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
@@ -86,7 +86,7 @@ fuzz: ## Fuzz every fuzz test for FUZZTIME
 	@for pkg in $$($(GO) list $(PKG)); do \
 		for name in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "fuzz $$pkg $$name"; \
-			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
 

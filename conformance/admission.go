@@ -97,7 +97,7 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	return err
 }
 
-// grantsNothing tells, behind a failed check, why nothing can be granted any more, so that the others would only fail alike.
+// grantsNothing returns when a fresh key has been granted, or tells why nothing can be granted any more.
 func (s *suite) grantsNothing() error {
 	b, err := s.h.Open(s.ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *suite) grantsNothing() error {
 	return errors.Join(err, b.Close())
 }
 
-// look finds out, behind a failed check, whether the store grants anything still.
+// look finds out, behind a failed check, whether the store grants anything still. If not, the others would only fail alike.
 func (s *suite) look() {
 	s.ending.Lock()
 	defer s.ending.Unlock()

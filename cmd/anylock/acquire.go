@@ -15,11 +15,18 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	if err := r.heldOutside(ctx, locks); err != nil {
 		return nil, err
 	}
-	if r.nonblock {
+	if r.nonblock || r.inputEnded != nil {
 		lease, err := locks.TryAcquire(ctx, r.key)
-		return lease, r.refusal(ctx, locks, err)
+		if r.nonblock || !errors.Is(err, lock.ErrHeld) {
+			return lease, r.refusal(ctx, locks, err)
+		}
 	}
 	defer r.tellWaiting(ctx, locks)()
+	if r.inputEnded != nil {
+		var end context.CancelFunc
+		ctx, end = r.untilInputEnds(ctx)
+		defer end()
+	}
 	var limit []lock.AcquireOption
 	if r.wait.isSet {
 		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
@@ -28,12 +35,31 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	return lease, r.refusal(ctx, locks, err)
 }
 
+var errInputEnded = errors.New("standard input ended")
+
+// untilInputEnds returns a context that ends when nobody is there any more for whom to wait.
+func (r *runner) untilInputEnds(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-r.inputEnded:
+			cancel(errInputEnded)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // refusal is the exit for a lease that was not granted.
 func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) error {
 	switch held := (*lock.HeldError)(nil); {
 	case err == nil:
 		return nil
-	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
+	case errors.Is(err, lock.ErrUnavailable):
+		return storeError(err)
+	case errors.Is(context.Cause(ctx), errInputEnded):
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when %w", show(r.key), errInputEnded)}
+	case !errors.Is(err, lock.ErrHeld):
 		return storeError(err)
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)

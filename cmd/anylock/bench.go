@@ -35,7 +35,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure stores side by side",
 		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so that noise on the machine affects all of
-them alike. Without --backend it measures memory and a file in a temporary directory. It uses fresh random keys.
+them alike. Without --backend and
+--backend-file it measures memory and a file in a temporary directory, whatever the environment says. It uses fresh random keys.
 
 Scenarios:
 ` + scenarioList() + `
@@ -51,6 +52,7 @@ written; 128 + N if signal N came before the end.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&b.backends, "backend", nil, "a store's `URL`; may be repeated (default memory and file)")
+	flags.Var(&b.backendFile, "backend-file", "read a store's URL from the first line of `FILE`, to keep its password out of ps")
 	flags.StringArrayVar(&b.options.Scenarios, "scenario", nil, "run only the scenario `NAME` (waiters-250 for 250 waiters, distinct-8 for 8 workers); may be repeated")
 	flags.IntVar(&b.options.Clients, "clients", 0, "number of clients in scenarios with several (default 8)")
 	flags.IntVar(&b.options.Workers, "workers", 0, "workers per client (default 64 with one client, 8 with several)")
@@ -137,7 +139,7 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 // urls are those of the stores that were asked for, or of those that need no server.
 func (b *benchRun) urls() (urls []string, cleanUp func(), err error) {
 	urls = b.backends
-	b.warnOfPassword(urls...)
+	b.warnOfPassword("--backend", urls...)
 	if b.backendFile.isSet {
 		rawURL, err := readURL("", text{}, "--backend-file", b.backendFile)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -193,11 +194,13 @@ func (c *conformRun) printList(checks []conformance.Check) error {
 	if c.format.is("json") {
 		return writeJSON(c.stdout, records)
 	}
+	var list strings.Builder
 	for _, r := range records {
-		fmt.Fprintf(c.stdout, "%s/%s\n     %s\n", r.Group, r.Name, r.Rule)
+		fmt.Fprintf(&list, "%s/%s\n     %s\n", r.Group, r.Name, r.Rule)
 		for _, n := range r.Needs {
-			fmt.Fprintf(c.stdout, "     needs %s\n", n)
+			fmt.Fprintf(&list, "     needs %s\n", n)
 		}
 	}
-	return nil
+	_, err := fmt.Fprint(c.stdout, list.String())
+	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ not granted, although nothing is broken; 64 wrong usage; 69 the store cannot be 
 				return usagef("--ttl: %w", err)
 			}
 			locks, err := a.open(cmd.Context(), lock.WithTTL(ttl.d))
+			if exit := (*exitError)(nil); errors.As(err, &exit) && errors.Is(err, lock.ErrUnsupported) {
+				exit.code = exitUnavailable // it never keeps locks
+			}
 			if err != nil {
 				return err
 			}

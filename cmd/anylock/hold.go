@@ -19,7 +19,8 @@ func (a *app) holdCommand() *cobra.Command {
 input is closed or a signal arrives. Then it releases the lock.
 
 The program that starts it keeps a pipe open to its standard input. If that program dies, the pipe closes and the lock is
-released. If standard input is already at its end, as with /dev/null, hold ends at once.
+released. While hold waits for a key that somebody else holds, the end of standard input ends the wait, with the exit code of a held
+key. If standard input is already at its end, as with /dev/null, hold takes a free key and releases it at once.
 
 If the lock is lost, hold says so on standard error and exits. It does not stop the program that started it: stop working
 when hold exits.
@@ -58,6 +59,12 @@ func (r *runner) holdAlone(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	ctx, stop := untilSignal(ctx, signals)
+	ended := make(chan struct{})
+	r.inputEnded = ended
+	go func() { // until the program ends
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
 	lease, closeStore, err := r.take(ctx)
 	if err != nil {
 		return cmp.Or(stop(), err)
@@ -68,11 +75,6 @@ func (r *runner) holdAlone(ctx context.Context) error {
 		record.Token = &token
 	}
 	err = encodeJSON(r.app.stdout, record, "")
-	ended := make(chan struct{})
-	go func() { // until the program ends
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		close(ended)
-	}()
 	if err == nil {
 		select {
 		case <-ended:

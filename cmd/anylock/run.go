@@ -29,6 +29,7 @@ type runner struct {
 	ttl, wait, grace           seconds
 	minHold, maxHold           seconds
 	began, acquired            time.Time
+	inputEnded                 <-chan struct{} // of hold
 	require                    []string
 	nonblock                   bool
 	conflictExit, lostExitCode uint8
@@ -203,6 +204,7 @@ func (r *runner) begin() (signals chan os.Signal) {
 	r.began = time.Now()
 	signals = make(chan os.Signal, queued)
 	notify(signals, signalsEnding)
+	notify(make(chan os.Signal, 1), signalsOfPipes) // nobody receives them
 	r.notices = newNotices(func(line string) { r.app.say("%s", line) })
 	r.reasons = newReasons(r.notices, r.app.verbose)
 	return signals

@@ -13,6 +13,8 @@ var (
 	signalsEnding = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 	// signalsPassed mean something only to the command.
 	signalsPassed = []os.Signal{unix.SIGCONT, unix.SIGWINCH}
+	// signalsOfPipes come if nobody reads what we print. Then the write fails, and the command is still stopped in time.
+	signalsOfPipes = []os.Signal{unix.SIGPIPE}
 	// signalsStopping are caught once there is a command to stop too. Until then they simply stop us.
 	signalsStopping = []os.Signal{unix.SIGTSTP}
 

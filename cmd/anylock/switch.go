@@ -9,7 +9,7 @@ import (
 
 func (a *app) switchCommand() *cobra.Command {
 	format := newChoice("text", "json")
-	var from, to text
+	var from, fromFile, to, toFile text
 	var within time.Duration
 	var pass uint64
 	var withoutTokens bool
@@ -18,7 +18,8 @@ func (a *app) switchCommand() *cobra.Command {
 		Short: "Plan a move to another store, never with two owners",
 		Long: `switch prints the steps that move running processes from one store to another: what to deploy, in which order, and which
 promises of the old store the new one does not keep. It takes and releases locks on a key of its own at the --from store, to
-see how that store's numbers grow. Passwords are printed as ***; put them back before you use the URLs.
+see how that store's numbers grow. Passwords are printed as ***; put them back before you use the URLs. --from-file and --to-file keep
+them out of ps.
 
 With --pass N it takes numbers at the --from store until they have reached N, the cut that a plan printed. When it exits,
 processes may begin to use the new store alone.
@@ -30,18 +31,21 @@ cannot be reached.`,
   anylock switch --from redis://cache-1 --pass 1790000000000000`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if from.s == "" {
-				return usagef("--from is missing")
-			}
-			if within <= 0 {
+			passes := cmd.Flags().Changed("pass")
+			switch {
+			case a.backend.isSet || a.backendFile.isSet:
+				return usagef("switch takes --from and --to, not --backend")
+			case passes && (to.isSet || toFile.isSet || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
+				return usagef("--pass takes only --from or --from-file")
+			case within <= 0:
 				return usagef("--within %v is not positive", within)
 			}
-			old, err := openSwitched(cmd.Context(), from.s)
+			old, err := a.openSwitched(cmd.Context(), "--from", from, fromFile)
 			if err != nil {
-				return storeError(err)
+				return err
 			}
 			defer old.close()
-			if cmd.Flags().Changed("pass") {
+			if passes {
 				n, err := old.pass(cmd.Context(), pass, func(n uint64) { a.sayVerbose("number %d, cut %d", n, pass) })
 				if err != nil {
 					return storeError(err)
@@ -49,12 +53,9 @@ cannot be reached.`,
 				_, err = fmt.Fprintf(a.stdout, "passed: the store's number is %d, the cut %d\n", n, pass)
 				return err
 			}
-			if to.s == "" {
-				return usagef("--to is missing")
-			}
-			next, err := openSwitched(cmd.Context(), to.s)
+			next, err := a.openSwitched(cmd.Context(), "--to", to, toFile)
 			if err != nil {
-				return storeError(err)
+				return err
 			}
 			defer next.close()
 			if err := unsafeSwitch(old, next, withoutTokens); err != nil {
@@ -73,7 +74,9 @@ cannot be reached.`,
 	}
 	flags := cmd.Flags()
 	flags.Var(&from, "from", "the `URL` of the store that is used now")
+	flags.Var(&fromFile, "from-file", "read that URL from the first line of `FILE`")
 	flags.Var(&to, "to", "the `URL` of the store to use")
+	flags.Var(&toFile, "to-file", "read that URL from the first line of `FILE`")
 	flags.DurationVar(&within, "within", 24*time.Hour, "the longest time until every process uses both stores")
 	flags.Uint64Var(&pass, "pass", 0, "take numbers at --from until they have reached `N`")
 	flags.BoolVar(&withoutTokens, "without-tokens", false, "allow a store without fencing tokens, because nothing checks them")

@@ -16,7 +16,26 @@ type switched struct {
 	pair.Store
 	other backend.Backend // one more client: a number of the same session may cost less than one of the next
 	url   string          // without a base
+	file  string          // that the URL was read from, if it was
 	key   string          // of probes, which nobody else has
+}
+
+// openSwitched opens the store of a flag, or of the one for a file.
+func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) (*switched, error) {
+	url, err := readURL(flag, rawURL, flag+"-file", file)
+	switch {
+	case err != nil:
+		return nil, err
+	case url == "":
+		return nil, usagef("%s is missing", flag)
+	}
+	a.warnOfPassword(flag, rawURL.s)
+	s, err := openSwitched(ctx, url)
+	if err != nil {
+		return nil, storeError(err)
+	}
+	s.file = file.s
+	return s, nil
 }
 
 func openSwitched(ctx context.Context, rawURL string) (*switched, error) {

@@ -66,9 +66,13 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 	p := &switchPlan{From: withBase(old.url, old.TokenBase), To: withBase(next.url, base), Cut: cut.number, Base: base, Found: cut.found,
 		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
 	p.Both = pair.URL(p.From, p.To, p.Cut)
+	from := "--from " + shellQuote(p.From)
+	if old.file != "" {
+		from = "--from-file " + shellQuote(old.file)
+	}
 	p.Steps = []string{
 		"Deploy " + p.Both + " to every process, in any order, " + cut.limit + ". Go on when none uses only " + p.From + " any more.",
-		"Run anylock switch --from " + shellQuote(p.From) + " --pass " + strconv.FormatUint(p.Cut, 10) +
+		"Run anylock switch " + from + " --pass " + strconv.FormatUint(p.Cut, 10) +
 			". Go on when it has exited with 0.",
 		"Deploy " + p.To + " to every process, in any order. Keep lock_token_base permanently. When none uses both stores any more, the switch is done.",
 	}

@@ -21,7 +21,7 @@ const urlFileEnv = "ANYLOCK_URL_FILE" // names a file with the store's URL
 // backendURL is the store to use: that of the flags, else that of the environment, else a directory of this user.
 func (a *app) backendURL() (string, error) {
 	given, err := readURL("--backend", a.backend, "--backend-file", a.backendFile)
-	a.warnOfPassword(a.backend.s)
+	a.warnOfPassword("--backend", a.backend.s)
 	if given == "" && err == nil {
 		given, err = readURL("$"+lock.URLEnv, envText(lock.URLEnv), "$"+urlFileEnv, envText(urlFileEnv))
 	}
@@ -81,10 +81,10 @@ func readURL(urlName string, rawURL text, fileName string, file text) (string, e
 	return lines.Text(), nil
 }
 
-// warnOfPassword is for URLs on the command line.
-func (a *app) warnOfPassword(rawURLs ...string) {
+// warnOfPassword is for URLs on the command line, of a flag beside which there is one for a file.
+func (a *app) warnOfPassword(flag string, rawURLs ...string) {
 	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return masked(rawURL) != rawURL }) {
-		a.say("everybody on this machine can see the password in --backend; use --backend-file or $%s instead", lock.URLEnv)
+		a.say("everybody on this machine can see the password in %s; use %s-file instead", flag, flag)
 	}
 }
 

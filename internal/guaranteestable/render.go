@@ -21,6 +21,7 @@ var rows = []row{
 	{"scope", func(d backend.Driver) string { return reach(d.Guarantees.Reach) }},
 	{"exclusion", func(d backend.Driver) string { return d.Guarantees.Consistency.String() }},
 	{"the store may drop a live lease", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
+	{"a holder learns soon that its lease was removed", func(d backend.Driver) string { return yes(d.Guarantees.TellsLoss) }},
 	{"expiry is measured by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
 	{"longest TTL", func(d backend.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
@@ -33,6 +34,13 @@ var rows = []row{
 	{"requests per acquire, renewal, release", func(d backend.Driver) string {
 		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release
 	}},
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
 }
 
 func number(n int) string {

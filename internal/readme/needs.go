@@ -21,6 +21,7 @@ var needs = []struct {
 	{"hosts exclude each other", lock.NeedReach(lock.ReachNetwork)},
 	{"no fault of the store lets two in", lock.NeedLinearizable()},
 	{"the store never drops a live lease", lock.NeedNoEarlyLoss()},
+	{"a holder learns soon that its lease was removed", lock.NeedTellsLoss()},
 	{"tokens stay in order across a restart of the store", lock.NeedFencing(lock.FencingRestart)},
 	{"tokens stay in order even if the store loses its data", lock.NeedFencing(lock.FencingLoss)},
 	{"waiters are served in order of arrival", lock.NeedFIFO()},
