@@ -282,6 +282,38 @@ func TestEitherLossIsTheLoss(t *testing.T) {
 	}
 }
 
+// plain is a store whose leases cannot call back.
+type plain struct{ *memory.Backend }
+
+func (p plain) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := p.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ backend.Lease }{l}, nil
+}
+
+// The loss of a half that cannot call back is the loss of the lease, and nobody watches the other half, which was given back, any more.
+func TestLossIsWatched(t *testing.T) {
+	for i, name := range []string{"First", "Second"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which fails if a goroutine stays
+				stores := [2]*memory.Backend{memory.New(), memory.New()}
+				b := pair.New(pair.Store{Backend: plain{stores[0]}}, pair.Store{Backend: plain{stores[1]}}, 0)
+				defer b.Close()
+				l := storetest.Acquire(t, b, storetest.Try(key, ttl))
+				stores[i].Close() // tells of the loss at once
+				storetest.Lost(t, l, 5*time.Second)
+				if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+					t.Errorf("Release: %v, want ErrLost", err)
+				}
+				synctest.Wait()
+				free(t, stores[1-i])
+			})
+		})
+	}
+}
+
 // Tokens rise from generation to generation, if the second store's numbers begin above the cut.
 func TestTokensRiseThroughSwitch(t *testing.T) {
 	first, second := memory.NewStore(), memory.NewStore()
