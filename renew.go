@@ -275,11 +275,12 @@ func (r *renewer) failed(h *hold, err error) {
 func (h *hold) renewTo() (ttl time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.until == 0 {
+	g, left := &h.locker.guarantees, h.until-h.age()
+	if h.until == 0 || g.Round(h.ttl) <= left {
 		return h.ttl, true
 	}
-	ttl = min(h.ttl, h.until-h.age())
-	if ttl <= 0 {
+	ttl = min(h.ttl, left)
+	if ttl <= 0 || left < g.MinTTL { // the store would give more than is left
 		return 0, false
 	}
 	gained := backend.Deadline(time.Now(), ttl).Sub(h.lease.Deadline())

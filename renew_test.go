@@ -319,6 +319,51 @@ func TestShortenedUnderMaxHold(t *testing.T) {
 	}, lock.WithTTL(ttl))
 }
 
+// coarse is a store whose shortest TTL is two seconds.
+type coarse struct{ backend.Backend }
+
+func (c coarse) Guarantees() backend.Guarantees {
+	g := c.Backend.Guarantees()
+	g.MinTTL = 2 * time.Second
+	return g
+}
+
+func (c coarse) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	r.TTL = c.Guarantees().Round(r.TTL)
+	l, err := c.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return coarseLease{l, c}, nil
+}
+
+type coarseLease struct {
+	backend.Lease
+	store coarse
+}
+
+func (l coarseLease) Renew(ctx context.Context, ttl time.Duration) error {
+	return l.Lease.Renew(ctx, l.store.Guarantees().Round(ttl))
+}
+
+// A lease that the store grants for longer than was asked is renewed until its maximum hold, and not beyond.
+func TestMaxHoldOfRoundedTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, coarse{memory.New()})
+		const most, early = time.Minute, 2 * time.Second / 3 // what renewal leaves of the TTL at its last look
+		for _, ttl := range []time.Duration{time.Second, 1900 * time.Millisecond} {
+			start := time.Now()
+			lease := acquire(t, l, "k", lock.WithTTL(ttl), lock.WithMaxHold(most))
+			<-lease.Lost()
+			if d := time.Since(start); d > most || d < most-early-backend.Margin(2*time.Second) {
+				t.Errorf("with a TTL of %v: lost after %v, want %v, or up to %v less", ttl, d, most, early)
+			}
+			wantErr(t, lease.Release(t.Context()), lock.ErrLost)
+			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
+		}
+	})
+}
+
 // A Renew that gets no answer does not keep automatic renewal from trying.
 func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,8 @@ func (b *inbox) address() (uint64, error) {
 		b.file.Close() // its reader ends
 		b.file = nil
 	}
-	return b.id, b.makeLocked()
+	err := b.makeLocked()
+	return b.id, err
 }
 
 func (b *inbox) path(id uint64) string {

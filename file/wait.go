@@ -37,15 +37,12 @@ func (a *attempt) wait(ctx context.Context) (*backend.Life, error) {
 		err := a.try(ctx)
 		var next time.Duration
 		switch {
-		case err == nil && a.granted && time.Now().Before(backend.Deadline(a.grant.Sent, a.ttl)):
+		case err == nil && a.granted:
 			l, err := a.begin(ctx)
 			if err != nil && busy != nil && backend.Ended(ctx) {
 				err = backend.ContextError(ctx, busy)
 			}
 			return l, err
-		case err == nil && a.granted:
-			a.giveBack() // this process stood still for as long as the TTL
-			continue
 		case err == nil:
 			answered, busy = time.Now(), &backend.HeldError{Holder: a.holder}
 			pause.Reset()

@@ -60,8 +60,8 @@ type attempt struct {
 	r       backend.Request
 	ttl     time.Duration // rounded
 	pause   backend.Pause
-	firsts  int       // owners spent at the first store
-	seconds int       // and at the second
+	firsts  int       // requests to the first store
+	seconds int       // and to the second
 	busy    error     // the last refusal
 	told    time.Time // when that came, or there was no room for one more lease, or the first store was waited for
 }
@@ -131,11 +131,8 @@ func (a *attempt) once(ctx context.Context) (*lease, error) {
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
-	first, err := b.first.acquire(ctx, a.request(a.firsts, a.r.Wait))
+	first, err := b.first.acquire(ctx, a.request(&a.firsts, a.r.Wait))
 	if err != nil {
-		if !errors.Is(err, backend.ErrHeld) || backend.IsContextError(err) {
-			a.firsts++
-		}
 		return nil, b.unsureToken(ctx, err)
 	}
 	since := time.Now()
@@ -146,20 +143,17 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	if err == nil {
 		return &halves{first: first, second: second, asked: asked, since: since, over: make(chan struct{})}, nil
 	}
-	if gerr := b.giveBack(ctx, first); gerr != nil && !errors.Is(gerr, backend.ErrLost) {
-		a.firsts++
-	}
+	b.giveBack(ctx, first)
 	return nil, err
 }
 
 // second takes the second store's half. If it is busy, it queues, for a while.
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
-	l, err := s.acquire(ctx, a.request(a.seconds, false))
+	l, err := s.acquire(ctx, a.request(&a.seconds, false))
 	if err == nil {
 		return l, nil
 	}
-	a.seconds++
 	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || backend.Ended(ctx) {
 		return nil, err
 	}
@@ -167,15 +161,14 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
 	queueing, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	l, err = s.acquire(queueing, a.request(a.seconds, true))
-	if err != nil {
-		a.seconds++
-	}
-	return l, err
+	return s.acquire(queueing, a.request(&a.seconds, true))
 }
 
-func (a *attempt) request(owner int, wait bool) backend.Request {
-	return backend.Request{Key: a.r.Key, Owner: numbered(a.r.Owner, owner), TTL: a.ttl, Wait: wait}
+// request is the next to a store, which has had so many before.
+func (a *attempt) request(before *int, wait bool) backend.Request {
+	owner := numbered(a.r.Owner, *before)
+	*before++
+	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait}
 }
 
 // acquire asks one store. A refusal carries the token that its holder has there.
@@ -211,18 +204,17 @@ func refused(ctx context.Context, held, err error) error {
 }
 
 // giveBack releases a half, and waits for that unless ctx ends.
-func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
+func (b *Backend) giveBack(ctx context.Context, half backend.Lease) {
 	b.calls.Join()
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
 		defer b.calls.End()
-		done <- half.Release(context.WithoutCancel(ctx))
+		defer close(done)
+		_ = half.Release(context.WithoutCancel(ctx)) // its TTL ends it in any case
 	}()
 	select {
-	case err := <-done:
-		return err
+	case <-done:
 	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
 	}
 }
 
@@ -230,12 +222,8 @@ func (b *Backend) giveBack(ctx context.Context, half backend.Lease) error {
 func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	b := a.pair
 	fail := func(err error) (*lease, error) {
-		if b.giveBack(ctx, h.second) != nil {
-			a.seconds++
-		}
-		if b.giveBack(ctx, h.first) != nil {
-			a.firsts++
-		}
+		b.giveBack(ctx, h.second)
+		b.giveBack(ctx, h.first)
 		return nil, err
 	}
 	if time.Since(h.since) > a.ttl/10 { // a lease is to begin with all of its TTL
@@ -287,7 +275,7 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_ = b.giveBack(ctx, probe)
+	b.giveBack(ctx, probe)
 	n, err := backend.AddTokenBase(probe.Token(), b.first.TokenBase)
 	return n >= b.cut, err
 }

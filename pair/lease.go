@@ -20,7 +20,7 @@ type lease struct {
 type halves struct {
 	first, second backend.Lease
 	asked, since  time.Time     // when the first was asked for, and when it was there
-	over          chan struct{} // closed when it is released
+	over          chan struct{} // closed when they are given up
 	once          sync.Once     // closes it
 }
 
@@ -49,6 +49,7 @@ func (l *lease) Release(ctx context.Context) error {
 
 // release gives both halves up, the second first. The first is given up whatever becomes of the second: the holder has.
 func (h *halves) release(ctx context.Context) error {
+	h.once.Do(func() { close(h.over) })
 	err := h.second.Release(ctx)
 	if ferr := h.first.Release(ctx); err == nil || ferr != nil && errors.Is(err, backend.ErrLost) {
 		err = ferr // an unknown outcome counts more than a loss
@@ -63,7 +64,7 @@ func (h *halves) watch(life *backend.Life) {
 			n.OnLost(life.Lose)
 			continue
 		}
-		go func() { // ends at the half's deadline at the latest
+		go func() { // ends with the half, or when its holder gives it up: from then on its loss changes nothing
 			select {
 			case <-half.Lost():
 				life.Lose()
@@ -91,12 +92,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 // ReleaseLease implements backend.Requests. Stores bound their releases by themselves; that of a pair's ends with its Close.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	h := l.Data.(*halves)
-	err := h.release(ctx)
-	if err == nil || errors.Is(err, backend.ErrLost) {
-		h.once.Do(func() { close(h.over) })
-	}
-	return err
+	return l.Data.(*halves).release(ctx)
 }
 
 // A batching pair is one of two stores that renew many leases at once.

@@ -167,13 +167,13 @@ func (b *Backend) validateKey(key string) error {
 	return errors.Join(backend.ValidateKey(b.first.Prefix+key), backend.ValidateKey(b.second.Prefix+key))
 }
 
-// An attempt's owner at the second store, or after an outage at the first, is that of the request with a number behind it: a store
-// may still be cleaning up after the one before.
-func numbered(owner string, attempt int) string {
-	if attempt == 0 {
+// numbered is the owner of a store's half: that of the pair's request, with a number behind it if the store has been asked before. It
+// is never used twice: a store may still be cleaning up after the one before, even if that was released.
+func numbered(owner string, before int) string {
+	if before == 0 {
 		return owner
 	}
-	if n := fmt.Sprintf("%s#%d", owner, attempt); len(n) <= backend.MaxOwnerLen {
+	if n := fmt.Sprintf("%s#%d", owner, before); len(n) <= backend.MaxOwnerLen {
 		return n
 	}
 	return backend.NewOwner()

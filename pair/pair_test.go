@@ -112,6 +112,53 @@ func TestWaiterGivesFirstBackAfterBound(t *testing.T) {
 	})
 }
 
+// echoing is a store that still removes, some time after a release, what it finds of the owner, as one whose server has not answered a
+// request of that owner.
+type echoing struct{ *memory.Backend }
+
+func (s echoing) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := s.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return echoLease{l.(*backend.Life), func() { _ = s.Break(context.Background(), r.Key, r.Owner) }}, nil
+}
+
+type echoLease struct {
+	*backend.Life
+	again func()
+}
+
+func (l echoLease) Release(ctx context.Context) error {
+	err := l.Life.Release(ctx)
+	time.AfterFunc(300*time.Millisecond, l.again)
+	return err
+}
+
+// A half that was given back is taken again as another owner: the store may still be cleaning up after the one before.
+func TestOwnerIsUsedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := memory.NewStore(), memory.NewStore()
+		old, next := first.Client(), second.Client()
+		b := pair.New(pair.Store{Backend: echoing{first.Client()}}, pair.Store{Backend: second.Client()}, 0)
+		defer func() {
+			for _, b := range []backend.Backend{b, old, next} {
+				b.Close()
+			}
+		}()
+		held := storetest.Acquire(t, next, storetest.Try(key, ttl))
+		waiting := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
+		time.Sleep(1500 * time.Millisecond) // it has given the first store's half back, and taken it again, by now
+		storetest.Release(t, held)
+		o := <-waiting
+		if o.Err != nil {
+			t.Fatal(o.Err)
+		}
+		refusedBy(t, old)
+		storetest.Release(t, o.Lease)
+	})
+}
+
 // failing is a store that does not answer while it is down.
 type failing struct {
 	backend.Backend
@@ -230,6 +277,38 @@ func TestEitherLossIsTheLoss(t *testing.T) {
 			storetest.Until(t, 5*time.Second, "the other half is given back", func() bool {
 				h, err := stores[1-i].Inspect(context.Background(), key)
 				return err == nil && !h.Held()
+			})
+		})
+	}
+}
+
+// plain is a store whose leases cannot call back.
+type plain struct{ *memory.Backend }
+
+func (p plain) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := p.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ backend.Lease }{l}, nil
+}
+
+// The loss of a half that cannot call back is the loss of the lease, and nobody watches the other half, which was given back, any more.
+func TestLossIsWatched(t *testing.T) {
+	for i, name := range []string{"First", "Second"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // which fails if a goroutine stays
+				stores := [2]*memory.Backend{memory.New(), memory.New()}
+				b := pair.New(pair.Store{Backend: plain{stores[0]}}, pair.Store{Backend: plain{stores[1]}}, 0)
+				defer b.Close()
+				l := storetest.Acquire(t, b, storetest.Try(key, ttl))
+				stores[i].Close() // tells of the loss at once
+				storetest.Lost(t, l, 5*time.Second)
+				if err := l.Release(t.Context()); !errors.Is(err, backend.ErrLost) {
+					t.Errorf("Release: %v, want ErrLost", err)
+				}
+				synctest.Wait()
+				free(t, stores[1-i])
 			})
 		})
 	}

@@ -1,0 +1,79 @@
+//go:build linux
+
+package file_test
+
+import (
+	"errors"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
+)
+
+// A waiter that stood still for as long as its TTL, and whose release is still under way in the background, has no lease that this
+// release could end.
+func TestLateGrantIsNotTakenAgain(t *testing.T) {
+	const key, ttl = "k", 300 * time.Millisecond
+	dir := t.TempDir()
+	waiter := goroutine()
+	var late, blocked bool
+	t.Cleanup(func() { file.StopAt(nil) })
+	file.StopAt(func(point string) {
+		switch {
+		case goroutine() != waiter:
+			if point == "opened" { // what is done in the background comes last
+				time.Sleep(ttl / 2)
+			}
+		case point == "written" && !late:
+			late = true
+			time.Sleep(ttl)
+		case point == "opened" && late && !blocked:
+			blocked = true
+			unlock := lockFile(t, filepath.Join(dir, file.BucketName(key)))
+			time.AfterFunc(80*time.Millisecond, unlock) // longer than the waiter tries to release
+		}
+	})
+	b, other := open(t, dir), open(t, dir)
+	l, err := b.Acquire(t.Context(), request(key, ttl, true))
+	if !blocked {
+		t.Fatal("nothing was given back")
+	}
+	if err != nil {
+		if !errors.Is(err, backend.ErrLost) {
+			t.Errorf("%v, want ErrLost", err)
+		}
+		mustWait(t, other, key, ttl)
+		return
+	}
+	for time.Now().Before(l.Deadline()) {
+		if _, err := try(other, key, ttl); err == nil && time.Now().Before(l.Deadline()) {
+			t.Fatalf("a second owner, %v before the first one's deadline", time.Until(l.Deadline()))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// goroutine tells the one that calls it from all others.
+func goroutine() string {
+	buf := make([]byte, 64)
+	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), "[")
+	return name
+}
+
+// lockFile takes the lock of a file, as another process does.
+func lockFile(t *testing.T, path string) (unlock func()) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return func() { unix.Close(fd) }
+}
