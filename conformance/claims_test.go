@@ -171,6 +171,7 @@ func TestExecuteTellsOfClaims(t *testing.T) {
 func TestSkipNamesAreChecked(t *testing.T) {
 	h := newServer("").harness()
 	h.Skip = map[string]string{"NoSuchCheck": "why not"}
+	h.Open = func(context.Context) (backend.Backend, error) { t.Fatal("a client was opened"); return nil, nil }
 	if _, err := conformance.Execute(t.Context(), h, conformance.Options{}); err == nil || !strings.Contains(err.Error(), "NoSuchCheck") {
 		t.Errorf("%v, want an error that names the check", err)
 	}
