@@ -102,6 +102,12 @@ func (b *Backend) renewShare(
 			return nil, err
 		case errors.Is(err, memcache.ErrCASConflict), err == nil && late:
 			found[i] = errAgain
+		case err != nil && isServerError(err): // the library has closed the connection, with which the numbers are void
+			found[i] = explain(err)
+			for j := i + 1; j < len(found); j++ {
+				found[j] = errAgain
+			}
+			return found, nil
 		default:
 			found[i] = explain(err)
 		}

@@ -2,6 +2,7 @@ package memcached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -37,6 +38,32 @@ func TestBatchMeetsPause(t *testing.T) {
 		if counts, _ := p.count(); counts["cas"] < 2*leases {
 			t.Errorf("a pause at %s: %d leases were swapped by %v", paused, leases, counts)
 		}
+	}
+}
+
+// A server that refuses one swap of a batch has its connection closed by the client library. The numbers that were read on it
+// are not used on another one, and the other leases are renewed all the same.
+func TestBatchAfterRefusedSwap(t *testing.T) {
+	t.Parallel()
+	s := servers.Memcached(t)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr+patient)
+	list := holdBatch(t, b, 3)
+	reads := make(map[int]int) // by connection
+	p.mu.Lock()
+	p.trace = func(conn int, verb, name string) {
+		switch {
+		case verb == "gets":
+			reads[conn]++
+		case verb == "cas" && reads[conn] == 0:
+			t.Errorf("connection %d: cas of %s, which was read on another", conn, name)
+		}
+	}
+	p.mu.Unlock()
+	p.once("cas", full)
+	errs := b.RenewBatch(context.Background(), list)
+	if !errors.Is(errs[0], ErrOutOfMemory) || errs[1] != nil || errs[2] != nil {
+		t.Errorf("%v, want ErrOutOfMemory for the first alone", errs)
 	}
 }
 
