@@ -12,10 +12,8 @@ import (
 // exorcise makes sure of what h holds when its connection is broken: nil or ErrLost mean that it is free.
 func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	b.pool.drop(h)
-	if b.options.Mode == ModeSession {
-		if err := b.banish(ctx, h.s); err != nil {
-			return err
-		}
+	if err := b.banish(ctx, h.s); err != nil {
+		return err
 	}
 	return backend.ErrLost
 }
