@@ -18,6 +18,16 @@ func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	return backend.ErrLost
 }
 
+// hunt banishes s, again and again until it has gone, or what it may hold has by its ttl. After Close has begun only the ttl ends it.
+func (b *Backend) hunt(s *session, ttl time.Duration) {
+	ctx, cancel := context.WithTimeout(b.closing, ttl)
+	defer cancel()
+	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	for ctx.Err() == nil && b.banish(ctx, s) != nil {
+		_ = backend.Sleep(ctx, pause.Next(0))
+	}
+}
+
 // banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
 // are free. A pooler's session is the pooler's matter: it ends it, or gives it to somebody else, who may have the key by now.
 func (b *Backend) banish(ctx context.Context, s *session) error {

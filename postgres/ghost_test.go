@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -46,5 +47,55 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 			}
 			until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 		})
+	}
+}
+
+// An attempt that is not made again, because its connection was new or its time is over, leaves nothing behind either: its caller
+// gets an error, and the session is ended in the background, as soon as the server can be reached.
+func TestFailedAttemptLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	const short = "&lock_timeout=1s"
+	attempt := func(t *testing.T, b *Backend, wait bool, within time.Duration) (granted bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		r := req("k", time.Minute)
+		r.Wait = wait
+		l, err := b.Acquire(ctx, r)
+		if err == nil {
+			release(t, l)
+		}
+		return err == nil
+	}
+	for mode, params := range bothModes {
+		for _, wait := range []bool{false, true} {
+			run := func(name string, f func(t *testing.T, p *proxy, b *Backend)) {
+				t.Run(fmt.Sprintf("%s/%s/wait=%v", name, mode, wait), func(t *testing.T) {
+					t.Parallel()
+					s, p, b := proxied(t, params+short)
+					c := dialed(t, s.PostgresURL())
+					release(t, acquire(t, b, req("other", time.Minute)))
+					rest(t, b)
+					f(t, p, b)
+					until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+				})
+			}
+			run("new", func(t *testing.T, p *proxy, b *Backend) {
+				b.pool.mu.Lock()
+				for s := range b.pool.all {
+					s.answered.Store(false)
+				}
+				b.pool.mu.Unlock()
+				p.set(func(p *proxy) { p.reset = true })
+				if attempt(t, b, wait, 2*soon) && !wait {
+					t.Error("granted without an answer")
+				}
+			})
+			run("late", func(t *testing.T, p *proxy, b *Backend) {
+				p.set(func(p *proxy) { p.hole = true })
+				if attempt(t, b, wait, 1500*time.Millisecond) {
+					t.Error("granted without an answer")
+				}
+			})
+		}
 	}
 }
