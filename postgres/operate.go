@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/anylock/lock/backend"
 )
@@ -16,22 +17,26 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 }
 
 func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
-	rows, err := b.query(ctx, inspectSQL, h.texts()...)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		holder, ours := holderOf(row, h)
-		if row[0] != "t" || !ours || holder.Owner != owner {
-			continue
+	for {
+		rows, err := b.query(ctx, inspectSQL, h.texts()...)
+		if err != nil {
+			return err
 		}
-		if label := row[2]; entriesOf(label) > 1 {
+		i := slices.IndexFunc(rows, func(row []string) bool {
+			holder, ours := holderOf(row, h)
+			return row[0] == "t" && ours && holder.Owner == owner
+		})
+		if i < 0 {
+			return backend.ErrLost
+		}
+		label := rows[i][2]
+		if entriesOf(label) > 1 {
 			return fmt.Errorf("%w: the lease shares its connection with %d others", backend.ErrUnsupported, entriesOf(label)-1)
 		}
-		ended, err := b.query(ctx, breakSQL, append(h.texts(), row[2])...)
+		ended, err := b.query(ctx, breakSQL, append(h.texts(), label)...)
 		if err != nil || len(ended) > 0 {
 			return err
 		}
+		// The session has said something else since, as in a renewal.
 	}
-	return backend.ErrLost
 }
