@@ -113,3 +113,28 @@ func (m meddler) Write(p []byte) (int, error) {
 	}
 	return m.Conn.Write(p)
 }
+
+// A neighbour that was refused, or has been released, does not keep a lease from being broken.
+func TestBreakAfterNeighbours(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL()+"&lock_share=10s")
+	operator := opened(t, s.PostgresURL())
+	acquire(t, operator, req("busy", time.Minute))
+	for what, meet := range map[string]func(){
+		"refused": func() {
+			if _, err := b.Acquire(context.Background(), req("busy", 10*time.Second)); !errors.Is(err, backend.ErrHeld) {
+				t.Errorf("%v, want ErrHeld", err)
+			}
+		},
+		"released": func() { release(t, acquire(t, b, req("free", 10*time.Second))) },
+	} {
+		r := req(what, 10*time.Second)
+		l := acquire(t, b, r)
+		meet()
+		if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		lost(t, l, soon)
+	}
+}
