@@ -99,3 +99,31 @@ func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 		}
 	}
 }
+
+// A transaction that gets no token is ended, although the server may not hear of the end of its connection.
+func TestFailedTokenLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	s, p, b := proxied(t, fmt.Sprintf("&lock_mode=transaction&lock_max_leases=%d", most))
+	c := dialed(t, s.PostgresURL())
+	var lent []*session
+	for range most { // there is one more, which leaves none for the token
+		other, err := b.pool.checkOut(context.Background(), new(order))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lent = append(lent, other)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := startAcquire(ctx, b, req("k", time.Minute))
+	until(t, soon, "the transaction has the lock", func() bool { return locks(t, c) == 1 })
+	p.set(func(p *proxy) { p.tail = 1 }) // of the message that ends the connection
+	cancel()
+	if o := <-done; o.Err == nil {
+		t.Error("granted without a token")
+	}
+	until(t, soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+	for _, other := range lent {
+		b.pool.giveBack(other)
+	}
+}
