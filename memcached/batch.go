@@ -78,10 +78,12 @@ var errAgain = errors.New("renew again")
 func (b *Backend) renewShare(
 	c *lane, names []string, lives []*backend.Life, granted []time.Duration,
 ) (found []error, err error) {
+	sent := time.Now()
 	items, err := c.GetMulti(names)
 	if err != nil {
 		return nil, err
 	}
+	late := time.Since(sent) > slow // what follows a slow answer is served by the clock of before, too
 	found = make([]error, len(lives))
 	for i, l := range lives {
 		if granted[i] == 0 {
@@ -92,13 +94,20 @@ func (b *Backend) renewShare(
 			found[i] = backend.ErrLost
 			continue
 		}
-		sent := time.Now()
+		sent = time.Now()
 		err = swapItem(c, item, recordOf(l), recordOf(l).encode(), expiration(granted[i]))
+		late = late || time.Since(sent) > slow
 		switch {
 		case broken(err):
 			return nil, err
-		case errors.Is(err, memcache.ErrCASConflict), err == nil && time.Since(sent) > slow:
+		case errors.Is(err, memcache.ErrCASConflict), err == nil && late:
 			found[i] = errAgain
+		case err != nil && isServerError(err): // the library has closed the connection, with which the numbers are void
+			found[i] = explain(err)
+			for j := i + 1; j < len(found); j++ {
+				found[j] = errAgain
+			}
+			return found, nil
 		default:
 			found[i] = explain(err)
 		}

@@ -31,6 +31,7 @@ const (
 	pass      action = iota
 	loseReply        // the server carries it out, and the connection breaks before the reply
 	refuse           // the connection breaks before the server sees it
+	full             // as a server that has no memory does
 )
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -67,6 +68,10 @@ func (p *proxy) serve(_ *storetest.Relay, client, server net.Conn) {
 		}
 		if what == refuse {
 			return
+		}
+		if what == full {
+			_, _ = io.WriteString(client, "SERVER_ERROR out of memory storing object\r\n")
+			continue
 		}
 		if _, err := server.Write(request); err != nil {
 			return

@@ -46,8 +46,9 @@
 //     renewed since an earlier alarm was set; their holders learn of it at once. Slewing the clock does neither.
 //   - A network that silently drops everything is noticed after half a minute: by probes, and on Linux even while a request
 //     is being sent.
-//   - If an attempt's connection breaks in the middle, the session behind it, which may have the lock, is ended by its number, and the
-//     attempt is repeated. This does not work through a pooler.
+//   - If a connection breaks or is given up in the middle of a request, the session behind it, which may have the lock, is ended by
+//     its number, in the background until it has gone or its TTL has run out, and an attempt on a connection that was used before is
+//     repeated. This does not work through a pooler.
 //   - If a process dies, its leases end at once, because the server sees its connections close.
 //   - Two keys with the same 64 bits exclude each other. For two given keys that has a probability of 2^-64; among a
 //     million keys, 3·10^-8. Nothing else confuses them: a release is by the session that holds the lock.

@@ -12,12 +12,20 @@ import (
 // exorcise makes sure of what h holds when its connection is broken: nil or ErrLost mean that it is free.
 func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	b.pool.drop(h)
-	if b.options.Mode == ModeSession {
-		if err := b.banish(ctx, h.s); err != nil {
-			return err
-		}
+	if err := b.banish(ctx, h.s); err != nil {
+		return err
 	}
 	return backend.ErrLost
+}
+
+// hunt banishes s, again and again until it has gone, or what it may hold has by its ttl. After Close has begun only the ttl ends it.
+func (b *Backend) hunt(s *session, ttl time.Duration) {
+	ctx, cancel := context.WithTimeout(b.closing, ttl)
+	defer cancel()
+	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	for ctx.Err() == nil && b.banish(ctx, s) != nil {
+		_ = backend.Sleep(ctx, pause.Next(0))
+	}
 }
 
 // banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks

@@ -48,9 +48,3 @@ func readLabel(query string, h hash) (owner string, timeout time.Duration, ok bo
 	}
 	return "", 0, false
 }
-
-// entriesOf counts the leases of the label in a session's query.
-func entriesOf(query string) int {
-	text, _, _ := strings.Cut(query, "*/")
-	return strings.Count(text, " ") - 1 // owners have none, but may have a "="
-}

@@ -3,6 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -16,22 +19,36 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 }
 
 func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
-	rows, err := b.query(ctx, inspectSQL, h.texts()...)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		holder, ours := holderOf(row, h)
-		if row[0] != "t" || !ours || holder.Owner != owner {
-			continue
+	patience, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
+	for {
+		rows, err := b.query(ctx, inspectSQL, h.texts()...)
+		if err != nil {
+			return err
 		}
-		if label := row[2]; entriesOf(label) > 1 {
-			return fmt.Errorf("%w: the lease shares its connection with %d others", backend.ErrUnsupported, entriesOf(label)-1)
+		i := slices.IndexFunc(rows, func(row []string) bool {
+			holder, ours := holderOf(row, h)
+			return row[0] == "t" && ours && holder.Owner == owner
+		})
+		if i < 0 {
+			return backend.ErrLost
 		}
-		ended, err := b.query(ctx, breakSQL, append(h.texts(), row[2])...)
-		if err != nil || len(ended) > 0 {
+		// What a session at rest has said is done, so that its locks tell who is on it. Its label may name a neighbour that was
+		// refused or has gone.
+		if label, state := rows[i][2], rows[i][4]; strings.HasPrefix(state, "idle") {
+			found, err := b.query(ctx, breakSQL, append(h.texts(), label)...)
+			switch {
+			case err != nil:
+				return err
+			case len(found) > 0 && found[0][0] != "1":
+				return fmt.Errorf("%w: the lease shares its connection, which has %s locks", backend.ErrUnsupported, found[0][0])
+			case len(found) > 0:
+				return nil
+			} // it has said something else since, as in a renewal
+		}
+		if err := backend.Sleep(patience, pause.Next(0)); err != nil {
 			return err
 		}
 	}
-	return backend.ErrLost
 }

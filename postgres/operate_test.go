@@ -1,10 +1,15 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
 )
@@ -58,4 +63,78 @@ func TestBreakOddOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost(t, l, soon)
+}
+
+// A holder that renews while its lease is being broken does not make Break say that it has none.
+func TestBreakMeetsRenewal(t *testing.T) {
+	t.Parallel()
+	url := gentleURL(t)
+	for mode, params := range bothModes {
+		b := opened(t, url+params)
+		r := req(backend.NewOwner(), time.Minute)
+		l := acquire(t, b, r)
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		dial := config.DialFunc
+		config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			return meddler{c, func() {
+				once.Do(func() {
+					if err := l.Renew(context.Background(), time.Minute); err != nil {
+						t.Error(err)
+					}
+				})
+			}}, err
+		}
+		operator, err := New(context.Background(), config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer operator.Close()
+		if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		lost(t, l, soon)
+	}
+}
+
+// A meddler is a connection on which something is done before a session is ended.
+type meddler struct {
+	net.Conn
+	meddle func()
+}
+
+func (m meddler) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("pg_terminate_backend")) {
+		m.meddle()
+	}
+	return m.Conn.Write(p)
+}
+
+// A neighbour that was refused, or has been released, does not keep a lease from being broken.
+func TestBreakAfterNeighbours(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL()+"&lock_share=10s")
+	operator := opened(t, s.PostgresURL())
+	acquire(t, operator, req("busy", time.Minute))
+	for what, meet := range map[string]func(){
+		"refused": func() {
+			if _, err := b.Acquire(context.Background(), req("busy", 10*time.Second)); !errors.Is(err, backend.ErrHeld) {
+				t.Errorf("%v, want ErrHeld", err)
+			}
+		},
+		"released": func() { release(t, acquire(t, b, req("free", 10*time.Second))) },
+	} {
+		r := req(what, 10*time.Second)
+		l := acquire(t, b, r)
+		meet()
+		if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		lost(t, l, soon)
+	}
 }

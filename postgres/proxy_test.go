@@ -20,6 +20,7 @@ type proxy struct {
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
 	tail   int  // so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no end
+	hole   bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
 	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
 
 	kept net.Conn // to the server, of a connection of whose end it is not told
@@ -54,7 +55,10 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 			_, _ = io.Copy(io.Discard, from)
 			return
 		}
-		dropped := p.silent || p.mute && count == nil
+		if p.hole && count == nil && n > 0 {
+			p.hole, p.kept, n = false, from, 0
+		}
+		dropped := p.silent || p.mute && count == nil || to == p.kept
 		if count != nil {
 			p.syncs += count(buf[:n])
 			p.mute = p.mute || p.muteAt > 0 && p.syncs >= p.muteAt

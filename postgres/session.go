@@ -333,18 +333,20 @@ func (s *session) close() {
 }
 
 // abort ends the session while its request may still be running: the server does not look at a connection whose statement waits for
-// a lock.
+// a lock. The server may not hear of the end either.
 func (s *session) abort() {
 	s.close()
 	if !s.direct {
 		return
 	}
+	ttl := s.longest(nil)
 	s.b.calls.Join()
 	go func() {
 		defer s.b.calls.End()
 		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
+		s.b.hunt(s, ttl)
 	}()
 }
 

@@ -37,7 +37,7 @@ func (s *session) lockTransaction(ctx context.Context, h *held) (token uint64, e
 	tctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if token, err = s.b.takeToken(tctx, row[0]); err != nil {
-		s.close()
+		s.abort() // it has the lock, for longer than the server may take to hear of the end
 		if backend.Ended(tctx) && !backend.Ended(ctx) {
 			err = fmt.Errorf("%w: no token within %v: it is taken by a connection of its own, and all of a pooler may be in use",
 				backend.ErrUnavailable, limit)
