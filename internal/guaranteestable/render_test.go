@@ -39,6 +39,7 @@ func TestMarkdown(t *testing.T) {
 		"| scope | all hosts that share the store | one process |\n" +
 		"| exclusion | linearizable | best effort |\n" +
 		"| the store may drop a live lease | never | see below |\n" +
+		"| a holder learns soon that its lease was removed | no | no |\n" +
 		"| expiry is measured by | server clock | hope |\n" +
 		"| shortest TTL | 1s | none |\n" +
 		"| longest TTL | 1h0m0s | 10 years |\n" +
