@@ -209,6 +209,31 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	}
 }
 
+// A waiter outlives an outage also when it has been queued for longer than that is to last.
+func TestOldWaiterOutlivesOutage(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b, err := New(opened(t, s.via(p.Addr)).client, &Options{Namespace: s.namespace, Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
+	done := queueUp(t, b, waiting("k", leastPatience), 1)
+	time.Sleep(leastPatience + time.Second)
+	p.Refuse(true)
+	p.Cut()
+	select {
+	case o := <-done:
+		t.Fatalf("the waiter did not outlive the outage: %v", o.Err)
+	case <-time.After(leastPatience / 2):
+	}
+	p.Refuse(false)
+	release(t, holder)
+	release(t, granted(t, done, 3*soon).Lease)
+}
+
 // The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request comes after the place was
 // lost. It is bound to the lock's then: nobody renews the other.
 func TestGrantedKeyHasTheLocksLease(t *testing.T) {
