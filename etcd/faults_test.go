@@ -124,6 +124,55 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	release(t, l)
 }
 
+// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one after it was looked for.
+func TestBreakSparesReusedLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	const ttl = 20 * time.Second
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	victim := acquire(t, b, req("k", ttl))
+	was := mainOf(victim).id
+	var reused string
+	change := sync.OnceFunc(func() {
+		if err := victim.Renew(t.Context(), 2*ttl); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, key := range []string{"a", "b", "c", "d"} {
+			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && mainOf(l).id == was {
+				reused = key
+				return
+			}
+		}
+	})
+	breaker := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if deletes(req) {
+			change()
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	if err := breaker.Break(t.Context(), "k", victim.(*backend.Life).Owner()); err != nil {
+		t.Fatal(err)
+	}
+	if reused == "" {
+		t.Fatal("the lease was not used again: the test proves nothing")
+	}
+	if _, err := other.Acquire(t.Context(), req(reused, ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a key whose lock uses the lease again: %v, want ErrHeld", err)
+	}
+	storetest.Lost(t, victim, soon)
+}
+
+// mainOf is the lease of etcd's that a lock's key is bound to.
+func mainOf(l backend.Lease) *lease {
+	h := l.(*backend.Life).Data.(*held)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.main
+}
+
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()
