@@ -428,7 +428,9 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		l := acquire(t, b, r)
 		time.Sleep(2 * guardAfter) // its key is watched by now
 		begun := time.Now()
-		end(ownKey(t, c, r.Owner))
+		own := ownKey(t, c, r.Owner)
+		bound := clientv3.LeaseID(get(t, c, own).Lease)
+		end(own)
 		select {
 		case <-l.Lost():
 			t.Logf("%s: lost after %v", name, time.Since(begun))
@@ -438,11 +440,14 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("%s: renewal: %v", name, err)
 		}
+		until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
 	}
 	// One deleted before the watch began.
 	r := req("soon", time.Hour)
 	l := acquire(t, b, r)
-	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
+	own := ownKey(t, c, r.Owner)
+	bound := clientv3.LeaseID(get(t, c, own).Lease)
+	if _, err := c.Delete(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -450,6 +455,35 @@ func TestDeletedKeyIsLost(t *testing.T) {
 	case <-time.After(soon):
 		t.Error("deleted before it was watched: Lost is not closed")
 	}
+	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+// A change to another TTL that finds the key gone leaves no lease behind.
+func TestChangeOfDeletedKeyLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := opened(t, s.URL())
+	r := req("k", time.Hour)
+	l := acquire(t, b, r)
+	own := ownKey(t, c, r.Owner)
+	bound := clientv3.LeaseID(get(t, c, own).Lease)
+	if _, err := c.Delete(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal: %v", err)
+	}
+	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {
+	t.Helper()
+	resp, err := c.TimeToLive(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.TTL < 0
 }
 
 // What was watched is watched again when the stream broke.

@@ -86,8 +86,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 		h.unsure = true
 		return err
 	case !deleted && !unanswered:
-		q.b.pool.drop(h.main)
-		h.main = nil
+		q.b.dropHeld(h)
 		return backend.ErrLost
 	}
 	if !unanswered {
@@ -108,6 +107,12 @@ func ifEnded(l *backend.Life) error {
 		return nil
 	}
 	return backend.ErrLost
+}
+
+// dropHeld lets the leases go of a lock whose key is gone. The caller holds h.mu.
+func (b *Backend) dropHeld(h *held) {
+	b.pool.drop(append(h.doubtful, h.main)...)
+	h.main, h.doubtful = nil, nil
 }
 
 // revokeHeld ends every lease that the key may be bound to. The caller holds h.mu.
