@@ -12,6 +12,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
@@ -475,6 +477,47 @@ func TestChangeOfDeletedKeyLeavesNoLease(t *testing.T) {
 		t.Errorf("renewal: %v", err)
 	}
 	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+// A lease whose key somebody else has deleted is not used again: whoever did it may be about to revoke it, as Break is.
+func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	remove := func(own string) (bound clientv3.LeaseID) {
+		bound = clientv3.LeaseID(get(t, c, own).Lease)
+		if _, err := c.Delete(context.Background(), own); err != nil {
+			t.Error(err)
+		}
+		return bound
+	}
+	var before atomic.Pointer[func()] // the next deletion, which is not answered
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if deletes(req) {
+			if f := before.Swap(nil); f != nil {
+				(*f)()
+				return status.Error(codes.Unavailable, "lost")
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	holder := acquire(t, b, req("k", time.Minute))
+	r := waiting("k", placeTTL)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := startAcquire(ctx, b, r)
+	storetest.Queued(t, b, "k", 1)
+	place := remove(ownKey(t, c, r.Owner))
+	cancel()
+	<-done
+	until(t, soon, "the lease of a deleted place is revoked", func() bool { return isGone(t, c, place) })
+
+	var bound clientv3.LeaseID
+	deleted := func() { bound = remove(ownKey(t, c, holder.(*backend.Life).Owner())) }
+	before.Store(&deleted)
+	release(t, holder)
+	until(t, soon, "the lease of a key that was deleted during its release is revoked", func() bool { return isGone(t, c, bound) })
 }
 
 func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {

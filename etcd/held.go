@@ -85,8 +85,11 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	case err != nil:
 		h.unsure = true
 		return err
-	case !deleted && !unanswered:
-		q.b.dropHeld(h)
+	case !deleted:
+		q.b.dropHeld(h) // not for the pool: another client may have deleted the key, and revoke its lease now
+		if unanswered {
+			return ifEnded(l)
+		}
 		return backend.ErrLost
 	}
 	if !unanswered {
@@ -94,9 +97,6 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	q.b.pool.put(h.main)
 	h.main = nil
-	if !deleted {
-		return ifEnded(l)
-	}
 	return nil
 }
 
