@@ -237,11 +237,12 @@ func (a *attempt) abandon(leases ...*lease) {
 // leave gives up a place in the queue.
 func (a *attempt) leave(l *lease) {
 	b := a.b
-	unanswered, err := b.repeat(b.base, func(ctx context.Context) error {
-		_, err := b.remove(ctx, contender{a.own, a.rev})
+	var deleted bool
+	unanswered, _ := b.repeat(b.base, func(ctx context.Context) (err error) {
+		deleted, err = b.remove(ctx, contender{a.own, a.rev})
 		return err
 	})
-	if err != nil || unanswered {
+	if unanswered || !deleted { // by another client, it may be, who revokes its lease now
 		a.abandon(l)
 		return
 	}

@@ -65,7 +65,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.pool = newPool(b)
 	b.renewer = newRenewer(b.leaseClient, b.base, &b.calls)
-	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing)
+	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing, &b.calls)
 	b.guard = newGuard(b)
 	return b
 }

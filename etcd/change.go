@@ -85,6 +85,7 @@ func (b *Backend) bind(ctx context.Context, list []*extension) (again []*extensi
 		if !c.h.own.isThere(kvs) {
 			c.err = backend.ErrLost
 			b.pool.drop(c.to)
+			b.dropHeld(c.h)
 			continue
 		}
 		if c.h.mod = kvs[0].ModRevision; kvs[0].Lease == c.to.id {

@@ -19,10 +19,14 @@ func (c contender) isThere(found []*mvccpb.KeyValue) bool {
 	return len(found) > 0 && found[0].CreateRevision == c.rev
 }
 
+func (c contender) lives() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.rev)
+}
+
 // remove deletes the contender's key, and reports whether it was there.
 func (b *Backend) remove(ctx context.Context, c contender) (bool, error) {
 	resp, err := b.kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.rev)).
+		If(c.lives()).
 		Then(clientv3.OpDelete(c.key)).
 		Commit()
 	return err == nil && resp.Succeeded, err

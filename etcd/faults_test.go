@@ -12,6 +12,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
@@ -124,6 +126,55 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	release(t, l)
 }
 
+// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one after it was looked for.
+func TestBreakSparesReusedLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	const ttl = 20 * time.Second
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	victim := acquire(t, b, req("k", ttl))
+	was := mainOf(victim).id
+	var reused string
+	change := sync.OnceFunc(func() {
+		if err := victim.Renew(t.Context(), 2*ttl); err != nil {
+			t.Error(err)
+			return
+		}
+		for _, key := range []string{"a", "b", "c", "d"} {
+			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && mainOf(l).id == was {
+				reused = key
+				return
+			}
+		}
+	})
+	breaker := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if deletes(req) {
+			change()
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	if err := breaker.Break(t.Context(), "k", victim.(*backend.Life).Owner()); err != nil {
+		t.Fatal(err)
+	}
+	if reused == "" {
+		t.Fatal("the lease was not used again: the test proves nothing")
+	}
+	if _, err := other.Acquire(t.Context(), req(reused, ttl)); !errors.Is(err, backend.ErrHeld) {
+		t.Errorf("a key whose lock uses the lease again: %v, want ErrHeld", err)
+	}
+	storetest.Lost(t, victim, soon)
+}
+
+// mainOf is the lease of etcd's that a lock's key is bound to.
+func mainOf(l backend.Lease) *lease {
+	h := l.(*backend.Life).Data.(*held)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.main
+}
+
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
 func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	t.Parallel()
@@ -207,6 +258,31 @@ func TestRevokedWaiterQueuesAgain(t *testing.T) {
 		}
 		release(t, o.Lease)
 	}
+}
+
+// A waiter outlives an outage also when it has been queued for longer than that is to last.
+func TestOldWaiterOutlivesOutage(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b, err := New(opened(t, s.via(p.Addr)).client, &Options{Namespace: s.namespace, Timeout: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
+	done := queueUp(t, b, waiting("k", leastPatience), 1)
+	time.Sleep(leastPatience + time.Second)
+	p.Refuse(true)
+	p.Cut()
+	select {
+	case o := <-done:
+		t.Fatalf("the waiter did not outlive the outage: %v", o.Err)
+	case <-time.After(leastPatience / 2):
+	}
+	p.Refuse(false)
+	release(t, holder)
+	release(t, granted(t, done, 3*soon).Lease)
 }
 
 // The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request comes after the place was
@@ -354,7 +430,9 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		l := acquire(t, b, r)
 		time.Sleep(2 * guardAfter) // its key is watched by now
 		begun := time.Now()
-		end(ownKey(t, c, r.Owner))
+		own := ownKey(t, c, r.Owner)
+		bound := clientv3.LeaseID(get(t, c, own).Lease)
+		end(own)
 		select {
 		case <-l.Lost():
 			t.Logf("%s: lost after %v", name, time.Since(begun))
@@ -364,11 +442,14 @@ func TestDeletedKeyIsLost(t *testing.T) {
 		if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
 			t.Errorf("%s: renewal: %v", name, err)
 		}
+		until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
 	}
 	// One deleted before the watch began.
 	r := req("soon", time.Hour)
 	l := acquire(t, b, r)
-	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
+	own := ownKey(t, c, r.Owner)
+	bound := clientv3.LeaseID(get(t, c, own).Lease)
+	if _, err := c.Delete(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -376,6 +457,76 @@ func TestDeletedKeyIsLost(t *testing.T) {
 	case <-time.After(soon):
 		t.Error("deleted before it was watched: Lost is not closed")
 	}
+	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+// A change to another TTL that finds the key gone leaves no lease behind.
+func TestChangeOfDeletedKeyLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := opened(t, s.URL())
+	r := req("k", time.Hour)
+	l := acquire(t, b, r)
+	own := ownKey(t, c, r.Owner)
+	bound := clientv3.LeaseID(get(t, c, own).Lease)
+	if _, err := c.Delete(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Renew(t.Context(), time.Minute); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renewal: %v", err)
+	}
+	until(t, soon, "the lease of a key that is gone is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+// A lease whose key somebody else has deleted is not used again: whoever did it may be about to revoke it, as Break is.
+func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	remove := func(own string) (bound clientv3.LeaseID) {
+		bound = clientv3.LeaseID(get(t, c, own).Lease)
+		if _, err := c.Delete(context.Background(), own); err != nil {
+			t.Error(err)
+		}
+		return bound
+	}
+	var before atomic.Pointer[func()] // the next deletion, which is not answered
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if deletes(req) {
+			if f := before.Swap(nil); f != nil {
+				(*f)()
+				return status.Error(codes.Unavailable, "lost")
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	holder := acquire(t, b, req("k", time.Minute))
+	r := waiting("k", placeTTL)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := startAcquire(ctx, b, r)
+	storetest.Queued(t, b, "k", 1)
+	place := remove(ownKey(t, c, r.Owner))
+	cancel()
+	<-done
+	until(t, soon, "the lease of a deleted place is revoked", func() bool { return isGone(t, c, place) })
+
+	var bound clientv3.LeaseID
+	deleted := func() { bound = remove(ownKey(t, c, holder.(*backend.Life).Owner())) }
+	before.Store(&deleted)
+	release(t, holder)
+	until(t, soon, "the lease of a key that was deleted during its release is revoked", func() bool { return isGone(t, c, bound) })
+}
+
+func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {
+	t.Helper()
+	resp, err := c.TimeToLive(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.TTL < 0
 }
 
 // What was watched is watched again when the stream broke.

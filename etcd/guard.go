@@ -22,11 +22,13 @@ type guard struct {
 
 	mu    sync.Mutex
 	looks backlog[*guarded] // whose keys are to be looked for
+	gone  backlog[*held]    // whose keys are gone
 }
 
 func newGuard(b *Backend) *guard {
 	g := &guard{b: b}
 	g.looks = backlog[*guarded]{calls: &b.calls, work: g.lookFor}
+	g.gone = backlog[*held]{calls: &b.calls, work: g.drop}
 	return g
 }
 
@@ -70,7 +72,7 @@ func (g *guard) begin(h *held) {
 		return
 	}
 	e := &h.guarded
-	w := g.b.watches.add(h.own, func(from int64) { g.look(e, from) }, func(int64) { e.life.Lose() })
+	w := g.b.watches.add(h.own, func(from int64) { g.look(e, from) }, func(int64) { g.lose(e.life) })
 	g.mu.Lock()
 	e.watch = w
 	over := e.over
@@ -103,7 +105,7 @@ func (g *guard) lookFor(list []*guarded) {
 		}
 		for i, e := range some {
 			if !there[i] {
-				e.life.Lose()
+				g.lose(e.life)
 			}
 		}
 		g.mu.Lock()
@@ -111,5 +113,20 @@ func (g *guard) lookFor(list []*guarded) {
 			e.since = at
 		}
 		g.mu.Unlock()
+	}
+}
+
+// lose ends a lease whose key is gone. Those of etcd's would live on for its TTL: they are let go in the background, as a change or a
+// release may be under way.
+func (g *guard) lose(l *backend.Life) {
+	l.Lose()
+	g.gone.add(l.Data.(*held))
+}
+
+func (g *guard) drop(list []*held) {
+	for _, h := range list {
+		h.mu.Lock()
+		g.b.dropHeld(h)
+		h.mu.Unlock()
 	}
 }

@@ -85,9 +85,11 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	case err != nil:
 		h.unsure = true
 		return err
-	case !deleted && !unanswered:
-		q.b.pool.drop(h.main)
-		h.main = nil
+	case !deleted:
+		q.b.dropHeld(h) // not for the pool: another client may have deleted the key, and revoke its lease now
+		if unanswered {
+			return ifEnded(l)
+		}
 		return backend.ErrLost
 	}
 	if !unanswered {
@@ -95,9 +97,6 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	q.b.pool.put(h.main)
 	h.main = nil
-	if !deleted {
-		return ifEnded(l)
-	}
 	return nil
 }
 
@@ -108,6 +107,12 @@ func ifEnded(l *backend.Life) error {
 		return nil
 	}
 	return backend.ErrLost
+}
+
+// dropHeld lets the leases go of a lock whose key is gone. The caller holds h.mu.
+func (b *Backend) dropHeld(h *held) {
+	b.pool.drop(append(h.doubtful, h.main)...)
+	h.main, h.doubtful = nil, nil
 }
 
 // revokeHeld ends every lease that the key may be bound to. The caller holds h.mu.

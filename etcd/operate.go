@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
@@ -49,20 +50,24 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer b.calls.End()
-	var tried, broken bool
-	var lease int64
+	var tried bool
+	var broken []*mvccpb.KeyValue // with the lease that the key had in the end: one that it has left may be another lock's
 	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {
 		first, err := b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
 		if err != nil || len(first.Kvs) == 0 || string(first.Kvs[0].Value) != owner {
 			return err
 		}
-		lease, tried = first.Kvs[0].Lease, true
-		broken, err = b.remove(ctx, contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision})
+		tried = true
+		c := contender{string(first.Kvs[0].Key), first.Kvs[0].CreateRevision}
+		resp, err := b.kv.Txn(ctx).If(c.lives()).Then(clientv3.OpDelete(c.key, clientv3.WithPrevKV())).Commit()
+		if err == nil && resp.Succeeded {
+			broken = resp.Responses[0].GetResponseDeleteRange().PrevKvs
+		}
 		return err
 	})
 	switch {
-	case broken:
-		return b.revoke(ctx, lease)
+	case len(broken) > 0:
+		return b.revoke(ctx, broken[0].Lease)
 	case err == nil && !(tried && unanswered): // a removal without an answer may have been done
 		return backend.ErrLost
 	}

@@ -49,7 +49,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		return nil, err
 	}
 	patience := max(a.ttl, leastPatience)
-	answered := time.Now()
+	var failing time.Time // since when no request has been answered; zero while they are
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {
 		switch {
@@ -64,7 +64,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case l != nil:
 			return l, nil
 		case err == nil:
-			answered = time.Now()
+			failing = time.Time{}
 			pause.Reset()
 		case a.granted: // and given back, which would meet what this owner is granted from now on
 			return nil, err
@@ -72,7 +72,12 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 			return nil, ended(err)
 		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
 			// The place, or a lease for the lock, is gone. What there is will tell.
-		case !passing(err), time.Since(answered) > patience:
+			failing = time.Time{}
+		case !passing(err):
+			return nil, err
+		case failing.IsZero(): // not before: a waiter hears nothing for long while all is well
+			failing = time.Now()
+		case time.Since(failing) > patience:
 			return nil, err
 		}
 		if err != nil {

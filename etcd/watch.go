@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 // been lost (etcd issues 17612, 18089, 19179), so a waiter looks now and then in any case.
 type watches struct {
 	client pb.WatchClient
+	calls  *calls.Calls
 
 	mu      sync.Mutex
 	list    map[int64]*watch
@@ -52,17 +54,26 @@ type watch struct {
 type watchStream struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
-	sendMu sync.Mutex
+	// What is to be sent, while others receive: a server whose answers nobody takes reads no more. A stream may take nothing for seconds, and
+	// nobody must wait for that: one goroutine tells the losses of all leases.
+	unsent backlog[*pb.WatchRequest]
 	heard  atomic.Bool // since the last look
 }
 
-func newWatches(client pb.WatchClient, closing context.Context) *watches {
-	return &watches{client: client, list: make(map[int64]*watch), closing: closing}
+func newWatches(client pb.WatchClient, closing context.Context, calls *calls.Calls) *watches {
+	return &watches{client: client, calls: calls, list: make(map[int64]*watch), closing: closing}
+}
+
+func (ws *watches) newStream(stream pb.Watch_WatchClient, cancel context.CancelFunc) *watchStream {
+	s := &watchStream{stream: stream, cancel: cancel}
+	s.unsent = backlog[*pb.WatchRequest]{calls: ws.calls, work: s.send}
+	return s
 }
 
 // add begins a watch. look and gone are called on a goroutine of the stream's and must not block.
 func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
 	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	ws.lastID++
 	w := &watch{of, ws.lastID, look, gone}
 	ws.list[w.id] = w
@@ -70,30 +81,24 @@ func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
 		ws.started = true
 		ws.running.Go(ws.run)
 	}
-	s := ws.current
-	ws.mu.Unlock()
-	if s != nil {
-		s.send(w.request())
+	if ws.current != nil {
+		ws.current.unsent.add(w.request())
 	}
 	return w
 }
 
-// stop ends a watch. It does nothing to one whose key is gone.
-func (ws *watches) stop(w *watch) {
-	if s := ws.remove(w.id); s != nil {
-		s.send(cancelRequest(w.id))
-	}
-}
-
-// remove takes a watch out, and returns the stream that still serves it.
-func (ws *watches) remove(id int64) *watchStream {
+// stop ends a watch, and reports whether it was there: not one whose key is gone.
+func (ws *watches) stop(w *watch) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.list[id] == nil {
-		return nil
+	if ws.list[w.id] == nil {
+		return false
 	}
-	delete(ws.list, id)
-	return ws.current
+	delete(ws.list, w.id)
+	if ws.current != nil {
+		ws.current.unsent.add(cancelRequest(w.id))
+	}
+	return true
 }
 
 func (w *watch) request() *pb.WatchRequest {
@@ -106,10 +111,12 @@ func cancelRequest(id int64) *pb.WatchRequest {
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
 }
 
-func (s *watchStream) send(r *pb.WatchRequest) {
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
-	_ = s.stream.Send(r) // receive gets the reason
+func (s *watchStream) send(list []*pb.WatchRequest) {
+	for _, r := range list {
+		if s.stream.Send(r) != nil {
+			return // Recv gets the reason
+		}
+	}
 }
 
 // run keeps a stream open, once the first watch has been added, until closing.
@@ -134,15 +141,10 @@ func (ws *watches) serve() {
 	if !opened.Stop() || err != nil {
 		return
 	}
-	s := &watchStream{stream: stream, cancel: cancel}
-	all := ws.turnTo(s)
+	s := ws.newStream(stream, cancel)
+	ws.turnTo(s)
 	listening := make(chan struct{})
 	ws.running.Go(func() { ws.listen(s, listening) })
-	ws.running.Go(func() { // at the same time as receiving: a server whose answers nobody takes reads no more
-		for _, w := range all {
-			s.send(w.request())
-		}
-	})
 	for {
 		resp, err := stream.Recv()
 		if err != nil {
@@ -157,12 +159,18 @@ func (ws *watches) serve() {
 	}
 }
 
-// turnTo makes s the stream of all watches, and returns these.
+// turnTo makes s the stream of all watches, nil for none, and returns these.
 func (ws *watches) turnTo(s *watchStream) []*watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.current = s
-	return slices.Collect(maps.Values(ws.list))
+	all := slices.Collect(maps.Values(ws.list))
+	if s != nil {
+		for _, w := range all {
+			s.unsent.add(w.request())
+		}
+	}
+	return all
 }
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
@@ -179,9 +187,8 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 		w.look(resp.Header.Revision)
 	default: // only deletions are sent
 		at := w.deleted(resp.Events)
-		if at != 0 && ws.remove(w.id) != nil {
+		if at != 0 && ws.stop(w) {
 			w.gone(at)
-			s.send(cancelRequest(w.id))
 		}
 	}
 }
@@ -216,11 +223,7 @@ func (ws *watches) listen(s *watchStream, ended <-chan struct{}) {
 			return
 		}
 		asked = true
-		if s.sendMu.TryLock() { // else a sender hangs: then so does the stream
-			_ = s.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
-				ProgressRequest: &pb.WatchProgressRequest{}}})
-			s.sendMu.Unlock()
-		}
+		s.unsent.add(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 	}
 }
 

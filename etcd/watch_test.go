@@ -1,0 +1,93 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A fullWatch is a stream that takes no more messages once it is full, as where the network drops packets.
+type fullWatch struct {
+	pb.WatchClient
+	full    atomic.Bool
+	blocked atomic.Int64 // messages
+}
+
+type fullStream struct {
+	pb.Watch_WatchClient
+	client *fullWatch
+}
+
+func (w *fullWatch) Watch(ctx context.Context, opts ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	s, err := w.WatchClient.Watch(ctx, opts...)
+	return &fullStream{s, w}, err
+}
+
+func (s *fullStream) Send(r *pb.WatchRequest) error {
+	if s.client.full.Load() {
+		s.client.blocked.Add(1)
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
+	return s.Watch_WatchClient.Send(r)
+}
+
+// Losses are told on time although the stream with the watches of the lost keys takes no more messages; so are the ends of waits and of
+// releases.
+func TestFullStreamDelaysNobody(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, other := opened(t, s.URL()), opened(t, s.URL())
+	full := &fullWatch{WatchClient: b.watches.client}
+	b.watches.client = full
+	const ttl, most = 4 * time.Second, time.Second
+	holder := acquire(t, other, req("busy", time.Minute))
+	ending := acquire(t, b, req("released", time.Minute))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiter := startAcquire(ctx, b, waiting("busy", time.Minute))
+	until(t, soon, "the waiter is queued", func() bool {
+		h, err := other.Inspect(t.Context(), "busy")
+		return err == nil && h.Waiters == 1
+	})
+	var list []backend.Renewal
+	told := make(chan time.Time, 2)
+	for _, key := range []string{"a", "b"} {
+		l := acquire(t, b, req(key, ttl))
+		l.(*backend.Life).OnLost(func() { told <- time.Now() })
+		list = append(list, backend.Renewal{Lease: l, TTL: ttl})
+	}
+	for _, err := range b.RenewBatch(t.Context(), list) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := list[0].Lease.Deadline()
+	time.Sleep(2 * guardAfter) // the keys are watched by now
+	time.Sleep(time.Until(deadline) - 100*time.Millisecond)
+	full.full.Store(true)
+	begun := time.Now()
+	cancel()
+	if o := <-waiter; o.At.Sub(begun) > most {
+		t.Errorf("a wait ended %v late: %v", o.At.Sub(begun), o.Err)
+	}
+	begun = time.Now()
+	release(t, ending)
+	if took := time.Since(begun); took > most {
+		t.Errorf("a release took %v", took)
+	}
+	for range list {
+		if late := (<-told).Sub(deadline); late > most {
+			t.Errorf("a loss was told %v late", late)
+		}
+	}
+	until(t, soon, "a message is blocked", func() bool { return full.blocked.Load() > 0 })
+	full.full.Store(false)
+	release(t, holder)
+}
