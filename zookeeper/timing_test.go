@@ -23,6 +23,7 @@ func TestLimits(t *testing.T) {
 		{4 * s, 600 * s, 0, 2 * s, 600 * s},   // maxSessionTimeout was raised
 		{s, 40 * s, 0, 2 * s, 40 * s},         // minSessionTimeout was lowered
 		{s, time.Hour, 30 * s, 2 * s, 30 * s}, // tickTime=500 and maxSessionTimeout raised: a longer tick is assumed
+		{2 * s, 30010 * time.Millisecond, 0, 1501 * time.Millisecond, 30010 * time.Millisecond},
 	} {
 		l := limitsOf(test.shortest, test.longest, test.most)
 		if l.tick != test.tick || l.longest != test.limit {
@@ -33,6 +34,9 @@ func TestLimits(t *testing.T) {
 			class := l.session(ttl)
 			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
 				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
+			}
+			if class%time.Millisecond != 0 { // which is how servers are asked
+				t.Errorf("ttl %v: session of %v", ttl, class)
 			}
 		}
 		classes := map[time.Duration]bool{}
