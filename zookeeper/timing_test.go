@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,4 +142,46 @@ func TestWaitersLeaseIsWhole(t *testing.T) {
 		t.Errorf("the lease ends %v early", short)
 	}
 	release(t, l)
+}
+
+// A lease that is longer than the ensemble keeps a session has its deadline ahead, also when its grant took as long as that. If it has
+// not, it is over, and a renewal does not revive it.
+func TestLongLeaseIsWhole(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url()+"?session_timeout=3s")
+	created := func(key string) (a *attempt, s *session, n *node, names []string, sent time.Time) {
+		t.Helper()
+		r := req(key, time.Hour)
+		a = &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now()}
+		s, err := b.enter(a.class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.leave(s) })
+		n = newNode(b, r)
+		n.s = s
+		if names, sent, err = s.create(t.Context(), n, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(sent.Add(b.guarantees.MaxSilence)))
+		return a, s, n, names, sent
+	}
+	a, s, n, names, sent := created("slow")
+	l, err := a.queue(t.Context(), s, n, names, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(l.Deadline()); left < b.limits.beat(a.class) {
+		t.Errorf("a lease of an hour ends in %v", left)
+	}
+	release(t, l)
+
+	a, s, n, _, sent = created("late")
+	if l, err = a.grant(t.Context(), s, n, sent); err != nil {
+		t.Fatal(err)
+	}
+	end := l.Deadline()
+	if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renew %v after the deadline: %v", time.Since(end), err)
+	}
 }
