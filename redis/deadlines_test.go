@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,6 +82,41 @@ func TestDialHangs(t *testing.T) {
 }
 
 var inspection = exchange.Request{Script: inspectScript, Keys: []string{"{x}lock", "{x}queue"}}
+
+// A waiter outlives an outage in which dials time out.
+func TestWaiterOutlivesDialTimeouts(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	var away atomic.Bool
+	c := s.client(t, redis.Options{
+		Addr: p.Addr, ContextTimeoutEnabled: true, DialTimeout: 100 * time.Millisecond, DialerRetries: 1, MaxRetries: -1,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if away.Load() {
+				<-ctx.Done()
+				return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
+	b, err := New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	acquire(t, opened(t, s.URL), req("k", time.Second)) // it ends by itself
+	done := queueUp(t, b, waiting("k", time.Minute), 1)
+	away.Store(true)
+	p.Cut()
+	const outage = 4 * time.Second // in which the waiter has asked in vain
+	select {
+	case o := <-done:
+		t.Fatalf("after %v of an outage the waiter has ended: %v", outage, o.Err)
+	case <-time.After(outage):
+	}
+	away.Store(false)
+	release(t, granted(t, done, waitCap+soon).Lease)
+}
 
 // go-redis' own probes of a server that was away have their own time: no request is under way then.
 func TestLoneConnectionComesBack(t *testing.T) {

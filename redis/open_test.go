@@ -120,6 +120,9 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if keys, err := b.List(t.Context(), ""); !errors.Is(err, backend.ErrUnsupported) { // which needs to know the servers
+		t.Errorf("list: %v, %v", keys, err)
+	}
 	other, err := New(c, &Options{Namespace: "other"})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -51,10 +52,10 @@ func (b *Backend) scan(ctx context.Context, prefix string) (keys []string, err e
 	switch c := b.client.(type) {
 	case *redis.ClusterClient:
 		err = c.ForEachMaster(ctx, one)
-	case *redis.Ring:
-		err = c.ForEachShard(ctx, one)
 	case *redis.Client:
 		err = one(ctx, c)
+	default:
+		err = fmt.Errorf("%w: list with a client of type %T", backend.ErrUnsupported, c)
 	}
 	return keys, err
 }

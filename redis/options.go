@@ -42,7 +42,8 @@ func (o *Options) validate() (Options, error) {
 // the defaults.
 //
 // The client may be a *redis.Client, also one made by redis.NewFailoverClient, or a *redis.ClusterClient. A *redis.Ring
-// is ErrUnsupported: it moves keys to other servers when one is down, and so would let two owners in.
+// is ErrUnsupported: it moves keys to other servers when one is down, and so would let two owners in. With a client of
+// another type, MinReplicas and List are ErrUnsupported.
 //
 // Acquire returns when its context ends whatever the client's options are, but the client's own timeouts decide how long
 // an unanswered request then occupies a goroutine and a connection. Clients should set ContextTimeoutEnabled and short

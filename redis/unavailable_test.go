@@ -9,6 +9,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 // A waiting Acquire whose context ends tells whether the server has said that the key is busy.
@@ -86,4 +87,18 @@ func TestUnavailable(t *testing.T) {
 	p.Set(func(p *storetest.Proxy) { p.Silent = false })
 	p.Cut()
 	until(t, soon, "the release is answered in time", func() bool { return l.Release(context.Background()) == nil })
+}
+
+// A dial that has taken too long passes, and is no context's error.
+func TestDialTimeoutPasses(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, dial := new(net.Dialer).DialContext(ctx, "tcp", closed)
+	for _, err := range []error{dial, context.DeadlineExceeded} { // the second by TLS
+		got := exchange.Unavailable(err)
+		if !exchange.Passing(got) || !errors.Is(got, backend.ErrUnavailable) || backend.IsContextError(got) {
+			t.Errorf("%v: %v, passing %v", err, got, exchange.Passing(got))
+		}
+	}
 }

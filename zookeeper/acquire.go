@@ -170,7 +170,13 @@ func (a *attempt) queue(ctx context.Context, s *session, n *node, names []string
 // have removed the node since, as long as the lease lasts, so that a waiter whose turn comes soon needs no other write.
 func (a *attempt) isRecent(sent time.Time) bool {
 	const share = 8 // of the TTL is lost at most
-	return a.answered.IsZero() || time.Since(sent) < min(a.ttl, a.b.guarantees.MaxSilence)/share
+	return !a.countsFromWrite() || time.Since(sent) < min(a.ttl, a.b.guarantees.MaxSilence)/share
+}
+
+// countsFromWrite reports whether the lease counts from its last write, and not from the attempt: a waiter's does, and one that is kept
+// for MaxSilence from there.
+func (a *attempt) countsFromWrite() bool {
+	return !a.answered.IsZero() || a.ttl > a.b.guarantees.MaxSilence
 }
 
 // ahead returns the places before n's in the queue, and whether its own is there.
@@ -246,7 +252,7 @@ func (s *session) gone() error {
 func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time) (backend.Lease, error) {
 	kept := min(a.ttl, a.b.guarantees.MaxSilence)
 	floor := a.begun
-	if !a.answered.IsZero() { // a waiter's lease counts from its last write
+	if a.countsFromWrite() {
 		floor = sent
 	}
 	if end := backend.Deadline(floor, kept); s.contact.bound().Before(end) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,4 +280,35 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 		}
 		release(t, l)
 	}
+}
+
+// A lease that is being released when its session can no longer be known to live is nothing to hurry for.
+func TestReleaseInSilenceDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	s := on(t, usual)
+	p := newProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr)+"?session_timeout=3s")
+	l := acquire(t, b, req("k", time.Hour))
+	var signs atomic.Int64
+	p.set(func(p *proxy) {
+		p.request = func(op int32) (forward, cut bool) {
+			if op == opExists {
+				signs.Add(1)
+			}
+			return op != opMulti && op != opDelete, false
+		}
+	})
+	time.Sleep(time.Until(l.Deadline()) - b.limits.beat(b.limits.longest))
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		_ = l.Release(context.Background())
+	}()
+	time.Sleep(time.Second)
+	if n := signs.Load(); n > 100 {
+		t.Errorf("%d signs of life in %v", n, b.limits.longest)
+	}
+	p.set(func(p *proxy) { p.request = nil })
+	p.Cut()
+	<-released
 }

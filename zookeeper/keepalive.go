@@ -68,8 +68,10 @@ func (s *session) lookAfterLong() time.Duration {
 		if !l.Deadline().After(claim) {
 			continue
 		}
-		if left = claim.Sub(now); left <= 0 {
-			l.Lose()
+		if d := claim.Sub(now); d > 0 {
+			left = d
+		} else {
+			l.Lose() // unless it is over already: then there is nothing to hurry for
 		}
 	}
 	if left < s.b.limits.capacity(timeout)*2/3 && s.proving.CompareAndSwap(false, true) {

@@ -36,6 +36,11 @@ func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []ti
 	for i, l := range lives {
 		n := l.Data.(*node)
 		s, maybe := n.home()
+		if !begun.Before(lease{l, n}.Deadline()) { // its session may have expired, as keepAlive is about to notice
+			l.Lose()
+			errs[i] = backend.ErrLost
+			continue
+		}
 		if maybe == nil && b.limits.session(ttls[i]) <= s.class {
 			groups[s] = append(groups[s], i)
 			continue

@@ -20,9 +20,11 @@ const (
 )
 
 // limitsOf works out the limits from the shortest and the longest session that a server grants. The tick shows in both,
-// unless one of them was configured apart: then the longer explanation that is plausible counts.
+// unless one of them was configured apart: then the longer explanation that is plausible counts. It is rounded up to
+// whole milliseconds: sessions are asked for in these.
 func limitsOf(shortest, longest, most time.Duration) limits {
 	tick := max(shortest/ticksLeast, min(longest/ticksMost, defaultTick))
+	tick = (tick + time.Millisecond - 1).Truncate(time.Millisecond)
 	if most > 0 {
 		longest = max(shortest, min(longest, most.Truncate(time.Millisecond)))
 	}

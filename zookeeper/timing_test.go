@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ func TestLimits(t *testing.T) {
 		{4 * s, 600 * s, 0, 2 * s, 600 * s},   // maxSessionTimeout was raised
 		{s, 40 * s, 0, 2 * s, 40 * s},         // minSessionTimeout was lowered
 		{s, time.Hour, 30 * s, 2 * s, 30 * s}, // tickTime=500 and maxSessionTimeout raised: a longer tick is assumed
+		{2 * s, 30010 * time.Millisecond, 0, 1501 * time.Millisecond, 30010 * time.Millisecond},
 	} {
 		l := limitsOf(test.shortest, test.longest, test.most)
 		if l.tick != test.tick || l.longest != test.limit {
@@ -33,6 +35,9 @@ func TestLimits(t *testing.T) {
 			class := l.session(ttl)
 			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
 				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
+			}
+			if class%time.Millisecond != 0 { // which is how servers are asked
+				t.Errorf("ttl %v: session of %v", ttl, class)
 			}
 		}
 		classes := map[time.Duration]bool{}
@@ -137,4 +142,46 @@ func TestWaitersLeaseIsWhole(t *testing.T) {
 		t.Errorf("the lease ends %v early", short)
 	}
 	release(t, l)
+}
+
+// A lease that is longer than the ensemble keeps a session has its deadline ahead, also when its grant took as long as that. If it has
+// not, it is over, and a renewal does not revive it.
+func TestLongLeaseIsWhole(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url()+"?session_timeout=3s")
+	created := func(key string) (a *attempt, s *session, n *node, names []string, sent time.Time) {
+		t.Helper()
+		r := req(key, time.Hour)
+		a = &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now()}
+		s, err := b.enter(a.class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.leave(s) })
+		n = newNode(b, r)
+		n.s = s
+		if names, sent, err = s.create(t.Context(), n, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Until(sent.Add(b.guarantees.MaxSilence)))
+		return a, s, n, names, sent
+	}
+	a, s, n, names, sent := created("slow")
+	l, err := a.queue(t.Context(), s, n, names, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(l.Deadline()); left < b.limits.beat(a.class) {
+		t.Errorf("a lease of an hour ends in %v", left)
+	}
+	release(t, l)
+
+	a, s, n, _, sent = created("late")
+	if l, err = a.grant(t.Context(), s, n, sent); err != nil {
+		t.Fatal(err)
+	}
+	end := l.Deadline()
+	if err := l.Renew(t.Context(), time.Hour); !errors.Is(err, backend.ErrLost) {
+		t.Errorf("renew %v after the deadline: %v", time.Since(end), err)
+	}
 }

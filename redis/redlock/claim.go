@@ -27,9 +27,10 @@ type claim struct {
 	number atomic.Uint64 // of the last request
 
 	mu      sync.Mutex
-	given   uint64   // requests up to this number are given up, and not sent any more
-	renewed *renewal // the last that a quorum has told of; nil before the first
-	at      []part   // by node
+	longest time.Duration // that a request has had the nodes keep the key
+	given   uint64        // requests up to this number are given up, and not sent any more
+	renewed *renewal      // the last that a quorum has told of; nil before the first
+	at      []part        // by node
 }
 
 // A part is a claim at one node.
@@ -51,7 +52,7 @@ func (r *Backend) newClaim(q backend.Request, ttl time.Duration) *claim {
 // claimOf is the claim of an owner that nodes call id.
 func (r *Backend) claimOf(key, id string, ttl time.Duration) *claim {
 	keys := []string{r.naming.lock(key), r.naming.fence(key), r.naming.birth()}
-	return &claim{keys: keys, id: id, ttl: ttl, at: make([]part, len(r.nodes))}
+	return &claim{keys: keys, id: id, ttl: ttl, longest: ttl, at: make([]part, len(r.nodes))}
 }
 
 // part is what is known of the claim at node i.

@@ -156,27 +156,36 @@ func TestRepeatedVote(t *testing.T) {
 	f.free("k")
 }
 
-// A debt is kept for as long as the last of the requests may keep the key that it stands for.
+// A debt is kept for as long as the last of the requests may keep the key that it stands for, which may be a renewal to a longer TTL.
 func TestDebtLasts(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	r := f.open()
-	c := r.newClaim(req("k", claimTTL), claimTTL)
 	n := r.nodes[0]
-	c.turn(0, func() {}) // so that nothing can be paid
-	r.owe(0, c, 1)
-	n.mu.Lock()
-	n.debts[c].until = time.Now().Add(time.Millisecond)
-	n.mu.Unlock()
-	r.owe(0, c, 2)
-	n.mu.Lock()
-	left := time.Until(n.debts[c].until)
-	n.mu.Unlock()
-	if left < claimTTL {
-		t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", claimTTL, left)
+	lasts := func(c *claim, ttl time.Duration) {
+		t.Helper()
+		c.turn(0, func() {}) // so that nothing can be paid
+		defer c.next(0)
+		r.owe(0, c, 1)
+		n.mu.Lock()
+		n.debts[c].until = time.Now().Add(time.Millisecond)
+		n.mu.Unlock()
+		r.owe(0, c, 2)
+		n.mu.Lock()
+		left := time.Until(n.debts[c].until)
+		n.mu.Unlock()
+		if left < ttl {
+			t.Errorf("a request of just now may keep the key for %v, what is owed lapses in %v", ttl, left)
+		}
 	}
-	c.next(0)
+	lasts(r.newClaim(req("k", claimTTL), claimTTL), claimTTL)
+	l := acquire(t, r, req("renewed", claimTTL))
+	if err := l.Renew(t.Context(), 2*claimTTL); err != nil {
+		t.Fatal(err)
+	}
+	lasts(l.(*backend.Life).Data.(*claim), 2*claimTTL)
+	release(t, l)
 }
 
 // A said is what a node says to a request of an election.

@@ -25,6 +25,9 @@ const (
 
 // owe makes sure that node i has nothing of c in the end that requests up to number have written.
 func (r *Backend) owe(i int, c *claim, number uint64) {
+	c.mu.Lock()
+	longest := c.longest
+	c.mu.Unlock()
 	n := r.nodes[i]
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,7 +35,7 @@ func (r *Backend) owe(i int, c *claim, number uint64) {
 		number = max(old.number, number)
 	}
 	// The last request may have been carried out until it was given up.
-	n.debts[c] = &debt{claim: c, number: number, until: time.Now().Add(c.ttl + keepPad + n.limit)}
+	n.debts[c] = &debt{claim: c, number: number, until: time.Now().Add(longest + keepPad + n.limit)}
 	if !n.paying {
 		n.paying = r.usage.Calls.Background(func() { r.pay(i) })
 	}

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,7 +55,9 @@ func scanKeys(ctx context.Context, c *redis.Client, before, prefix string) (map[
 	keys := make(map[string]bool)
 	scan := c.Scan(ctx, 0, endpoint.GlobEscaper.Replace(before+prefix)+"*", page).Iterator()
 	for scan.Next(ctx) {
-		keys[scan.Val()[len(before):]] = true
+		if key, ok := strings.CutPrefix(scan.Val(), before); ok && strings.HasPrefix(key, prefix) {
+			keys[key] = true
+		}
 	}
 	return keys, scan.Err()
 }

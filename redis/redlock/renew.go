@@ -34,6 +34,9 @@ func (r *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	for i, l := range lives {
 		if _, errs[i] = r.round(ttls[i]); errs[i] == nil {
 			c := l.Data.(*claim)
+			c.mu.Lock()
+			c.longest = max(c.longest, ttls[i])
+			c.mu.Unlock()
 			list = append(list, &renewal{claim: c, ttl: ttls[i], number: c.number.Add(1), sent: time.Now(), err: &errs[i]})
 		}
 	}

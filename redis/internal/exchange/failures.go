@@ -22,7 +22,7 @@ func Unavailable(err error) error {
 	case err == nil || errors.Is(err, backend.ErrUnavailable) && !backend.IsContextError(err):
 		return err
 	case backend.IsContextError(err):
-		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+		return fmt.Errorf("%w: %v", ErrNoAnswer, err) // still Passing
 	case Passing(err) || errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
