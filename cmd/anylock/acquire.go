@@ -55,11 +55,9 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	switch held := (*lock.HeldError)(nil); {
 	case err == nil:
 		return nil
-	case errors.Is(err, lock.ErrUnavailable):
-		return storeError(err)
-	case errors.Is(context.Cause(ctx), errInputEnded):
+	case errors.Is(context.Cause(ctx), errInputEnded): // and before the wait the store had said that the key is held
 		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when %w", show(r.key), errInputEnded)}
-	case !errors.Is(err, lock.ErrHeld):
+	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
 		return storeError(err)
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
