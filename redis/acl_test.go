@@ -194,6 +194,40 @@ func TestDocumentedRightsOfList(t *testing.T) {
 	}
 }
 
+// Without +wait nothing is granted that replicas must have, and nothing stays.
+func TestDocumentedRightsOfReplicas(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	c := redistest.Raw(t, s.Addr)
+	for name, want := range map[string]error{"less": backend.ErrUnsupported, "more": nil} {
+		rights := documentedRights(t)
+		if want == nil {
+			rights = append(rights, "+wait")
+		}
+		b, err := openURL(t.Context(), redistest.User(t, c, name, rights)+"?lock_min_replicas=1")
+		if !errors.Is(err, want) {
+			t.Errorf("%s: open: %v, want %v", name, err, want)
+		}
+		if err == nil {
+			_ = b.Close()
+		}
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "less", Password: "secret"})
+	defer client.Close()
+	b, err := New(client, &Options{MinReplicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Acquire(t.Context(), req("k", time.Hour)); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("acquire: %v, want ErrUnavailable", err)
+	}
+	until(t, soon, "the key is free again", func() bool {
+		h, err := b.Inspect(t.Context(), "k")
+		return err == nil && !h.Held()
+	})
+}
+
 // The user that docs/stores/redis.md makes can do everything.
 func TestPermissionsOfThePage(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -98,6 +99,11 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 
 // probe tries what the scripts need, on keys of nobody else.
 func (b *Backend) probe(ctx context.Context) error {
+	if b.options.MinReplicas > 0 {
+		if err := b.client.Do(ctx, "WAIT", 0, 1).Err(); exchange.IsReply(err) && !exchange.Passing(err) {
+			return fmt.Errorf("%w: min replicas: %v", backend.ErrUnsupported, err)
+		}
+	}
 	n := b.naming.names("probe:" + b.inbox.id)
 	return endpoint.Probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
 }

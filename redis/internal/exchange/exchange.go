@@ -103,7 +103,10 @@ func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, 
 	wait := pipe.Do(ctx, "WAIT", replicas, max(left.Milliseconds()/2, 1))
 	_, failed = pipe.Exec(ctx)
 	acks, short := wait.Int64()
-	if short == nil && acks < int64(replicas) {
+	switch {
+	case IsReply(short): // it answers WAIT, and not the request, which may have been carried out
+		short = fmt.Errorf("%w: %v", ErrReplicas, short)
+	case short == nil && acks < int64(replicas):
 		short = fmt.Errorf("%w: %d of %d", ErrReplicas, acks, replicas)
 	}
 	return failed, short
