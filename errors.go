@@ -10,7 +10,7 @@ import (
 
 // The errors that callers act on. Match them with errors.Is.
 var (
-	// ErrHeld means that another owner holds the key. Use errors.As with *HeldError to learn who, if the store knows.
+	// ErrHeld means that another owner holds the key, or is ahead in line for it. Use errors.As with *HeldError to learn who, if the store knows.
 	ErrHeld = backend.ErrHeld
 	// ErrLost means that the lease ended without being released: it expired, or the store dropped it.
 	ErrLost = backend.ErrLost
@@ -20,7 +20,7 @@ var (
 	ErrClosed = backend.ErrClosed
 	// ErrUnsupported means that this store cannot do or does not promise what was asked.
 	ErrUnsupported = backend.ErrUnsupported
-	// ErrInvalid means that an argument or URL was refused before any request.
+	// ErrInvalid means that an argument or URL was refused before any request, or that a file of the file store is damaged or not its own.
 	ErrInvalid = backend.ErrInvalid
 	// ErrUnavailable means that the store could not be reached, or did not answer in time. The key may be busy or free.
 	ErrUnavailable = backend.ErrUnavailable

@@ -144,7 +144,8 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 func (l *Locker) Guarantees() Guarantees { return l.guarantees }
 
 // Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
-// key it is the zero Holder. The token is the lowest of those that the lease's hand-offs may carry.
+// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
+// holder's own is higher by up to 255.
 func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
 	full, err := l.fullKey(key)
 	if err == nil {

@@ -68,7 +68,7 @@ func WithoutRenewal() AcquireOption {
 }
 
 // WithMaxHold ends the lease after d and does not renew it beyond that, so that a holder that hangs does not keep the key
-// forever. The store may add its Granularity.
+// forever. The store rounds d up to its MinTTL and Granularity.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.maxHold = d
@@ -91,7 +91,7 @@ func WithMinHold(d time.Duration) AcquireOption {
 }
 
 // WithWait limits how long Acquire waits for the key. After that Acquire returns ErrHeld if the key was busy, because the store said
-// so or because a holder in this process was ahead. If the store has not answered by then, it returns ErrUnavailable, with the store's
+// so or because another goroutine of this process, which has the key or is asking for it, was ahead. If the store has not answered by then, it returns ErrUnavailable, with the store's
 // last error if there was one: the key may be free. Unlike a deadline on the context, the limit does not end the lease's own Context.
 // With 0, Acquire does not wait, like TryAcquire.
 func WithWait(d time.Duration) AcquireOption {
@@ -147,8 +147,8 @@ func Require(r ...Requirement) Option {
 	return lockerOption(func(s *settings) { s.require = append(s.require, r...) })
 }
 
-// WithLogger logs renewals that failed, leases that were lost, and releases whose outcome is unknown. By default nothing is
-// logged. Keys and owners are logged, URLs are not.
+// WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings. By default
+// nothing is logged. Keys and owners are logged, URLs are not.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }

@@ -101,7 +101,7 @@ func NeedMaxLate(d time.Duration) Requirement {
 	return atMost("max-late", d, func(g Guarantees) time.Duration { return g.MaxLate })
 }
 
-// NeedMinTTL requires that the store grants TTLs as short as d without rounding them up: "min-ttl=1s".
+// NeedMinTTL requires a MinTTL of d or less: "min-ttl=1s". The store may still round a TTL up to its Granularity.
 func NeedMinTTL(d time.Duration) Requirement {
 	return atMost("min-ttl", d, func(g Guarantees) time.Duration { return g.MinTTL })
 }

@@ -13,7 +13,8 @@ import (
 // Close. Until then, held leases are renewed and may be re-entered.
 //
 // nil means that every lease was released or lost before. The context's error means that some were still held; they have
-// ended for their holders as described at Close. A second call waits like the first.
+// ended for their holders as described at Close. A second call waits like the first; once the Locker is closed, it
+// returns nil.
 func (l *Locker) Shutdown(ctx context.Context) error {
 	if err := l.unopened(); err != nil {
 		return l.error("shutdown", "", err)

@@ -84,10 +84,10 @@ var (
 	unreachable = Rule[error]{Severity: Warning, Code: "unreachable",
 		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
 	clockSkew = Rule[time.Duration]{Severity: Warning, Code: "clock-skew",
-		Why: "one of the two clocks is wrong: if it is corrected in one step, leases and tokens that follow a wall clock are off by as much",
+		Why: "one of the two clocks is wrong: if it is corrected in one step, expiries and tokens that follow that clock shift by as much",
 		Set: "NTP on both machines"}
 	slowRoundTrip = Rule[time.Duration]{Severity: Warning, Code: "slow-round-trip",
-		Why: "a renewal and its retries have a third of the TTL: if requests are slow on a normal day, leases are lost on a bad one",
+		Why: "a renewal and its retries have two thirds of the TTL: if requests are slow on a normal day, leases are lost on a bad one",
 		Set: "a longer TTL, or a store that is closer or less busy"}
 )
 

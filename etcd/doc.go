@@ -63,14 +63,14 @@
 //   - Opening fails at once, with the reason, if every address refuses. Errors that match ErrUnavailable mean that the
 //     servers could not be reached, or did not answer in time.
 //   - While the cluster is down, waiters that have queued keep trying for max(TTL, 10 s). All other requests are given up
-//     after Options.Timeout, 5 s by default, and the quarter of it that the last attempt may take. An attempt without an
+//     after 1.25 times Options.Timeout, 5 s by default, at most. An attempt without an
 //     answer is repeated after a quarter of it, for a renewal sooner, at another endpoint if the client has several. So a
 //     frozen member delays some requests by that much until its connection is given up, 13 s later.
 //   - A request without an answer is cleaned up by revoking its lease. That ends its key, and any effect that the request would
 //     still have if it arrives late.
 //   - A cluster that is restored from a snapshot has lost the leases since then, and its revisions go back: tokens no longer
 //     increase, unless it is restored with --bump-revision and --mark-compacted.
-//   - After a crash the leases of the pool, one or two for each TTL in use, remain until they expire.
+//   - After a crash the leases of the pool, one or two for each TTL in use, after a burst up to 64, remain until they expire.
 //   - Each held lease costs the leader memory and an entry in its heap. Expiry is limited to some 1000 leases a second, so if more
 //     than that expire at once, some are late.
 //

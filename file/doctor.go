@@ -35,7 +35,7 @@ var rules = []backend.Rule[folder]{
 		Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
 			return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 		},
-		Why: "on a full file system nothing is granted or renewed", Set: "free some space, or use a directory on another file system",
+		Why: "on a full file system new keys are refused, and some leases cannot be renewed", Set: "free some space, or use a directory on another file system",
 	},
 	{
 		Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {

@@ -22,7 +22,7 @@
 //	memory:         a new store each time it is opened
 //	memory://name   the same store for everybody in this process who opens that name
 //
-// The name is any text without '/', ',' and '@'; it is decoded (%2F) and case-sensitive. A named store lives as long as
+// The name is any text; '/', ',', '@', ':', '?', '#' and blanks in it are escaped (%2F). It is case-sensitive. A named store lives as long as
 // a client is open or a lease is held. There are no parameters.
 package memory
 

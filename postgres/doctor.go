@@ -75,7 +75,7 @@ var rules = []backend.Rule[reading]{
 	},
 	{
 		Severity: backend.Info, Code: "pooler", Found: func(r reading) string { return backend.When(r.pooled, "connections go through a pooler") },
-		Why: "its own limits apply too: number, age and idle time of connections", Set: "a pool as large as " + paramMaxLeases + ", and no server_lifetime below the longest hold",
+		Why: "its own limits apply too: number, age and idle time of connections", Set: "a pool larger than " + paramMaxLeases + " of all processes together, and no server_lifetime below the longest hold",
 	},
 }
 

@@ -1,4 +1,4 @@
-// Package redis keeps locks in Redis 5 or newer, or Valkey: one server, a master with Sentinels, or a Cluster.
+// Package redis keeps locks in Redis 6.0 or newer, or Valkey: one server, a master with Sentinels, or a Cluster.
 // Package redis/redlock keeps them on a majority of independent servers.
 //
 // The whole suite runs on Redis 6.0, 7.0 and 8.0 and on Valkey 8.1. Redis 5 and 6.2 should work, but no supported Debian has a package
@@ -45,14 +45,15 @@
 //     So has a server that evicts keys (opening checks maxmemory-policy), was flushed, or whose clock jumped forward.
 //   - The holder of a lost lease learns of it at its next renewal, or at its deadline.
 //   - A server that is full (maxmemory with noeviction) still renews, releases and grants: leases are small.
-//   - A waiter whose process was killed or is frozen delays the next one by its reservation, 500 ms, and so does each of
-//     several that are frozen at once. The process that released the key watches over this. If it dies without Close in that time, and
+//   - A waiter whose process was killed or is frozen costs the next one 500 ms, and several in a row
+//     cost 500 ms each. The process that released the key watches over this. If it dies without Close in that time, and
 //     the next two waiters are frozen, the one behind them may wait up to 5 s more. If three processes that follow each other in a
 //     Cluster's queue die together, the next may wait up to 5 s more, because a Cluster's server does not know which of them still listen.
 //   - A waiter that misses its reservation, because it paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
 //   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
-//     the request timeout (read_timeout of the URL or Options.Timeout, 2 s by default).
+//     the request timeout (read_timeout of the URL or Options.Timeout, 2 s by default), opening and Examine within 5 s, and List
+//     when its context ends.
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing
 //     behind. If there is no answer, the key may be taken without a holder until a clean-up in the background, or finally the TTL,
 //     frees it.

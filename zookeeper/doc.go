@@ -30,7 +30,7 @@
 //   - A TTL over MaxSilence is kept while the client is in contact with the ensemble. If it has no contact for MaxSilence, the
 //     lease is lost: its deadline is never further away than the ensemble is known to keep the session. Raise
 //     maxSessionTimeout on the servers for a longer MaxSilence.
-//   - MaxLate is the longest session plus two ticks. It takes that long if a process dies just before the end of a
+//   - MaxLate is the longest session plus one and a half ticks and 250 ms. It takes that long if a process dies just before the end of a
 //     lease that it has not renewed: while it lives it keeps all leases of a session alive. The key of a process that
 //     dies right after a renewal is free after the TTL and three ticks, up to seven for the longest. What counts is the
 //     longest TTL that the lease has had. The parameter session_timeout shortens MaxLate, and MaxSilence with it.

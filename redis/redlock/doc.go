@@ -1,4 +1,4 @@
-// Package redlock keeps locks on a majority of independent Redis servers, 5 or newer, or Valkey.
+// Package redlock keeps locks on a majority of independent Redis servers, 6.0 or newer, or Valkey.
 //
 // The number of servers is odd. A [Backend] grants a key when a quorum of them, more than half, has granted it. docs/redlock.md has the
 // set-up, the proof of exclusion and of the order of tokens, their assumptions, and what breaks them.
@@ -16,7 +16,8 @@
 //     owner in.
 //   - TTLs are between 1 s and MaxTTL, a minute by default. A longer one is ErrInvalid.
 //   - Tokens increase across all nodes, even if the nodes lose their data, as long as their clocks do not step back.
-//   - Once a quorum has answered, a node that hangs delays an operation by at most min(50 ms, TTL/20).
+//   - Once a quorum has answered, a node that hangs delays an operation by at most min(50 ms, TTL/20). An operation that cannot
+//     succeed without that node waits for Options.Timeout, or TTL/4 if that is less, the first time.
 //   - A held lease needs no goroutine and no connection of its own. A failed node needs one goroutine.
 //
 // # Failure modes

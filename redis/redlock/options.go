@@ -27,7 +27,7 @@ type Options struct {
 	MaxTTL time.Duration
 
 	// Timeout limits each request to a node, and each operation while no quorum of the nodes answers; 2 s if zero. If a quorum
-	// answers, no operation waits that long for a single node.
+	// answers, only an operation that cannot succeed without one node more waits for it, for TTL/4 at most.
 	Timeout time.Duration
 }
 
