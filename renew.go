@@ -234,7 +234,9 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 	now := time.Now()
 	if r.locker.traces.renewal != nil {
 		for i, h := range holds {
-			r.locker.traceRenewal(h, begun, now.Sub(begun), errs[i])
+			if !errors.Is(errs[i], ErrLost) || !r.released(h) {
+				r.locker.traceRenewal(h, begun, now.Sub(begun), errs[i])
+			}
 		}
 	}
 	r.mu.Lock()
@@ -252,6 +254,16 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 			r.putLocked(h, r.nextLocked(now, left))
 		}
 	}
+}
+
+// released reports whether the holder gave h up before it was lost: then a renewal under way has not failed.
+func (r *renewer) released(h *hold) bool {
+	r.mu.Lock()
+	left := h.left
+	r.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return left && !h.lost
 }
 
 // failed says when to come again after a renewal that failed.

@@ -231,6 +231,25 @@ func TestTracerIsToldOfRenewals(t *testing.T) {
 	})
 }
 
+// A renewal that a release overtakes has not failed.
+func TestTracerIsNotToldOfOvertakenRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		l := locker(t, slowBatches{memory.New()}, lock.WithTracer(r), lock.WithTTL(3*time.Second))
+		for range 20 { // renewals begin after a second at the latest, and take half of one
+			lease := acquire(t, l, "k")
+			time.Sleep(1100 * time.Millisecond)
+			release(t, lease)
+		}
+		time.Sleep(time.Second)
+		for _, e := range r.renewals() {
+			if e.Err != nil {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}
+
 // Renewals that wait for others tell by how much they are late.
 func TestTracerIsToldOfLateRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

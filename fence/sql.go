@@ -91,7 +91,12 @@ func (t Table) Create(ctx context.Context, db interface {
 	if !known {
 		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
 	}
-	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+t.name+` `+columns); err != nil {
+	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` ` + columns
+	if t.dialect == Postgres { // it looks first and then creates, so that of several who do so at once all but one fail
+		create = `DO $anylock$ BEGIN ` + create + `;
+			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
+	}
+	if _, err := db.ExecContext(ctx, create); err != nil {
 		return fmt.Errorf("fence: create %s: %w", t.name, err)
 	}
 	return nil

@@ -38,7 +38,7 @@ const (
 	errorKey   = attribute.Key("error.type")
 )
 
-// A Tracer implements lock.Tracer, lock.RenewalTracer and lock.LeaseTracer. It may serve any number of Lockers.
+// A Tracer implements lock.Tracer, lock.RenewalTracer and lock.LeaseTracer. It may serve any number of Lockers; see [New].
 type Tracer struct {
 	tracer trace.Tracer
 	key    func(string) string
@@ -85,7 +85,8 @@ func WithKey(name func(key string) string) Option {
 	}
 }
 
-// New makes the instruments.
+// New makes the instruments. Use one Tracer for all Lockers of a meter provider: OpenTelemetry ignores the callback of a second one, whose
+// leases would be missing in lock.client.lease.age.max.
 func New(opts ...Option) (*Tracer, error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), key: func(string) string { return "" }}
 	for _, o := range opts {

@@ -36,7 +36,7 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
+	pause := backend.Pause{Min: time.Millisecond, Max: 250 * time.Millisecond} // many may be on the way out at once
 	for {
 		found, err := b.query(ctx, ghostSQL, s.server.pid, s.server.begun)
 		if err != nil || len(found) == 0 {

@@ -5,6 +5,7 @@ package queue
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -87,6 +88,22 @@ func (p *serverProcess) freeze() {
 }
 
 func (p *serverProcess) thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
+
+func TestBreakAfterClose(t *testing.T) {
+	server := &serverProcess{t: t, addr: "127.0.0.1:0"}
+	server.start()
+	t.Cleanup(server.kill)
+	s, err := Open(t.Context(), server.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.Break(ctx, "k", "owner"); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("Break after Close: %v, want ErrClosed", err)
+	}
+}
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {

@@ -206,6 +206,11 @@ func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 
 // Break implements backend.Breaker.
 func (s *Store) Break(ctx context.Context, key, owner string) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	return s.must(ctx, request{Op: "break", Key: []byte(key), Owner: []byte(owner)})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,6 +38,26 @@ func openPostgres(t *testing.T) fencetest.Database {
 }
 
 func TestPostgres(t *testing.T) { fencetest.Run(t, openPostgres(t)) }
+
+// Processes that start at once may all make the table.
+func TestPostgresCreateAtOnce(t *testing.T) {
+	d := openPostgres(t)
+	table := fence.NewTable(fence.Postgres, "at_once")
+	for range 50 {
+		if _, err := d.ExecContext(t.Context(), `DROP TABLE IF EXISTS at_once`); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if err := table.Create(t.Context(), d.DB); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
 
 // To look at the token and then to write lets a later holder write in between: the test must see that.
 func TestPostgresNaive(t *testing.T) {
