@@ -39,6 +39,15 @@ func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption)
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string][]*lock.Lease)}
 }
 
+// String is what the data store says of itself. certmagic logs its Storage, and without this all that is in the data store would be
+// printed, passwords included.
+func (s *Storage) String() string {
+	if data, ok := s.Storage.(fmt.Stringer); ok {
+		return data.String()
+	}
+	return fmt.Sprintf("%T", s.Storage)
+}
+
 // Lock waits for name. If ctx has ended it takes a name that is free, like certmagic.FileStorage, and does not wait for one that is
 // not. Errors are those of lock.Locker.Acquire.
 func (s *Storage) Lock(ctx context.Context, name string) error {
@@ -104,6 +113,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	if lost.Err() == nil {
 		return nil
 	}
+	_ = lost.Release(ctx) // the store may have it still
 	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if err != nil {
 		return fmt.Errorf("the lease was lost: %w", err)

@@ -1,6 +1,7 @@
 package certmagiclock_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/anylock/lock"
 	certmagiclock "github.com/anylock/lock/adapters/certmagic"
@@ -181,4 +184,26 @@ func TestLossAndRenewal(t *testing.T) {
 		}
 		want("unlock after TryLock", s.Unlock(t.Context(), name), nil)
 	})
+}
+
+// A secret is a data store that is not to be printed as it is.
+type secret struct {
+	certmagic.Storage
+	Password string
+}
+
+type redacted struct{ secret }
+
+func (redacted) String() string { return "redacted" }
+
+// certmagic logs its Storage.
+func TestSecretsAreNotLogged(t *testing.T) {
+	for _, data := range []certmagic.Storage{secret{Password: "hunter2"}, redacted{secret{Password: "hunter2"}}} {
+		var log bytes.Buffer
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&log), zap.InfoLevel)
+		zap.New(core).Info("cleaning", zap.Any("storage", certmagiclock.New(data, nil)))
+		if !strings.Contains(log.String(), "cleaning") || strings.Contains(log.String(), "hunter2") {
+			t.Errorf("%T: %s", data, log.String())
+		}
+	}
 }

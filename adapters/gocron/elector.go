@@ -60,6 +60,7 @@ func (e *Elector) campaign(ctx context.Context, locks *lock.Locker, key string, 
 		}
 		select {
 		case <-lease.Lost():
+			_ = lease.Release(ctx) // the store may have it still
 		case <-ctx.Done():
 			e.set(lease, lease.Release(ctx))
 			return
