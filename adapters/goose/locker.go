@@ -13,7 +13,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers.
+// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers. If a lease is lost and its migrations go on,
+// another Provider of this Locker may begin beside them, and whichever unlocks first is told of the loss.
 type Locker struct {
 	locks *lock.Locker
 	key   string
