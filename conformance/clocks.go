@@ -50,14 +50,7 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 
 // wrong starts a process whose wall clock is off by skew, if there can be one.
 func (t *trial) wrong(skew time.Duration) Process {
-	p, err := t.h.Process(t.ctx, skew)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.skipf("%v", err)
-	}
-	if err != nil {
-		t.fatalf("start another process: %v", err)
-	}
-	t.endsWith(p)
+	p := t.process(skew)
 	before := time.Now()
 	now, err := p.Now(t.ctx)
 	if err != nil {

@@ -109,7 +109,7 @@ func (h *soleHolder) releases(g *grant) {
 
 func clientsShareStore(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
-	other, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+	other, err := t.attempt(t.b, t.key, t.long())
 	if other != nil {
 		t.doubleGrant("two clients were granted the same key: either the harness opens a store of its own for each, or nothing excludes")
 	}
@@ -151,7 +151,7 @@ func oneAttemptWins(t *trial) {
 		t.together(2*each, func(i int) {
 			client := t.client(i)
 			<-gate
-			g, err := t.ask(t.ctx, client, t.key, t.long(), false)
+			g, err := t.attempt(client, t.key, t.long())
 			if !t.heldOrNil(err) {
 				t.fatalf("Acquire of a contended key: %v, want ErrHeld", err)
 			}

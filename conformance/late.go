@@ -134,7 +134,7 @@ func lateTurnIsOneLease(t *trial) {
 // keepsWhatItHas fails unless others are refused for as long as g lasts, or most of it.
 func (t *trial) keepsWhatItHas(g *grant) {
 	for {
-		other, err := t.ask(t.ctx, t.b, g.key, t.short(), false)
+		other, err := t.attempt(t.b, g.key, t.short())
 		now := time.Now()
 		switch {
 		case other != nil && g.live(other.after):

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ func (t *trial) process(skew time.Duration) Process {
 	const attempts = 3
 	p, err := t.h.Process(t.ctx, skew)
 	for n := 1; err != nil && n < attempts && t.ctx.Err() == nil; n++ {
+		if skew != 0 && errors.Is(err, errors.ErrUnsupported) {
+			t.skipf("%v", err)
+		}
 		t.notef("start another process: %v", err)
 		p, err = t.h.Process(t.ctx, skew)
 	}
