@@ -41,8 +41,10 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 		r.granted(recovery, "contention of processes")
 		return h.grantedElsewhere(worker, t.key, r.owner, r.answer.Token, t.long(), called), r.release
 	}
+	begun := time.Now()
 	g, err := t.ask(t.ctx, t.a, t.key, t.long(), true)
 	if err != nil {
+		t.unavailable(err, begun)
 		t.fatalf("Acquire: %v", err)
 	}
 	return h.granted(worker, g), func() { t.release(g) }

@@ -217,6 +217,7 @@ func cutClientRecovers(t *trial) {
 	cut()
 	time.Sleep(t.h.Settle)
 	if w.ended() {
+		w.failed(t)
 		t.fatalf("a waiting Acquire ended when its connections broke: %v", w.err)
 	}
 	t.heldBy(held)

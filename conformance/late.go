@@ -316,6 +316,7 @@ func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
 		return
 	}
 	if w.err != nil {
+		w.failed(t)
 		t.fatalf("a waiting Acquire: %v", w.err)
 	}
 	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {

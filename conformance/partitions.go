@@ -143,6 +143,7 @@ func partitionHealsWaiter(t *trial) {
 		}
 		time.Sleep(outage)
 		if w.ended() && w.err != nil {
+			w.failed(t)
 			t.fatalf("a waiting Acquire ended while it was cut off: %v", w.err)
 		}
 		link.Heal()
@@ -311,6 +312,7 @@ func (t *trial) serve(waits []*waiting) (ended int) {
 		}
 		ended++
 		if w.err != nil {
+			w.failed(t)
 			t.fatalf("a waiting Acquire whose connections broke: %v", w.err)
 		}
 		_ = w.grant.Release(t.ctx)

@@ -89,6 +89,11 @@ func TestUnansweredRequestProvesNothing(t *testing.T) {
 		{"OneAttemptWins", "attempt", 4, 1},
 		{"OnLostCallsWhateverEndsIt", "renewal", 1, 1},
 		{"BreakEndsOneLease", "break", 1, 1},
+		{"ExclusiveAcrossClients", "wait", 5, 1},
+		{"ExclusiveUnderExpiry", "wait", 2, 1},
+		{"WaiterGetsExpiredKey", "wait", 3, 1},
+		{"ManyWaitersDrain", "wait", 7, 1},
+		{"ContentionParksNobody", "wait", 9, 1},
 	} {
 		t.Run(test.check, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
