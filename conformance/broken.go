@@ -54,14 +54,12 @@ func (t *trial) breaksText(rule, format string, args ...any) {
 }
 
 // doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one that is broken then,
-// whatever else was seen before.
+// whatever else was seen before, a lateness too.
 func (t *trial) doubleGrant(format string, args ...any) {
 	rule := t.ruleText(1)
 	t.fail(rule, "double grant: "+format, args...)
 	t.mu.Lock()
-	if t.status == Fail {
-		t.broken = rule
-	}
+	t.status, t.broken = Fail, rule
 	t.mu.Unlock()
 	runtime.Goexit()
 }

@@ -12,8 +12,8 @@ import (
 func (t *trial) linked() (backend.Backend, Link) {
 	begun := time.Now()
 	b, link, err := t.h.Linked(t.ctx)
-	t.answered(err, begun)
 	if err != nil {
+		t.answered(err, begun)
 		t.fatalf("open a client behind a link: %v", err)
 	}
 	t.cleanup(link.Close)

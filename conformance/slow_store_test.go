@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,26 @@ func TestSlowStoreIsWaitedFor(t *testing.T) {
 			first.passes(t, s, "KeysAreBytes")
 		})
 	}
+}
+
+// TestSlowOpenExcusesNothing has clients that take long to open, of a store with a bug.
+func TestSlowOpenExcusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("queue is last in, first out")
+		defer close(s.stop)
+		h := s.harness()
+		h.Open = func(context.Context) (backend.Backend, error) {
+			time.Sleep(time.Second)
+			return newClient(s), nil
+		}
+		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("FIFO"), Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Fail || strings.Contains(r.Output, "took") {
+			t.Errorf("%s: %s", r.Status, r.Output)
+		}
+	})
 }
 
 // TestProcessIsStartedAgain has the first process with a wrong clock not start.
