@@ -148,6 +148,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}
+			if c.server.missedByBatch(lives[i].Key()) {
+				return 0, backend.ErrLost
+			}
 			return requests{c}.RenewLease(ctx, lives[i], ttl)
 		})
 	})

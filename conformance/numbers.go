@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -259,13 +258,7 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 	if len(ttls) == 0 {
 		t.skipf("the store grants TTLs that are over at once (Guarantees.MinTTL)")
 	}
-	renew := map[string]func(ctx context.Context, g *grant, ttl time.Duration) error{
-		"Renew": func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) },
-	}
-	if _, ok := t.a.(backend.BatchRenewer); ok {
-		renew["RenewBatch"] = t.batchOfOne
-	}
-	for what, f := range renew {
+	for what, f := range t.renewing(t.a) {
 		t.inTurns(min(len(ttls), t.h.Many), func(i int) {
 			const attempts = 20
 			for n := 0; !t.renewsTiny(ttls[i], what, f); n++ {
@@ -278,7 +271,7 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 }
 
 // renewsTiny renews a lease for less than MinTTL, and reports false if it was over before that was known.
-func (t *trial) renewsTiny(ttl time.Duration, what string, renew func(ctx context.Context, g *grant, ttl time.Duration) error) bool {
+func (t *trial) renewsTiny(ttl time.Duration, what string, renew renewal) bool {
 	g, granted := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl)
 	last, before := g.Deadline(), time.Now()
 	err := renew(t.ctx, g, ttl)
