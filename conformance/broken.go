@@ -99,7 +99,7 @@ func (t *trial) sharedWith(key string) string {
 }
 
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
-var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go"}
+var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
 // as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.

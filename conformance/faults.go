@@ -175,7 +175,12 @@ func frozenReleaseIsBounded(t *trial) {
 func deadlineAnchoredBeforeSend(t *trial) {
 	first := t.acquire(t.a, t.newKey(), t.long()) // the client is connected
 	t.anchored("Acquire", func() *grant { return t.acquire(t.a, t.newKey(), t.long()) })
-	t.anchored("Renew", func() *grant { t.renew(first, t.long()); return first })
+	for _, way := range t.renewals() {
+		t.anchored(way.what, func() *grant {
+			t.renewBy(first, t.long(), func() error { return way.renew(t.ctx, first, t.long()) })
+			return first
+		})
+	}
 }
 
 // anchored makes a request while the store is frozen for a moment. On a busy machine the request may be sent late, but not

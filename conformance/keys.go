@@ -36,7 +36,7 @@ func (t *trial) distinct(keys []string) {
 			t.tooLate("key %s: its lease was over before it was looked at", show(g.key))
 		}
 	}
-	ways := t.renewing(t.a)
+	ways := t.renewals()
 	for keys := range slices.Chunk(keys, t.h.Many) {
 		grants := make([]*grant, len(keys))
 		t.inTurns(len(keys), func(i int) {
@@ -62,13 +62,13 @@ func (t *trial) distinct(keys []string) {
 		})
 		t.inTurns(len(keys), func(i int) {
 			g := grants[i]
-			for what, renew := range ways {
+			for _, way := range ways {
 				deadline, begun := g.Deadline(), time.Now()
-				err := renew(t.ctx, g, t.long())
+				err := way.renew(t.ctx, g, t.long())
 				t.answered(err, begun)
 				t.lostInTime(err, deadline, begun, t.long())
 				if err != nil {
-					t.fatalf("key %s: %s: %v", show(g.key), what, err)
+					t.fatalf("key %s: %s: %v", show(g.key), way.what, err)
 				}
 			}
 			begun := time.Now()

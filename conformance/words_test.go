@@ -35,6 +35,8 @@ var doubleGrants = []mutant{
 	{"restart drops leases", "RestartKeepsLeases"},
 	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"deadline counts from the answer", "SlowLinkServes"},
+	{"batch's deadline counts from the answer", "LateAnswerCountsFromSending"},
+	{"unanswered shorter batch is not counted", "LateShorterRenewIsCounted"},
 	{"release compares, then frees", "SlowReleaseSparesNext"},
 	{"unanswered shorter renewal is not counted", "LateShorterRenewIsCounted"},
 	{"no exclusion", "LateAcquireLeavesNothing"},
