@@ -164,6 +164,8 @@ var plainMutants = []mutant{
 	{"broken connection ends the wait", "CutClientRecovers"},
 	{"restart parks waiters", "RestartKeepsWaiters"},
 	{"restart drops leases", "RestartKeepsLeases"},
+	{"restart puts leases back to their first TTL", "RestartKeepsLeases"},
+	{"restart begins leases anew for their first TTL", "RestartKeepsLeases"},
 	{"Lost closes 3 seconds late", "FrozenStoreKeepsOrder"},
 
 	// members of a cluster

@@ -42,6 +42,7 @@ type entry struct {
 	expires  time.Time
 	released time.Time
 	queue    []*place
+	granted  time.Time
 	renewed  time.Time
 	ttl      time.Duration  // of the last grant
 	parked   bool           // a waiter has been
@@ -186,6 +187,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
+	e.granted = now
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }

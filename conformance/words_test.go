@@ -33,6 +33,8 @@ var doubleGrants = []mutant{
 	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
 	{"context of Acquire ends the lease", "CancelledAfterGrant"},
 	{"restart drops leases", "RestartKeepsLeases"},
+	{"restart puts leases back to their first TTL", "RestartKeepsLeases"},
+	{"restart begins leases anew for their first TTL", "RestartKeepsLeases"},
 	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"deadline counts from the answer", "SlowLinkServes"},
 	{"batch's deadline counts from the answer", "LateAnswerCountsFromSending"},
