@@ -79,7 +79,13 @@ func (s *suite) admitted(b backend.Backend, told func(error)) error {
 			limit = readiness
 		}
 	}
-	if err := s.granted(b, limit, true); err != nil {
+	for end := time.Now().Add(limit); ; time.Sleep(stall) {
+		// A limit of the store's own may be shorter.
+		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("conformance: the store grants nothing: Acquire of a fresh key: %w", err)
 	}
 	return nil
@@ -105,6 +111,30 @@ func (s *suite) grantsNothing() error {
 	}
 	err = s.admitted(b, nil)
 	return errors.Join(err, b.Close())
+}
+
+// recovers returns when the store is prompt again, so often in a row as another attempt needs, or has not been for a while. Attempts at a check
+// would prove nothing until then.
+func (s *suite) recovers(stretch int) {
+	b, err := s.h.Open(s.ctx)
+	if err != nil {
+		return
+	}
+	defer b.Close()
+	if s.admitted(b, nil) != nil {
+		return
+	}
+	const (
+		enough = 3
+		most   = 2 * time.Second
+	)
+	end := time.Now().Add(most * time.Duration(stretch))
+	for prompt := 0; prompt < enough*stretch && time.Now().Before(end) && s.ctx.Err() == nil; time.Sleep(stall) {
+		begun := time.Now()
+		if prompt++; s.granted(b, slow, false) != nil || time.Since(begun) > slow {
+			prompt = 0
+		}
+	}
 }
 
 // look finds out, behind a failed check, whether the store grants anything still. If not, the others would only fail alike.

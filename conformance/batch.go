@@ -154,15 +154,15 @@ func renewBatchTellsEach(t *trial) {
 
 // batchOfOne renews g by a batch of its own.
 func (t *trial) batchOfOne(ctx context.Context, g *grant, ttl time.Duration) error {
-	errs := g.client.(backend.BatchRenewer).RenewBatch(ctx, renewals(ttl, g))
+	errs := g.client.(backend.BatchRenewer).RenewBatch(ctx, toBatch(ttl, g))
 	if len(errs) != 1 {
 		t.fatalf("a batch of 1 lease has %d errors", len(errs))
 	}
 	return errs[0]
 }
 
-// renewals is a batch that prolongs each lease to ttl.
-func renewals(ttl time.Duration, grants ...*grant) []backend.Renewal {
+// toBatch is a batch that prolongs each lease to ttl.
+func toBatch(ttl time.Duration, grants ...*grant) []backend.Renewal {
 	var batch []backend.Renewal
 	for _, g := range grants {
 		batch = append(batch, backend.Renewal{Lease: g.Lease, TTL: ttl})

@@ -14,6 +14,9 @@ type bent struct {
 	c    *client
 	lost chan struct{}
 	told atomic.Bool // somebody has asked to be told of the loss
+
+	batched atomic.Pointer[time.Time] // the deadline that a batch has set
+	hung    atomic.Bool               // a batch is under way
 }
 
 // bend returns life, or a lease with the bug that is looked for.
@@ -27,6 +30,8 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		closeAt(time.Until(life.Deadline()) + 3*time.Second)
 	case "Lost closes at the first deadline", "Lost closes after a clean release":
 		closeAt(time.Until(life.Deadline()))
+	case "hung batch keeps Lost open":
+		life.OnLost(func() { go b.closesLost() })
 	case "goroutine for each lease":
 		go func() {
 			select {
@@ -48,7 +53,7 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 		"OnLost is silent on Close", "OnLost is silent when the store tells", "OnLost calls twice when the store tells",
 		"OnLost is silent when a renewal hears of the loss", "OnLost calls at the first deadline",
 		"OnLost calls 3 seconds after Lost closes", "OnLost calls only the first of several",
-		"renewal under way ignores cancellation":
+		"renewal under way ignores cancellation", "batch's deadline counts from the answer":
 	default:
 		return life
 	}
@@ -57,9 +62,16 @@ func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request
 
 func (b *bent) is(bugs ...string) bool { return b.c.is(bugs...) }
 
+func (b *bent) Deadline() time.Time {
+	if d := b.batched.Load(); d != nil {
+		return *d
+	}
+	return b.Life.Deadline()
+}
+
 func (b *bent) Lost() <-chan struct{} {
 	if b.is("Lost never closes", "Lost closes at half the TTL", "Lost closes 3 seconds late", "Lost closes at the first deadline",
-		"Lost closes after a clean release", "hung Renew keeps Lost open") {
+		"Lost closes after a clean release", "hung Renew keeps Lost open", "hung batch keeps Lost open") {
 		return b.lost
 	}
 	return b.Life.Lost()

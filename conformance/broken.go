@@ -54,14 +54,12 @@ func (t *trial) breaksText(rule, format string, args ...any) {
 }
 
 // doubleGrant records that a key has had two owners at once, and ends the goroutine it is called on. Rule 1 is the one that is broken then,
-// whatever else was seen before.
+// whatever else was seen before, a lateness too.
 func (t *trial) doubleGrant(format string, args ...any) {
 	rule := t.ruleText(1)
 	t.fail(rule, "double grant: "+format, args...)
 	t.mu.Lock()
-	if t.status == Fail {
-		t.broken = rule
-	}
+	t.status, t.broken = Fail, rule
 	t.mu.Unlock()
 	runtime.Goexit()
 }
@@ -101,7 +99,7 @@ func (t *trial) sharedWith(key string) string {
 }
 
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
-var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go"}
+var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
 // as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.

@@ -40,6 +40,9 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	} else {
 		ctx = c.only(ctx, "attempt under way ignores cancellation")
 	}
+	if err := c.server.mayWait(r); err != nil {
+		return nil, err
+	}
 	r.TTL = max(r.TTL, 10*time.Millisecond)
 	done, err := c.turn(ctx, r.Owner, r.Wait)
 	if err != nil {

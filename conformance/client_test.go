@@ -140,7 +140,15 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 
 func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
 	ctx = c.only(ctx, "batch under way ignores cancellation")
+	asked := renewals
 	renewals = straight(renewals)
+	if len(renewals) == 1 {
+		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*backend.Life), renewals[0].TTL); done {
+			return []error{err}
+		}
+	}
+	answered := c.hangs(asked)
+	hidden := make(map[backend.Lease]error)
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
@@ -148,9 +156,24 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}
-			return requests{c}.RenewLease(ctx, lives[i], ttl)
+			if c.server.missedByBatch(lives[i].Key()) {
+				return 0, backend.ErrLost
+			}
+			g, err := requests{c}.RenewLease(ctx, lives[i], ttl)
+			if c.hides(lives[i], err) {
+				hidden[lives[i]] = err
+				return ttl, nil
+			}
+			return g, err
 		})
 	})
+	for i, r := range renewals {
+		if err := hidden[r.Lease]; err != nil {
+			errs[i] = err
+		}
+	}
+	answered()
+	c.anchorsLate(asked, errs)
 	errs = c.answersOfBatch(errs)
 	if c.is("batch tells errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {

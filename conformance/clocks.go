@@ -41,8 +41,10 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 		r.granted(recovery, "contention of processes")
 		return h.grantedElsewhere(worker, t.key, r.owner, r.answer.Token, t.long(), called), r.release
 	}
+	begun := time.Now()
 	g, err := t.ask(t.ctx, t.a, t.key, t.long(), true)
 	if err != nil {
+		t.unavailable(err, begun)
 		t.fatalf("Acquire: %v", err)
 	}
 	return h.granted(worker, g), func() { t.release(g) }
@@ -50,14 +52,7 @@ func (t *trial) contend(h *history, worker int, others []Process) (l *leaseRecor
 
 // wrong starts a process whose wall clock is off by skew, if there can be one.
 func (t *trial) wrong(skew time.Duration) Process {
-	p, err := t.h.Process(t.ctx, skew)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.skipf("%v", err)
-	}
-	if err != nil {
-		t.fatalf("start another process: %v", err)
-	}
-	t.endsWith(p)
+	p := t.process(skew)
 	before := time.Now()
 	now, err := p.Now(t.ctx)
 	if err != nil {

@@ -66,8 +66,11 @@ func closeEndsWaiting(t *trial) {
 	last := t.wait(t.a, t.key, t.long())
 	t.arrived(t.key, 3)
 	t.closes(c)
-	t.isClosed(first.fails(t, "Acquire waiting at Close"), "Acquire waiting at Close")
-	t.isClosed(second.fails(t, "Acquire waiting at Close"), "Acquire waiting at Close")
+	for _, w := range []*waiting{first, second} {
+		err := w.fails(t, "Acquire waiting at Close")
+		w.failed(t)
+		t.isClosed(err, "Acquire waiting at Close")
+	}
 	t.heldBy(g)
 	t.release(g)
 	next := last.granted(t, t.handOff(), "after release, behind waiters of a closed client")
@@ -127,6 +130,7 @@ func closeSparesOtherClients(t *trial) {
 	t.heldBy(g)
 	t.renew(g, t.long())
 	if w.ended() {
+		w.failed(t)
 		t.fatalf("a waiting Acquire of another client ended with Close: %v", w.err)
 	}
 	t.release(g)
@@ -152,6 +156,7 @@ func closeRacesAcquire(t *trial) {
 				}
 				switch {
 				case w.err != nil:
+					w.failed(t)
 					t.isClosed(w.err, "Acquire that met Close")
 				case !w.grant.gone():
 					t.fatalf("Lost is not closed for a lease whose client was closed")

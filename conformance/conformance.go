@@ -183,7 +183,7 @@ func groups() []group {
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
-		topic("keys", keyChecks, collisionChecks, inputChecks),
+		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),
 		topic("inspect", inspectChecks, operateChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks),
 		topic("evict", evictChecks),

@@ -96,6 +96,7 @@ func (c *contention) round(n int, typical time.Duration) {
 			switch {
 			case errors.Is(w.err, context.Canceled):
 			case w.err != nil:
+				w.failed(c.trial)
 				c.fatalf("a waiting Acquire: %v", w.err)
 			default:
 				if granted.Add(1) <= int64(leaving) {

@@ -135,19 +135,11 @@ func (x *cutter) insideGrant() {
 // queued waits until w waits in the store, and has been told so. It reports false if w has failed.
 func (x *cutter) queued(w *waiting) bool {
 	t := x.t
-	var h backend.Holder
-	ok := t.poll(soon, func() bool {
-		h = t.inspect(w.key)
-		return h.Waiters != 0 || w.ended()
-	})
+	ok := t.poll(soon, func() bool { return t.inspect(w.key).Waiters != 0 || w.ended() })
 	if !ok {
 		t.fatalf("Inspect counts no waiter after %v", soon)
 	}
-	pause := 2 * tick
-	if h.Waiters < 0 {
-		pause = t.h.Settle * time.Duration(t.stretch)
-	}
-	return !t.within(pause, w.done)
+	return !t.within(t.h.Settle*time.Duration(t.stretch), w.done)
 }
 
 // cutOr waits for the cut, or until it will not happen any more: when w has ended, or after d.

@@ -25,7 +25,7 @@ var evictChecks = []Check{
 	},
 	{
 		Name:  "EvictedBatchSparesNewHolder",
-		Rule:  "rule 5: RenewBatch is refused by the store itself when it has dropped the lease or another owner holds the key",
+		Rule:  "rule 5: RenewBatch is refused by the store itself when it has dropped the lease or another owner holds the key; Lost closes",
 		Needs: []Need{needsEvict},
 		run:   evictedBatchSparesNewHolder,
 	},
@@ -96,7 +96,7 @@ func evictedBatchSparesNewHolder(t *trial) {
 	live, free, taken := t.acquire(t.a, t.newKey(), t.long()), t.evicted(t.long()), t.evicted(t.long())
 	fresh := t.acquire(t.b, taken.key, t.long())
 	begun := time.Now()
-	errs := batcher.RenewBatch(t.ctx, renewals(2*t.long(), free, live, taken))
+	errs := batcher.RenewBatch(t.ctx, toBatch(2*t.long(), free, live, taken))
 	const size = 3
 	if len(errs) != size {
 		t.fatalf("a batch of %d leases has %d errors", size, len(errs))
@@ -106,6 +106,11 @@ func evictedBatchSparesNewHolder(t *trial) {
 	t.isLost(errs[2], "batch renewal of a lease whose key another owner holds")
 	if errs[1] != nil {
 		t.fatalf("batch renewal of a live lease next to lost ones: %v", errs[1])
+	}
+	for _, g := range []*grant{free, taken} {
+		if !t.within(soon, g.Lost()) {
+			t.fatalf("Lost is open after RenewBatch was ErrLost")
+		}
 	}
 	t.stays(free.key, "after batch renewal of a lease that the store had dropped")
 	t.describes(fresh, t.long())

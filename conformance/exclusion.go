@@ -60,9 +60,10 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 	t.together(goroutines, func(i int) {
 		client := clients[i%len(clients)]
 		for range t.rounds(rounds, end) {
-			owner := backend.NewOwner()
-			g, err := t.request(t.ctx, client, backend.Request{Key: t.key, Owner: owner, TTL: t.long(), Wait: true})
+			begun := time.Now()
+			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
+				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)
 			}
 			holder.granted(g)
@@ -109,7 +110,7 @@ func (h *soleHolder) releases(g *grant) {
 
 func clientsShareStore(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
-	other, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
+	other, err := t.attempt(t.b, t.key, t.long())
 	if other != nil {
 		t.doubleGrant("two clients were granted the same key: either the harness opens a store of its own for each, or nothing excludes")
 	}
@@ -128,6 +129,7 @@ func ownersOfOneClientExclude(t *trial) {
 	w := t.wait(t.a, t.key, t.long())
 	t.arrived(t.key, 1)
 	if w.ended() {
+		w.failed(t)
 		t.fatalf("a waiting Acquire of the holder's client ended: %v", w.err)
 	}
 	t.heldBy(g)
@@ -151,7 +153,7 @@ func oneAttemptWins(t *trial) {
 		t.together(2*each, func(i int) {
 			client := t.client(i)
 			<-gate
-			g, err := t.ask(t.ctx, client, t.key, t.long(), false)
+			g, err := t.attempt(client, t.key, t.long())
 			if !t.heldOrNil(err) {
 				t.fatalf("Acquire of a contended key: %v, want ErrHeld", err)
 			}
@@ -184,8 +186,10 @@ func exclusiveUnderExpiry(t *trial) {
 		)
 		t.together(goroutines, func(i int) {
 			client := t.client(i)
+			begun := time.Now()
 			g, err := t.ask(t.ctx, client, key, t.short(), true)
 			if err != nil {
+				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)
 			}
 			if (i+n)%3 == 1 {

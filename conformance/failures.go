@@ -40,8 +40,11 @@ func failedRequestsChangeNothing(t *trial) {
 	t.unchanged(held, before, deadline)
 	t.refusedFor(t.b, held, t.short()/2) // clean-ups run in the background
 	t.unchanged(held, before, deadline)
-	if n := l.waiting(); n != len(l.waits) {
-		t.fatalf("%d of %d waiters have ended while the key was held", len(l.waits)-n, len(l.waits))
+	for _, w := range l.waits {
+		if w.ended() {
+			w.failed(t)
+			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
+		}
 	}
 	t.release(held)
 	if t.g.FIFO {

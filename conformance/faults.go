@@ -175,7 +175,12 @@ func frozenReleaseIsBounded(t *trial) {
 func deadlineAnchoredBeforeSend(t *trial) {
 	first := t.acquire(t.a, t.newKey(), t.long()) // the client is connected
 	t.anchored("Acquire", func() *grant { return t.acquire(t.a, t.newKey(), t.long()) })
-	t.anchored("Renew", func() *grant { t.renew(first, t.long()); return first })
+	for _, way := range t.renewals() {
+		t.anchored(way.what, func() *grant {
+			t.renewBy(first, t.long(), func() error { return way.renew(t.ctx, first, t.long()) })
+			return first
+		})
+	}
 }
 
 // anchored makes a request while the store is frozen for a moment. On a busy machine the request may be sent late, but not
@@ -217,6 +222,7 @@ func cutClientRecovers(t *trial) {
 	cut()
 	time.Sleep(t.h.Settle)
 	if w.ended() {
+		w.failed(t)
 		t.fatalf("a waiting Acquire ended when its connections broke: %v", w.err)
 	}
 	t.heldBy(held)
@@ -245,14 +251,25 @@ func restartKeepsWaiters(t *trial) {
 }
 
 func restartKeepsLeases(t *trial) {
-	const comeBack = time.Second // what the holder must have left to find the store again
+	brief := t.passing()
+	renewed := t.acquire(t.a, t.newKey(), brief)
+	t.renew(renewed, t.long())
 	g := t.acquire(t.a, t.key, t.long())
 	end := g.Deadline() // without a word from the holder in between
 	t.h.Restart()
+	restarted := time.Now()
+	t.keptOverRestart(g, end, "lease")
+	t.outlast(t.lastRefusal(restarted, brief)) // what the store has kept is the renewal, not the grant
+	t.keptOverRestart(renewed, renewed.Deadline(), "renewed lease")
+}
+
+// keptOverRestart fails unless g, which lives until end at least, is still held after a restart, and can be renewed and released.
+func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
+	const comeBack = time.Second // what the holder must have left to find the store again
 	var err error
 	ok := t.poll(recovery, func() bool {
 		var other *grant
-		other, err = t.ask(t.ctx, t.b, t.key, t.long(), false)
+		other, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
 		if time.Until(end) < comeBack {
 			if kept := t.kept(t.long()); kept < t.long() && t.stretch >= mostStretch {
 				t.skipf("a lease ends %v after its client was last heard (Guarantees.MaxSilence), and here a restart takes longer", kept)
@@ -260,7 +277,7 @@ func restartKeepsLeases(t *trial) {
 			t.tooLate("the restart took as long as a lease lasts")
 		}
 		if other != nil {
-			t.doubleGrant("a second owner was granted the key after a restart, %v before the holder's deadline", time.Until(g.Deadline()))
+			t.doubleGrant("a second owner was granted the key of a %s after a restart, %v before the holder's deadline", what, time.Until(g.Deadline()))
 		}
 		return errors.Is(err, backend.ErrHeld)
 	})
@@ -268,7 +285,7 @@ func restartKeepsLeases(t *trial) {
 		t.fatalf("Acquire of a held key, %v after a restart: %v, want ErrHeld", recovery, err)
 	}
 	if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, t.long()); return err == nil }) {
-		t.fatalf("Renew of a live lease, %v after a restart: %v", recovery, err)
+		t.fatalf("Renew of a live %s, %v after a restart: %v", what, recovery, err)
 	}
 	t.heldBy(g)
 	t.release(g)

@@ -39,7 +39,7 @@ func fullStoreKeepsLeases(t *trial) {
 			return
 		}
 		begun := time.Now()
-		errs := batcher.RenewBatch(t.ctx, renewals(ttl, batched))
+		errs := batcher.RenewBatch(t.ctx, toBatch(ttl, batched))
 		t.answeredAll(errs, begun)
 		if errs[0] != nil {
 			t.fatalf("batch renewal of a live lease in a full store: %v", errs[0])

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,41 +28,49 @@ var keyChecks = []Check{
 	},
 }
 
-// distinct fails unless all keys can be held at once, by client a, and each is known by its own owner to client b.
+// distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its lease is renewed.
 func (t *trial) distinct(keys []string) {
-	for len(keys) > 0 {
-		n := min(len(keys), t.h.Many)
-		var grants []*grant
-		for _, key := range keys[:n] {
-			g, err := t.attempt(t.a, key, t.long())
+	// On a busy machine many keys take longer than their TTL.
+	inTime := func(g *grant) {
+		if !g.live(time.Now()) {
+			t.tooLate("key %s: its lease was over before it was looked at", show(g.key))
+		}
+	}
+	ways := t.renewals()
+	for keys := range slices.Chunk(keys, t.h.Many) {
+		grants := make([]*grant, len(keys))
+		t.inTurns(len(keys), func(i int) {
+			g, err := t.attempt(t.a, keys[i], t.long())
 			if err != nil {
-				t.notGranted("key "+show(key)+": Acquire", key, err)
+				t.notGranted("key "+show(keys[i])+": Acquire", keys[i], err)
 			}
-			grants = append(grants, g)
-		}
-		// On a busy machine many keys take longer than their TTL.
-		inTime := func(g *grant) {
-			if !g.live(time.Now()) {
-				t.tooLate("key %s: its lease was over before it was looked at", show(g.key))
-			}
-		}
-		for _, g := range grants {
-			begun := time.Now()
+			grants[i] = g
+		})
+		t.inTurns(len(keys), func(i int) {
+			g, begun := grants[i], time.Now()
 			h, err := t.b.Inspect(t.ctx, g.key)
 			t.answered(err, begun)
 			inTime(g)
 			if err != nil || h.Owner != g.owner {
 				t.breaks(8, "key %s: Inspect says that %q holds it (error %v), want %q%s", show(g.key), h.Owner, err, g.owner, t.sharedWith(g.key))
 			}
-			begun = time.Now()
-			_, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
-			t.answered(err, begun)
+			_, err = t.attempt(t.b, g.key, t.long())
 			inTime(g)
 			if !errors.Is(err, backend.ErrHeld) {
 				t.fatalf("key %s: Acquire of the held key: %v, want ErrHeld", show(g.key), err)
 			}
-		}
-		for _, g := range grants {
+		})
+		t.inTurns(len(keys), func(i int) {
+			g := grants[i]
+			for _, way := range ways {
+				deadline, begun := g.Deadline(), time.Now()
+				err := way.renew(t.ctx, g, t.long())
+				t.answered(err, begun)
+				t.lostInTime(err, deadline, begun, t.long())
+				if err != nil {
+					t.fatalf("key %s: %s: %v", show(g.key), way.what, err)
+				}
+			}
 			begun := time.Now()
 			inTime(g)
 			err := g.Release(t.ctx)
@@ -69,8 +78,7 @@ func (t *trial) distinct(keys []string) {
 			if err != nil {
 				t.fatalf("key %s: Release: %v", show(g.key), err)
 			}
-		}
-		keys = keys[n:]
+		})
 	}
 }
 
@@ -121,20 +129,24 @@ func keysAreInjective(t *trial) {
 	})
 }
 
+// pad is the trial's key made n bytes long, with that end.
+func (t *trial) pad(n int, end string) string {
+	return t.key + strings.Repeat("x", n-len(t.key)-len(end)) + end
+}
+
 func keysAreLong(t *trial) {
-	pad := func(n int, end string) string { return t.key + strings.Repeat("x", n-len(t.key)-len(end)) + end }
 	var keys []string
 	for _, n := range []int{63, 64, 65, 127, 128, 199, 200, 249, 250, 251, 254, 255, 256, 257, 511, 512, 513, 1000} {
-		keys = append(keys, pad(n, ""), pad(n, "y"))
+		keys = append(keys, t.pad(n, ""), t.pad(n, "y"))
 	}
 	for _, end := range []string{"a", "b", "A", "\x00", "\xff", "/", " "} {
-		keys = append(keys, pad(backend.MaxKeyLen-1, end), pad(backend.MaxKeyLen, end))
+		keys = append(keys, t.pad(backend.MaxKeyLen-1, end), t.pad(backend.MaxKeyLen, end))
 	}
 	// Keys of bytes that have to be escaped get longest.
 	escaped := t.key + strings.Repeat("\x00", backend.MaxKeyLen-1-len(t.key))
 	keys = append(keys, escaped+"\x00", escaped+"\x01", escaped)
 	t.distinct(keys)
-	long := pad(backend.MaxKeyLen+1, "")
+	long := t.pad(backend.MaxKeyLen+1, "")
 	for _, wait := range []bool{false, true} {
 		if _, err := t.ask(t.ctx, t.a, long, t.long(), wait); !errors.Is(err, backend.ErrInvalid) {
 			t.fatalf("Acquire of a key of %d bytes: %v, want ErrInvalid", len(long), err)

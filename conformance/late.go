@@ -134,7 +134,7 @@ func lateTurnIsOneLease(t *trial) {
 // keepsWhatItHas fails unless others are refused for as long as g lasts, or most of it.
 func (t *trial) keepsWhatItHas(g *grant) {
 	for {
-		other, err := t.ask(t.ctx, t.b, g.key, t.short(), false)
+		other, err := t.attempt(t.b, g.key, t.short())
 		now := time.Now()
 		switch {
 		case other != nil && g.live(other.after):
@@ -156,7 +156,8 @@ const lateBy = 150 * time.Millisecond
 
 func lateAnswerCountsFromSending(t *trial) {
 	ttl := t.g.Round(max(2*lateBy, t.short()))
-	t.together(3, func(i int) {
+	renewals := t.renewals()
+	t.together(2+len(renewals), func(i int) {
 		c, link := t.linked()
 		t.usable(c)
 		key := t.newKey()
@@ -166,22 +167,23 @@ func lateAnswerCountsFromSending(t *trial) {
 			link.Hold(FromStore)
 			w := t.begin(t.ctx, c, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl})
 			g = t.answeredLate(w, link, ttl)
-		case 1: // a renewal
-			g = t.acquire(c, key, t.long())
-			link.Hold(FromStore)
-			renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
-			time.Sleep(lateBy)
-			link.Heal()
-			if err := renewal.ends(t, recovery, "Renew whose answer came late"); err != nil {
-				t.tooLate("a renewal for %v whose answer came %v late: %v", ttl, lateBy, err)
-			}
-		case 2: // a waiter
+		case 1: // a waiter
 			held := t.acquire(t.a, key, t.long())
 			w := t.wait(c, key, ttl)
 			t.told(key, 1)
 			link.Hold(FromStore)
 			t.release(held)
 			g = t.answeredLate(w, link, ttl)
+		default:
+			way := renewals[i-2]
+			g = t.acquire(c, key, t.long())
+			link.Hold(FromStore)
+			renewal := t.call(func() error { return way.renew(t.ctx, g, ttl) })
+			time.Sleep(lateBy)
+			link.Heal()
+			if err := renewal.ends(t, recovery, way.what+" whose answer came late"); err != nil {
+				t.tooLate("a renewal for %v whose answer came %v late: %v", ttl, lateBy, err)
+			}
 		}
 		t.overlapsNot(g, ttl)
 	})
@@ -207,30 +209,6 @@ func (t *trial) overlapsNot(g *grant, ttl time.Duration) {
 		t.doubleGrant("the next owner was granted the key %v before the deadline of a lease whose answer came late", early)
 	}
 	t.release(next)
-}
-
-func lateAnswerRevivesNothing(t *trial) {
-	c, link := t.linked()
-	g := t.acquire(c, t.key, 2*t.short())
-	link.Hold(FromStore)
-	renewal := t.call(func() error { return g.Renew(t.ctx, 2*t.short()) })
-	t.losesInTime(g)
-	link.Heal()
-	healed := time.Now()
-	if err := renewal.ends(t, soon, "Renew whose answer came after the deadline"); err == nil {
-		t.fatalf("Renew whose answer came after the deadline succeeded")
-	}
-	t.isLost(g.Renew(t.ctx, 2*t.short()), "Renew after the deadline")
-	t.becomesFree(t.b, t.key, time.Until(t.lastRefusal(healed, g.ttl)), "in the TTL of a renewal whose answer came after the deadline")
-}
-
-// losesInTime waits for g's deadline, by which Lost must close.
-func (t *trial) losesInTime(g *grant) {
-	const prompt = 500 * time.Millisecond
-	deadline := g.Deadline()
-	if !t.within(time.Until(deadline)+prompt, g.Lost()) {
-		t.fatalf("Lost is not closed %v after the deadline while the store cannot be reached", time.Since(deadline))
-	}
 }
 
 func lateAcquireLeavesNothing(t *trial) {
@@ -275,53 +253,6 @@ func (t *trial) lateToNext(request func(g *grant) error) {
 	t.heldBy(next)
 	t.renew(next, t.long())
 	t.release(next)
-}
-
-func lateShorterRenewIsCounted(t *trial) {
-	const held = 400 * time.Millisecond // whoever counts an unanswered request for a while only has stopped
-	shorter := t.g.Round(max(2*held, t.g.MinTTL) * time.Duration(t.stretch))
-	t.together(3, func(int) { // the two may arrive in either order
-		c, link := t.linked()
-		t.usable(c)
-		g := t.acquire(c, t.newKey(), t.long())
-		link.Hold(ToStore)
-		ctx, cancel := context.WithTimeout(t.ctx, lateBy)
-		defer cancel()
-		begun := time.Now()
-		err := t.call(func() error { return g.Renew(ctx, shorter) }).ends(t, soon, "Renew without an answer")
-		if !t.excused(g, err) {
-			t.endsByDeadline(err, "Renew without an answer")
-		}
-		time.Sleep(time.Until(begun.Add(held)))
-		link.Heal()
-		switch err = g.Renew(t.ctx, t.long()); {
-		case t.excused(g, err):
-			return
-		case errors.Is(err, backend.ErrLost) && time.Since(begun) > shorter/2:
-			t.tooLate("a lease of %v ended before it was renewed", shorter)
-		case errors.Is(err, backend.ErrLost):
-			t.fatalf("Renew of a live lease after another went unanswered: %v", err)
-		}
-		t.shortenedLate(g, shorter)
-	})
-}
-
-// shortenedLate waits for what an earlier renewal for less may do to g. Nobody gets the key before the deadline.
-func (t *trial) shortenedLate(g *grant, shorter time.Duration) {
-	w := t.wait(t.b, g.key, t.short())
-	defer w.cancel()
-	if !t.within(shorter+t.g.MaxLate+lateBy, w.done) {
-		w.cancel()
-		_ = g.Release(t.ctx)
-		return
-	}
-	if w.err != nil {
-		t.fatalf("a waiting Acquire: %v", w.err)
-	}
-	if early := g.Deadline().Sub(w.grant.after); early > 0 && !g.gone() {
-		t.doubleGrant("a second owner was granted the key %v before the holder's deadline, after a shorter renewal "+
-			"that had gone unanswered and a longer one that succeeded", early)
-	}
 }
 
 func slowReleaseSparesNext(t *trial) {

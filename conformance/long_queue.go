@@ -60,6 +60,7 @@ func longQueueIsServed(t *trial) {
 	}
 	for _, w := range c.waits {
 		if w.ended() {
+			w.failed(t)
 			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
 		}
 	}

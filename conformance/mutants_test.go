@@ -9,7 +9,7 @@ type mutant struct {
 }
 
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
-	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants, clockMutants)
+	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants, clockMutants, keyMutants, batchMutants)
 
 var plainMutants = []mutant{
 	// guarantees
@@ -164,6 +164,8 @@ var plainMutants = []mutant{
 	{"broken connection ends the wait", "CutClientRecovers"},
 	{"restart parks waiters", "RestartKeepsWaiters"},
 	{"restart drops leases", "RestartKeepsLeases"},
+	{"restart puts leases back to their first TTL", "RestartKeepsLeases"},
+	{"restart begins leases anew for their first TTL", "RestartKeepsLeases"},
 	{"Lost closes 3 seconds late", "FrozenStoreKeepsOrder"},
 
 	// members of a cluster

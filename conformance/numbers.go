@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -259,18 +258,12 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 	if len(ttls) == 0 {
 		t.skipf("the store grants TTLs that are over at once (Guarantees.MinTTL)")
 	}
-	renew := map[string]func(ctx context.Context, g *grant, ttl time.Duration) error{
-		"Renew": func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) },
-	}
-	if _, ok := t.a.(backend.BatchRenewer); ok {
-		renew["RenewBatch"] = t.batchOfOne
-	}
-	for what, f := range renew {
+	for _, way := range t.renewals() {
 		t.inTurns(min(len(ttls), t.h.Many), func(i int) {
 			const attempts = 20
-			for n := 0; !t.renewsTiny(ttls[i], what, f); n++ {
+			for n := 0; !t.renewsTiny(ttls[i], way); n++ {
 				if n == attempts {
-					t.tooLate("%s to %v: no answer came in time", what, ttls[i])
+					t.tooLate("%s to %v: no answer came in time", way.what, ttls[i])
 				}
 			}
 		})
@@ -278,10 +271,10 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 }
 
 // renewsTiny renews a lease for less than MinTTL, and reports false if it was over before that was known.
-func (t *trial) renewsTiny(ttl time.Duration, what string, renew func(ctx context.Context, g *grant, ttl time.Duration) error) bool {
-	g, granted := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl)
+func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
+	g, granted, what := t.acquire(t.a, t.newKey(), t.long()), t.g.Round(ttl), way.what
 	last, before := g.Deadline(), time.Now()
-	err := renew(t.ctx, g, ttl)
+	err := way.renew(t.ctx, g, ttl)
 	after, deadline := time.Now(), g.Deadline()
 	t.answered(err, before)
 	switch {

@@ -101,7 +101,7 @@ func breakEndsOneLease(t *trial) {
 		t.breaksNothing(breaker, g.key, other.owner, "Break of an owner that holds another key")
 		t.renew(g, t.long())
 		t.heldBy(g)
-		if err := breaker.Break(t.ctx, g.key, g.owner); err != nil {
+		if err := t.breaksLease(breaker, g); err != nil {
 			t.fatalf("Break of a live lease: %v", err)
 		}
 		next := w.granted(t, t.handOff(), "after Break of the holder's lease")
@@ -119,6 +119,14 @@ func breakEndsOneLease(t *trial) {
 		t.release(next)
 		t.release(other)
 	}
+}
+
+// breaksLease ends g by Break, which the store answers.
+func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
+	begun := time.Now()
+	err := breaker.Break(t.ctx, g.key, g.owner)
+	t.answered(err, begun)
+	return err
 }
 
 // breaksNothing breaks a lease that is not there. A store that had to repeat its request, on a busy machine, may not know that nothing was.

@@ -67,14 +67,14 @@ func partitionLosesBeforeNext(t *trial) {
 	const noticed = 1500 * time.Millisecond // by then a client may have tried to connect anew
 	ttl := t.g.Round(max(noticed, 2*t.g.MinTTL) * time.Duration(t.stretch))
 	ways := [][]Direction{{ToStore, FromStore}, {ToStore}, {FromStore}}
-	t.together(len(ways), func(i int) {
+	t.eachRenewal(len(ways), func(i int, way renewal) {
 		c, link := t.linked()
 		t.usable(c)
 		g := t.acquire(c, t.newKey(), ttl)
 		w := t.wait(t.b, g.key, t.long())
 		t.told(g.key, 1)
 		partition(link, ways[i]...)
-		renewal := t.call(func() error { return g.Renew(t.ctx, ttl) })
+		renewal := t.call(func() error { return way.renew(t.ctx, g, ttl) })
 		// The renewal may have reached the store, which then keeps the key for longer than the holder knows.
 		next := w.granted(t, 2*ttl+t.handOff(), "after the expiry of a holder that is cut off")
 		if early := g.Deadline().Sub(next.after); early > 0 && !g.gone() {
@@ -83,8 +83,8 @@ func partitionLosesBeforeNext(t *trial) {
 		if !t.within(10*tick, g.Lost()) { // its goroutine may have to run first
 			t.fatalf("the next owner is in and Lost is not closed, %v after the deadline", time.Since(g.Deadline()))
 		}
-		if err := renewal.ends(t, soon, "Renew during a partition"); err == nil {
-			t.doubleGrant("Renew succeeded during a partition, and the key went to another owner before its deadline")
+		if err := renewal.ends(t, soon, way.what+" during a partition"); err == nil {
+			t.doubleGrant("%s succeeded during a partition, and the key went to another owner before its deadline", way.what)
 		}
 		t.isLost(g.Renew(t.ctx, ttl), "Renew of a lease that is lost, during a partition")
 		t.heldBy(next)
@@ -143,6 +143,7 @@ func partitionHealsWaiter(t *trial) {
 		}
 		time.Sleep(outage)
 		if w.ended() && w.err != nil {
+			w.failed(t)
 			t.fatalf("a waiting Acquire ended while it was cut off: %v", w.err)
 		}
 		link.Heal()
@@ -311,6 +312,7 @@ func (t *trial) serve(waits []*waiting) (ended int) {
 		}
 		ended++
 		if w.err != nil {
+			w.failed(t)
 			t.fatalf("a waiting Acquire whose connections broke: %v", w.err)
 		}
 		_ = w.grant.Release(t.ctx)

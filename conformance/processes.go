@@ -123,6 +123,7 @@ func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *rem
 	}
 	time.Sleep(t.h.Settle * time.Duration(t.stretch)) // so that it knows of its place, too
 	if r.answered(0) {
+		t.unavailable(r.answer.Err, r.before)
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
 	}
 	return r

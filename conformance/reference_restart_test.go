@@ -1,6 +1,6 @@
 package conformance_test
 
-import ()
+import "time"
 
 // restartEmpty forgets all.
 func (s *server) restartEmpty() {
@@ -29,8 +29,13 @@ func (s *server) restart() {
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)
 		}
-		if s.is("restart drops leases") {
+		switch {
+		case s.is("restart drops leases"):
 			e.owner = ""
+		case s.is("restart puts leases back to their first TTL"):
+			e.expires = e.granted.Add(e.ttl)
+		case s.is("restart begins leases anew for their first TTL"):
+			e.expires = time.Now().Add(e.ttl)
 		}
 	}
 	close(s.kick)

@@ -42,6 +42,7 @@ type entry struct {
 	expires  time.Time
 	released time.Time
 	queue    []*place
+	granted  time.Time
 	renewed  time.Time
 	ttl      time.Duration  // of the last grant
 	parked   bool           // a waiter has been
@@ -141,7 +142,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return granted{}, nil, s.heldBy(e, now)
 	}
 	p := &place{Request: r, client: c, turn: make(chan granted, 1), since: now}
-	s.enqueueLocked(key, e, p)
+	s.enqueueLocked(key, s.queueOf(key, "waiters are queued by keys in lower case"), p)
 	return granted{}, p, backend.Holder{}
 }
 
@@ -186,6 +187,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
+	e.granted = now
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -257,6 +259,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 // endLocked frees the key, or hands it to the next in the queue.
 func (s *server) endLocked(key string, e *entry) {
 	e.owner, e.client = "", nil
+	s.wakesOther(key)
 	if s.is("at most 20 waiters are woken") && len(e.queue) > 0 && len(e.queue) < 44 {
 		return
 	}
@@ -305,7 +308,7 @@ func (s *server) armLocked(key string, e *entry) {
 func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = s.name(key)
+	key = s.renewed(s.name(key))
 	e := s.entryLocked(key)
 	now := time.Now()
 	s.expireLocked(key, e, now)
@@ -362,6 +365,7 @@ func (s *server) release(key, owner string) bool {
 		s.endLocked(key, e)
 		return true
 	}
+	e = s.queueOf(key, "waiter leaves the queue of its key in lower case")
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return s.isOf(p.Owner, owner, "place") })
 	if e.left = e.left || i >= 0; s.is("waiter that leaves delays the next by 3 seconds") {
 		defer s.armLocked(key, e)

@@ -19,7 +19,7 @@ var removedChecks = []Check{
 func removedHolderIsTold(t *trial) {
 	removals := make(map[string]func(g *grant) error)
 	if b, ok := t.b.(backend.Breaker); ok {
-		removals["by Break"] = func(g *grant) error { return b.Break(t.ctx, g.key, g.owner) }
+		removals["by Break"] = func(g *grant) error { return t.breaksLease(b, g) }
 	}
 	if t.h.Evict != nil {
 		removals["by Harness.Evict"] = func(g *grant) error { return t.h.Evict(t.ctx, g.key) }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
@@ -113,7 +114,9 @@ func (t *trial) toldByStore() {
 // toldByRenewal has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
 func (t *trial) toldByRenewal() {
 	g, to := t.evicts()
+	begun := time.Now()
 	err := g.Renew(t.ctx, t.long())
+	t.answered(err, begun)
 	if !errors.Is(err, backend.ErrLost) {
 		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
 	}

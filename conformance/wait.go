@@ -97,8 +97,9 @@ type waiting struct {
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
-	grant  *grant // set when done is closed
-	err    error  // set when done is closed
+	grant  *grant        // set when done is closed
+	err    error         // set when done is closed
+	took   time.Duration // set when done is closed
 }
 
 // wait starts an Acquire that waits.
@@ -129,6 +130,7 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 		defer cancel()
 		w.err = errors.New("ended without an answer")
 		w.grant, w.err = t.request(ctx, b, r)
+		w.took = time.Since(w.begun)
 	})
 	return w
 }
@@ -158,6 +160,7 @@ func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 		t.notInTime(t.ruleText(9), "%s: a waiter has not been granted the free key within %v", when, d)
 	}
 	if w.err != nil {
+		w.failed(t)
 		t.breaks(9, "%s: a waiting Acquire: %v", when, w.err)
 	}
 	return w.grant
@@ -195,10 +198,26 @@ func (w *waiting) cancelAndFail(t *trial) {
 	}
 }
 
+// failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request goes unanswered
+// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still.
+func (w *waiting) failed(t *trial) {
+	t.mu.Lock()
+	faulty := t.alone || len(t.faults) > 0
+	t.mu.Unlock()
+	if !faulty {
+		w.unavailable(t)
+	} else if still := t.stoodStill(); still != "" && errors.Is(w.err, backend.ErrUnavailable) {
+		t.tooLate("%s; a waiting Acquire: %v", still, w.err)
+	}
+}
+
 // unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled.
-func (w *waiting) unavailable(t *trial) {
-	if errors.Is(w.err, backend.ErrUnavailable) {
-		t.answered(w.err, w.begun)
+func (w *waiting) unavailable(t *trial) { t.unavailable(w.err, time.Now().Add(-w.took)) }
+
+// unavailable gives up the trial if err, of a wait begun at begun, is such a limit.
+func (t *trial) unavailable(err error, begun time.Time) {
+	if errors.Is(err, backend.ErrUnavailable) {
+		t.answered(err, begun)
 	}
 }
 

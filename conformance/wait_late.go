@@ -135,7 +135,7 @@ type pushedWaiters struct {
 func (p *pushedWaiters) prompt() bool {
 	slices.Sort(p.asked)
 	const most, requests = 2, 3
-	return int(p.median()/tick) <= most+requests*int(p.asked[len(p.asked)/2]/tick)
+	return int(p.median()/tick) <= most+int(requests*p.asked[len(p.asked)/2]/tick)
 }
 
 func (p *pushedWaiters) median() time.Duration {

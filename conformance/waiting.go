@@ -58,6 +58,7 @@ func waiterGetsReleasedKey(t *trial) {
 		w := t.wait(client, t.key, t.long())
 		t.arrived(t.key, 1)
 		if w.ended() {
+			w.failed(t)
 			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
 		}
 		t.release(g)
@@ -175,9 +176,10 @@ func manyWaitersDrain(t *trial) {
 	t.spawn(func() {
 		defer close(done)
 		t.together(2*n, func(i int) {
-			client := t.client(i)
+			client, begun := t.client(i), time.Now()
 			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
+				t.unavailable(err, begun)
 				t.fatalf("waiting Acquire: %v", err)
 			}
 			t.release(g)
@@ -240,6 +242,7 @@ func (t *trial) outwaits(ttl, long time.Duration) {
 	t.arrived(g.key, 1)
 	time.Sleep(long)
 	if w.ended() {
+		w.failed(t)
 		t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
 	}
 	before := time.Now()

@@ -30,10 +30,15 @@ var doubleGrants = []mutant{
 	{"owners are numbers", "OwnersThatLookAlike"},
 	{"owners are cut at 64 bytes", "OwnersThatLookAlike"},
 	{"owners are patterns", "OwnersThatLookAlike"},
+	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
 	{"context of Acquire ends the lease", "CancelledAfterGrant"},
 	{"restart drops leases", "RestartKeepsLeases"},
+	{"restart puts leases back to their first TTL", "RestartKeepsLeases"},
+	{"restart begins leases anew for their first TTL", "RestartKeepsLeases"},
 	{"deadline counts from the answer", "LateAnswerCountsFromSending"},
 	{"deadline counts from the answer", "SlowLinkServes"},
+	{"batch's deadline counts from the answer", "LateAnswerCountsFromSending"},
+	{"unanswered shorter batch is not counted", "LateShorterRenewIsCounted"},
 	{"release compares, then frees", "SlowReleaseSparesNext"},
 	{"unanswered shorter renewal is not counted", "LateShorterRenewIsCounted"},
 	{"no exclusion", "LateAcquireLeavesNothing"},
@@ -46,7 +51,7 @@ var doubleGrants = []mutant{
 
 // collides reports whether m takes keys for one that are not.
 func (m mutant) collides() bool {
-	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken"
+	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken" && !slices.Contains(keyMutants, m)
 }
 
 // misnamed tells what is wrong with how the failure of m's check names the rule that m breaks, if something is.

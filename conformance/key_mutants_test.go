@@ -1,0 +1,66 @@
+package conformance_test
+
+import (
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/anylock/lock/backend"
+)
+
+// keys that only some requests take for others, or have no room for
+var keyMutants = []mutant{
+	{"renewal takes keys in lower case", "KeysAreInjective"},
+	{"renewal finds no key over 255 bytes", "KeysAreLong"},
+	{"batch finds no keys that are no text", "KeysAreBytes"},
+	{"batch finds no key over 250 bytes", "KeysAreLong"},
+
+	{"waiters are queued by keys in lower case", "OddKeysAreWaitedFor"},
+	{"waiter leaves the queue of its key in lower case", "OddKeysAreWaitedFor"},
+	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"},
+	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
+}
+
+// renewed is the key for which a renewal looks.
+func (s *server) renewed(key string) string {
+	switch {
+	case s.is("renewal takes keys in lower case"):
+		return strings.ToLower(key)
+	case s.is("renewal finds no key over 255 bytes") && len(key) > 255:
+		return ""
+	}
+	return key
+}
+
+// missedByBatch reports whether a batch does not find key.
+func (s *server) missedByBatch(key string) bool {
+	return s.is("batch finds no keys that are no text") && !utf8.ValidString(key) || s.is("batch finds no key over 250 bytes") && len(key) > 250
+}
+
+// queueOf is the entry of key, or that in whose queue its waiters are where that is the bug.
+func (s *server) queueOf(key string, bug string) *entry {
+	if s.is(bug) {
+		key = strings.ToLower(key)
+	}
+	return s.entryLocked(key)
+}
+
+// mayWait is the error of a wait for key.
+func (s *server) mayWait(r backend.Request) error {
+	if s.is("wait for a key over 255 bytes fails") && r.Wait && len(r.Key) > 255 {
+		return errors.New("name too long")
+	}
+	return nil
+}
+
+// wakesOther grants another key than the one that was released.
+func (s *server) wakesOther(key string) {
+	other := s.keys[key+"\x00"]
+	if !s.is("release wakes who waits for the key and a NUL, too") || other == nil || len(other.queue) == 0 {
+		return
+	}
+	p := other.queue[0]
+	other.queue = other.queue[1:]
+	p.turn <- s.grantLocked(key+"\x00", other, p.Request, p.client, time.Now())
+}

@@ -1,0 +1,78 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+var waitedKeyChecks = []Check{
+	{
+		Name: "OddKeysAreWaitedFor",
+		Rule: "rules 8 and 9: a waiter waits for its own key, whatever its bytes and length: it gets that when it is released, and leaves no other",
+		run:  oddKeysAreWaitedFor,
+	},
+}
+
+// oddKeys are some that stores may take for each other or have no room for.
+func (t *trial) oddKeys() (keys []string) {
+	for _, end := range []string{
+		"", "A", "a", "É", "é", "e\u0301", "/b", "//b", "/./b", "/b/", ":b", ";b", "|b", " ", "\t", "\n", "\x00", "\x00b", "\xff", "\ufffd",
+		"%", "%61", "*", "?", "[a]", "'", `"`, `\`, "$1", ":queue", ":waiters",
+	} {
+		keys = append(keys, t.key+end)
+	}
+	keys = append(keys, " "+t.key, "{"+t.key+"}", "{"+t.key+"}b")
+	for _, n := range []int{250, 251, 255, 256, 512, backend.MaxKeyLen - 1, backend.MaxKeyLen} {
+		keys = append(keys, t.pad(n, ""))
+	}
+	return append(keys, t.key+strings.Repeat("\x00", backend.MaxKeyLen-len(t.key)))
+}
+
+// oddKeysAreWaitedFor holds odd keys by one client and waits for each by the other. Half of the waiters leave, the others have their turns one after
+// the other.
+func oddKeysAreWaitedFor(t *trial) {
+	for keys := range slices.Chunk(t.oddKeys(), t.h.Many) {
+		held, waits := make([]*grant, len(keys)), make([]*waiting, len(keys))
+		t.inTurns(len(keys), func(i int) {
+			held[i] = t.acquire(t.a, keys[i], t.long())
+			waits[i] = t.wait(t.b, keys[i], t.long())
+			t.arrived(keys[i], 1)
+		})
+		leaves := func(i int) bool { return i%2 == 1 }
+		t.inTurns(len(keys), func(i int) {
+			if leaves(i) {
+				waits[i].cancelAndFail(t)
+				t.leftOf(keys[i], 0)
+			}
+		})
+		for i, key := range keys {
+			t.release(held[i])
+			if leaves(i) {
+				t.becomesFree(t.a, key, t.handOff(), "after the release of the key "+show(key)+", whose waiter has left")
+			} else {
+				t.release(waits[i].granted(t, t.handOff(), "after the release of the key "+show(key)))
+			}
+			for j := i + 1; j < len(keys); j++ {
+				if !leaves(j) {
+					t.waitsOn(waits[j], held[j], key)
+				}
+			}
+		}
+	}
+}
+
+// waitsOn fails if w, which waits for the key of g, has ended when another key was released.
+func (t *trial) waitsOn(w *waiting, g *grant, released string) {
+	switch {
+	case !w.ended():
+	case w.err != nil:
+		w.failed(t)
+		t.fatalf("an Acquire that waits for the key %s ended while that was held: %v", show(g.key), w.err)
+	case g.live(w.grant.after):
+		t.doubleGrant("a waiter was granted the key %s, which is held, when the key %s was released", show(g.key), show(released))
+	default:
+		t.tooLate("the lease of key %s was over before it was released", show(g.key))
+	}
+}

@@ -1,0 +1,183 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A mute is a client of a right server that once leaves requests of one kind unanswered until its own timeout has passed, as on a machine
+// that stands still.
+type mute struct {
+	*client
+	once *muteness
+}
+
+type muteness struct {
+	kind  string             // of the requests, empty for any
+	mutes func(i int64) bool // whether the i-th, from 1, has no answer
+	asked atomic.Int64
+}
+
+// answered counts a request of that kind, and returns the error of one that has no answer.
+func (m *muteness) answered(kind string) error {
+	if m.kind != "" && kind != m.kind {
+		return nil
+	}
+	if !m.mutes(m.asked.Add(1)) {
+		return nil
+	}
+	const timeout = 2 * time.Second
+	time.Sleep(timeout)
+	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, timeout)
+}
+
+func (c mute) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	kind := "attempt"
+	if r.Wait {
+		kind = "wait"
+	}
+	if err := c.once.answered(kind); err != nil {
+		return nil, err
+	}
+	l, err := c.client.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return muteLease{l.(*backend.Life), c.once}, nil
+}
+
+func (c mute) Break(ctx context.Context, key, owner string) error {
+	if c.server.inspect(key).Owner == owner {
+		if err := c.once.answered("break"); err != nil {
+			return err
+		}
+	}
+	return c.client.Break(ctx, key, owner)
+}
+
+type muteLease struct {
+	*backend.Life
+	once *muteness
+}
+
+func (l muteLease) Renew(ctx context.Context, ttl time.Duration) error {
+	const some = 10 * time.Second // shorter ones may end by themselves
+	if ttl > some {
+		if err := l.once.answered("renewal"); err != nil {
+			return err
+		}
+	}
+	return l.Life.Renew(ctx, ttl)
+}
+
+// TestUnansweredRequestProvesNothing has one request of a check go unanswered.
+func TestUnansweredRequestProvesNothing(t *testing.T) {
+	for _, test := range []struct {
+		check, kind string
+		number      int64 // of the one that goes unanswered
+	}{
+		{"ClientsShareStore", "attempt", 3}, // the first is that of a fresh key, before all checks
+		{"OneAttemptWins", "attempt", 4},
+		{"OnLostCallsWhateverEndsIt", "renewal", 1},
+		{"BreakEndsOneLease", "break", 1},
+		{"ExclusiveAcrossClients", "wait", 5},
+		{"ExclusiveUnderExpiry", "wait", 2},
+		{"WaiterGetsExpiredKey", "wait", 3},
+		{"ManyWaitersDrain", "wait", 7},
+		{"ContentionParksNobody", "wait", 9},
+	} {
+		t.Run(test.check, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer("")
+				defer close(s.stop)
+				once := &muteness{kind: test.kind, mutes: func(i int64) bool { return i == test.number }}
+				once.passes(t, s, test.check)
+				if n := once.asked.Load(); n < test.number {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// passes runs a check that must pass on a store with m.
+func (m *muteness) passes(t *testing.T, s *server, check string) {
+	t.Helper()
+	h := s.harness()
+	h.Open = func(context.Context) (backend.Backend, error) { return mute{newClient(s), m}, nil }
+	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only(check), Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; r.Status != conformance.Pass {
+		t.Errorf("%s: %s", r.Status, r.Output)
+	}
+}
+
+// TestSlowStoreIsWaitedFor has a store answer nothing for a while, or hardly ever.
+func TestSlowStoreIsWaitedFor(t *testing.T) {
+	for _, test := range []struct {
+		kind  string
+		every int64         // so many requests, one has no answer
+		until time.Duration // from the beginning
+	}{{"", 1, 7 * time.Second}, {"attempt", 7, 25 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer("")
+			defer close(s.stop)
+			begun := time.Now()
+			mutes := func(i int64) bool { return i%test.every == 0 && time.Since(begun) < test.until }
+			first := &muteness{kind: test.kind, mutes: mutes}
+			first.passes(t, s, "KeysAreBytes")
+		})
+	}
+}
+
+// TestSlowOpenExcusesNothing has clients that take long to open, of a store with a bug.
+func TestSlowOpenExcusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("queue is last in, first out")
+		defer close(s.stop)
+		h := s.harness()
+		h.Open = func(context.Context) (backend.Backend, error) {
+			time.Sleep(time.Second)
+			return newClient(s), nil
+		}
+		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("FIFO"), Timeout: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Fail || strings.Contains(r.Output, "took") {
+			t.Errorf("%s: %s", r.Status, r.Output)
+		}
+	})
+}
+
+// TestProcessIsStartedAgain has the first process with a wrong clock not start.
+func TestProcessIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := newServer("")
+	defer close(s.stop)
+	h, first := s.harness(), new(atomic.Bool)
+	h.Process = func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
+		if first.CompareAndSwap(false, true) {
+			return nil, errors.New("no client in time")
+		}
+		return s.process(ctx, skew)
+	}
+	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("WrongClockKeepsOrder")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; r.Status != conformance.Pass {
+		t.Errorf("%s: %s", r.Status, r.Output)
+	}
+}

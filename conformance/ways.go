@@ -1,0 +1,29 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A renewal is a way to renew a lease.
+type renewal struct {
+	what  string
+	renew func(ctx context.Context, g *grant, ttl time.Duration) error
+}
+
+// renewals are the ways to renew a lease: alone, and in a batch where the store has them.
+func (t *trial) renewals() []renewal {
+	ways := []renewal{{"Renew", func(ctx context.Context, g *grant, ttl time.Duration) error { return g.Renew(ctx, ttl) }}}
+	if _, ok := t.a.(backend.BatchRenewer); ok {
+		ways = append(ways, renewal{"RenewBatch", t.batchOfOne})
+	}
+	return ways
+}
+
+// eachRenewal runs f n times for each way to renew a lease, as in inChunks.
+func (t *trial) eachRenewal(n int, f func(i int, way renewal)) {
+	ways := t.renewals()
+	t.inChunks(n*len(ways), 1, func(i int) { f(i%n, ways[i/n]) })
+}
