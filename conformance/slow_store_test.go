@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +63,14 @@ func (c mute) Break(ctx context.Context, key, owner string) error {
 		}
 	}
 	return c.client.Break(ctx, key, owner)
+}
+
+func (c mute) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	renewals = slices.Clone(renewals)
+	for i := range renewals {
+		renewals[i].Lease = renewals[i].Lease.(muteLease).Life
+	}
+	return c.client.RenewBatch(ctx, renewals)
 }
 
 type muteLease struct {
