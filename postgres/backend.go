@@ -24,6 +24,7 @@ type Backend struct {
 	pool       pool
 	mint       mint
 	calls      calls.Calls
+	hunting    sync.Mutex  // of the hunt that looks
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
 	closing context.Context // ends when Close begins

@@ -18,13 +18,18 @@ func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	return backend.ErrLost
 }
 
-// hunt banishes s, again and again until it has gone, or what it may hold has by its ttl. After Close has begun only the ttl ends it.
+// hunt banishes s, again and again until it has gone, or what it may hold has by its ttl. After Close has begun only the ttl ends it. The
+// server mostly ends it by itself: after a second one look, of one hunt at a time, shows that it has.
 func (b *Backend) hunt(s *session, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(b.closing, ttl)
 	defer cancel()
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
-	for ctx.Err() == nil && b.banish(ctx, s) != nil {
-		_ = backend.Sleep(ctx, pause.Next(0))
+	look := func() error {
+		b.hunting.Lock()
+		defer b.hunting.Unlock()
+		return b.banish(ctx, s)
+	}
+	pause := backend.Pause{Min: time.Second, Max: 10 * time.Second}
+	for backend.Sleep(ctx, pause.Next(0)) == nil && look() != nil {
 	}
 }
 
@@ -36,7 +41,7 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	pause := backend.Pause{Min: time.Millisecond, Max: 250 * time.Millisecond} // many may be on the way out at once
+	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for {
 		found, err := b.query(ctx, ghostSQL, s.server.pid, s.server.begun)
 		if err != nil || len(found) == 0 {
