@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 )
 
 // A Storage is a certmagic.Storage whose locks are leases. It also implements certmagic.TryLocker and certmagic.LockLeaseRenewer. It is
-// safe for concurrent use.
+// safe for concurrent use: one caller at a time passes from Lock to Unlock of a name, even if its lease is lost meanwhile.
 type Storage struct {
 	certmagic.Storage // everything but the locks
 
@@ -24,7 +23,13 @@ type Storage struct {
 	opts  []lock.AcquireOption
 
 	mu   sync.Mutex
-	held map[string][]*lock.Lease // by name, the earliest first; more than one only after a loss that its holder has not noticed
+	held map[string]*turn // by name
+}
+
+// A turn lasts from Lock to Unlock.
+type turn struct {
+	lease *lock.Lease // which may end before; Storage.mu guards it, as RenewLockLease replaces it
+	over  chan struct{}
 }
 
 var (
@@ -36,7 +41,7 @@ var (
 // locks, see lock.WithPrefix. Instances that share data must share the store of locks and the prefix. opts apply to each lease; leases
 // must renew themselves, so lock.WithoutRenewal is not for here. Closing locks is left to the caller.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
-	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string][]*lock.Lease)}
+	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
 
 // String is what the data store says of itself. certmagic logs its Storage, and without this all that is in the data store would be
@@ -49,21 +54,33 @@ func (s *Storage) String() string {
 }
 
 // Lock waits for name. If ctx has ended it takes a name that is free, like certmagic.FileStorage, and does not wait for one that is
-// not. Errors are those of lock.Locker.Acquire.
+// not. Errors are those of lock.Locker.Acquire. If a holder in this process has lost its lease and goes on, Lock waits for it too, and
+// only ctx limits that.
 func (s *Storage) Lock(ctx context.Context, name string) error {
-	acquire := s.locks.Acquire
+	acquire, askCtx := s.locks.Acquire, ctx
 	if ctx.Err() != nil {
-		ctx, acquire = context.WithoutCancel(ctx), s.locks.TryAcquire
+		acquire, askCtx = s.locks.TryAcquire, context.WithoutCancel(ctx)
 	}
-	lease, err := acquire(ctx, name, s.opts...)
-	if err != nil {
-		return err
+	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
+		lease, err := acquire(askCtx, name, s.opts...)
+		if err != nil {
+			return err
+		}
+		lost := s.begin(name, lease)
+		if lost == nil {
+			return nil
+		}
+		_ = lease.Release(ctx) // the lost one may take it again
+		select {
+		case <-lost.over:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: a holder of %q whose lease is lost goes on: %w", lock.ErrHeld, name, ctx.Err())
+		}
 	}
-	s.add(name, lease)
-	return nil
 }
 
-// TryLock takes name if it is free. false without an error means that another holds it.
+// TryLock takes name if it is free. false without an error means that another holds it, or has lost it in this
+// process and goes on.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if errors.Is(err, lock.ErrHeld) {
@@ -72,31 +89,36 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s.add(name, lease)
+	if s.begin(name, lease) != nil {
+		_ = lease.Release(ctx) // the lost one may take it again
+		return false, nil
+	}
 	return true, nil
 }
 
-func (s *Storage) add(name string, lease *lock.Lease) {
+// begin returns nil if the turn is lease's, and otherwise the turn of one that has lost name and goes on.
+func (s *Storage) begin(name string, lease *lock.Lease) (lost *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[name] = append(s.held[name], lease)
+	if t := s.held[name]; t != nil {
+		return t
+	}
+	s.held[name] = &turn{lease: lease, over: make(chan struct{})}
+	return nil
 }
 
 // Unlock releases name. lock.ErrLost, which certmagic logs, means that the lease had ended before, so that others may have held name
 // meanwhile. lock.ErrInvalid means that name is not locked here.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
-	list := s.held[name]
-	if len(list) > 1 {
-		s.held[name] = list[1:]
-	} else {
-		delete(s.held, name)
-	}
+	t := s.held[name]
+	delete(s.held, name)
 	s.mu.Unlock()
-	if len(list) == 0 {
+	if t == nil {
 		return notLocked(name)
 	}
-	return list[0].Release(ctx)
+	close(t.over)
+	return t.lease.Release(ctx)
 }
 
 // RenewLockLease returns nil while name is locked. It leaves the lease as it is, whatever the duration, because leases renew themselves,
@@ -104,12 +126,13 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 // there is a certificate already. lock.ErrHeld means that another has taken name.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
-	list := s.held[name]
-	s.mu.Unlock()
-	if len(list) == 0 {
+	t := s.held[name]
+	if t == nil {
+		s.mu.Unlock()
 		return notLocked(name)
 	}
-	lost := list[0]
+	lost := t.lease
+	s.mu.Unlock()
 	if lost.Err() == nil {
 		return nil
 	}
@@ -119,12 +142,12 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 		return fmt.Errorf("the lease was lost: %w", err)
 	}
 	s.mu.Lock()
-	i := slices.Index(s.held[name], lost)
-	if i >= 0 {
-		s.held[name][i] = lease
+	unlocked := s.held[name] != t
+	if !unlocked {
+		t.lease = lease
 	}
 	s.mu.Unlock()
-	if i < 0 { // unlocked meanwhile
+	if unlocked { // meanwhile
 		return errors.Join(notLocked(name), lease.Release(ctx))
 	}
 	return nil

@@ -170,12 +170,27 @@ func TestLossAndRenewal(t *testing.T) {
 		_, err := others.TryAcquire(t.Context(), name)
 		want("another's attempt", err, lock.ErrHeld)
 
-		// A second holder in the same process, while the first has not noticed its loss.
+		// A second holder in the same process waits for the first, which has lost its lease.
 		release = breaks(t, others)
 		toldThat(lock.ErrHeld)
 		release()
-		want("the second lock", s.Lock(t.Context(), name), nil)
+		if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
+			t.Fatalf("the first holder goes on, and TryLock says %v, %v", ok, err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		err = s.Lock(ended, name)
+		want("a lock that may not wait", err, lock.ErrHeld)
+		want("a lock that may not wait", err, context.Canceled)
+		second := make(chan error, 1)
+		go func() { second <- s.Lock(t.Context(), name) }()
+		select {
+		case err := <-second:
+			t.Fatalf("the second lock, before the unlock of the first: %v", err)
+		case <-time.After(time.Second):
+		}
 		want("unlock by the first holder", s.Unlock(t.Context(), name), lock.ErrLost)
+		want("the second lock", <-second, nil)
 		_, err = others.TryAcquire(t.Context(), name)
 		want("another's attempt", err, lock.ErrHeld)
 		want("unlock by the second holder", s.Unlock(t.Context(), name), nil)

@@ -13,15 +13,21 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers. If a lease is lost and its migrations go on,
-// another Provider of this Locker may begin beside them, and whichever unlocks first is told of the loss.
+// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one at a time passes from Lock to Unlock,
+// even if its lease is lost meanwhile.
 type Locker struct {
 	locks *lock.Locker
 	key   string
 	opts  []lock.AcquireOption
 
 	mu   sync.Mutex
-	held []*lock.Lease // the earliest first; more than one only after a loss that its holder has not noticed
+	held *turn // nil while not locked
+}
+
+// A turn lasts from Lock to Unlock.
+type turn struct {
+	lease *lock.Lease // which may end before
+	over  chan struct{}
 }
 
 var _ gooselocker.Locker = (*Locker)(nil)
@@ -32,15 +38,35 @@ func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 	return &Locker{locks: locks, key: key, opts: opts}
 }
 
-// Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire.
+// Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this Locker go on
+// whose lease is lost, Lock waits for them too, and only ctx limits that.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
-	lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
-	if err != nil {
-		return err
+	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
+		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
+		if err != nil {
+			return err
+		}
+		lost := l.begin(lease)
+		if lost == nil {
+			return nil
+		}
+		_ = lease.Release(ctx) // other processes need not wait for the lost one
+		select {
+		case <-lost.over:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: migrations whose lease on %q is lost go on: %w", lock.ErrHeld, l.key, ctx.Err())
+		}
 	}
+}
+
+// begin returns nil if the turn is lease's, and otherwise the turn of one that has lost the key and goes on.
+func (l *Locker) begin(lease *lock.Lease) (lost *turn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = append(l.held, lease)
+	if l.held != nil {
+		return l.held
+	}
+	l.held = &turn{lease: lease, over: make(chan struct{})}
 	return nil
 }
 
@@ -48,12 +74,12 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 // that another process may have migrated at the same time.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
-	if len(l.held) == 0 {
-		l.mu.Unlock()
+	t := l.held
+	l.held = nil
+	l.mu.Unlock()
+	if t == nil {
 		return fmt.Errorf("%w: unlock of %q, which is not locked", lock.ErrInvalid, l.key)
 	}
-	lease := l.held[0]
-	l.held = l.held[1:]
-	l.mu.Unlock()
-	return lease.Release(ctx)
+	close(t.over)
+	return t.lease.Release(ctx)
 }

@@ -201,12 +201,80 @@ func TestErrorsReachTheCaller(t *testing.T) {
 	})
 }
 
-// After a loss that its holder has not noticed, another Provider may hold the key through the same Locker. The late Unlock of the first
-// does not end its lease.
+// broken ends the lease of locks on the key, and returns when locks knows.
+func broken(t *testing.T, locks, others *lock.Locker) {
+	t.Helper()
+	h, err := others.Inspect(t.Context(), "db/migrate")
+	if err != nil || h.Owner == "" {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	if err := others.Break(t.Context(), "db/migrate", h.Owner); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Until(t, storetest.Soon, "the loss to be noticed", func() bool { return isFree(t, locks) == nil })
+}
+
+// isFree returns nil if locks gets the key at once.
+func isFree(t *testing.T, locks *lock.Locker) error {
+	t.Helper()
+	return locks.Do(t.Context(), "db/migrate", func(context.Context, *lock.Lease) error { return nil }, lock.WithWait(0))
+}
+
+// After a loss, another Provider of the same Locker waits for the migrations that go on. The loss is told to the Provider that had it.
+func TestNoneBesideTheLost(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		others, locks := adaptertest.Open(t, url), adaptertest.Open(t, url, lock.WithTTL(5*time.Second))
+		shared := goose.WithLocker(gooselock.New(locks, "db/migrate"))
+		database := database(t)
+		with := func(f func()) *goose.Provider {
+			last := goose.NewGoMigration(migrations+1, &goose.GoFunc{RunDB: func(context.Context, *sql.DB) error { f(); return nil }}, nil)
+			return provider(t, connect(t, database), migrations, shared, goose.WithGoMigrations(last))
+		}
+		begun, end := make(chan struct{}), make(chan struct{})
+		first := with(func() { close(begun); <-end })
+		second := with(func() { t.Error("the second Provider migrated beside the first") })
+		up := func(ctx context.Context, p *goose.Provider) <-chan error {
+			done := make(chan error, 1)
+			go func() { _, err := p.Up(ctx); done <- err }()
+			return done
+		}
+		firstUp := up(t.Context(), first)
+		finish := sync.OnceFunc(func() { close(end) })
+		t.Cleanup(finish)
+		select {
+		case <-begun:
+		case err := <-firstUp:
+			t.Fatal(err)
+		}
+		broken(t, locks, others)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := <-up(ctx, second); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrLost) {
+			t.Errorf("the second Provider, which may not wait for the first: %v", err)
+		}
+		if err := isFree(t, others); err != nil {
+			t.Errorf("while the first Provider goes on: %v", err)
+		}
+		secondUp := up(t.Context(), second)
+		finish()
+		if err := <-firstUp; !errors.Is(err, lock.ErrLost) {
+			t.Errorf("the first Provider: %v, want %v", err, lock.ErrLost)
+		}
+		if err := <-secondUp; err != nil {
+			t.Errorf("the second Provider: %v", err)
+		}
+		if err := isFree(t, others); err != nil {
+			t.Errorf("after both: %v", err)
+		}
+	})
+}
+
+// After a loss, a Lock of the same Locker waits for the late Unlock. Each Unlock releases the lease of its own Lock.
 func TestLateUnlock(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		others := adaptertest.Open(t, url)
-		l := gooselock.New(adaptertest.Open(t, url, lock.WithTTL(5*time.Second)), "db/migrate")
+		others, locks := adaptertest.Open(t, url), adaptertest.Open(t, url, lock.WithTTL(5*time.Second))
+		l := gooselock.New(locks, "db/migrate")
 		want := func(what string, err, want error) {
 			t.Helper()
 			if !errors.Is(err, want) {
@@ -214,15 +282,35 @@ func TestLateUnlock(t *testing.T) {
 			}
 		}
 		want("lock", l.Lock(t.Context(), nil), nil)
-		h, err := others.Inspect(t.Context(), "db/migrate")
-		want("inspect", err, nil)
-		want("break", others.Break(t.Context(), "db/migrate", h.Owner), nil)
-		want("the second lock", l.Lock(t.Context(), nil), nil) // when the loss is noticed
+		broken(t, locks, others)
+		second := make(chan error, 1)
+		go func() { second <- l.Lock(t.Context(), nil) }()
+		select {
+		case err := <-second:
+			t.Fatalf("the second lock, before the unlock of the first: %v", err)
+		case <-time.After(time.Second):
+		}
 		want("the late unlock", l.Unlock(t.Context(), nil), lock.ErrLost)
-		_, err = others.TryAcquire(t.Context(), "db/migrate")
-		want("another's attempt", err, lock.ErrHeld)
+		want("the second lock", <-second, nil)
+		want("another's attempt", isFree(t, others), lock.ErrHeld)
 		want("the second unlock", l.Unlock(t.Context(), nil), nil)
-		want("another's attempt", others.Do(t.Context(), "db/migrate", func(context.Context, *lock.Lease) error { return nil },
-			lock.WithWait(storetest.Soon)), nil)
+		want("another's attempt", isFree(t, others), nil)
+		want("a third unlock", l.Unlock(t.Context(), nil), lock.ErrInvalid)
+	})
+}
+
+// A lock.WithWait counts for Providers of one process, too.
+func TestWaitIsLimitedInTheProcess(t *testing.T) {
+	onStores(t, func(t *testing.T, url string) {
+		l := gooselock.New(adaptertest.Open(t, url), "db/migrate", lock.WithWait(0))
+		if err := l.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Lock(t.Context(), nil); !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("the second lock: %v, want %v", err, lock.ErrHeld)
+		}
+		if err := l.Unlock(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
 	})
 }
