@@ -35,8 +35,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure stores side by side",
 		Long: `bench measures locks on one or more stores. The stores take turns in rounds, so that noise on the machine affects all of
-them alike. Without --backend and
---backend-file it measures memory and a file in a temporary directory, whatever the environment says. It uses fresh random keys.
+them alike. Without --backend and --backend-file it measures memory and a file in a temporary directory, whatever the environment
+says. It uses fresh random keys.
 
 Scenarios:
 ` + scenarioList() + `
