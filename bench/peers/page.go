@@ -58,7 +58,6 @@ clients, so the network costs almost nothing and the processors are shared. Comp
 	for _, m := range bench.Measures {
 		fmt.Fprintf(&p, "- **%s**: %s\n", m.Name, m.About)
 	}
-	p.WriteString("\nA hand-off of 0 ns: the next owner had the key before the call of Release had returned.\n")
 	return os.WriteFile(filepath.Join(docs, "benchmarks.md"), []byte(p.String()), 0o644)
 }
 
@@ -100,7 +99,7 @@ To compare stores in one run, on your own servers, use ` + "`anylock bench`" + `
 		}
 		p.WriteByte('\n')
 	}
-	p.WriteByte('\n')
+	p.WriteString("\nA hand-off of 0 ns: the next owner had the key before the call of Release had returned.\n\n")
 }
 
 func firstOf(reports map[string]*bench.Report) *bench.Report {
