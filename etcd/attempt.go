@@ -183,6 +183,10 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 		e.sent = time.Now()
 		c := &extension{h: h, owner: a.r.Owner, ttl: a.ttl}
 		if a.b.changeAll(ctx, []*extension{c}); c.err != nil {
+			if errors.Is(c.err, backend.ErrLost) {
+				a.lease, a.rev = nil, 0 // it is let go with the key, and no other may be bound to it
+				return nil, c.err
+			}
 			a.doubt(append(h.doubtful, a.lease)...)
 			return nil, c.err
 		}

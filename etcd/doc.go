@@ -62,8 +62,8 @@
 //     end.
 //   - Opening fails at once, with the reason, if every address refuses. Errors that match ErrUnavailable mean that the
 //     servers could not be reached, or did not answer in time.
-//   - While the cluster is down, waiters that have queued keep trying for max(TTL, 10 s). All other requests are given up
-//     after 1.25 times Options.Timeout, 5 s by default, at most. An attempt without an
+//   - While the cluster is down, waiters that have queued keep trying for max(TTL, 10 s) after their first request has failed. All
+//     requests are given up after 1.25 times Options.Timeout, 5 s by default, and 0.2 s at most. An attempt without an
 //     answer is repeated after a quarter of it, for a renewal sooner, at another endpoint if the client has several. So a
 //     frozen member delays some requests by that much until its connection is given up, 13 s later.
 //   - A request without an answer is cleaned up by revoking its lease. That ends its key, and any effect that the request would

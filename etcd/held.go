@@ -14,7 +14,7 @@ type held struct {
 	name string
 	own  contender
 	mu   sync.Mutex // held over a change of leases and over a release; a renewal does not wait for it
-	main *lease     // which the key is bound to; nil when it was given back
+	main *lease     // which the key is bound to; nil when it was given back, or the key is gone
 	mod  int64      // the revision at which the key was last written
 	// Leases that the key may be bound to by a change that was not answered.
 	doubtful []*lease
@@ -60,8 +60,8 @@ func (h *held) keptBy(ttl time.Duration) (*lease, error) {
 	return h.main, nil
 }
 
-// ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock, unless a
-// request has gone unanswered: then it revokes the lease, which ends the key, and what comes late too.
+// ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock. Where a request
+// that writes the key has gone unanswered, or an earlier release, it revokes the lease, which ends the key, and what comes late too.
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	h := l.Data.(*held)
 	q.b.guard.forget(h)

@@ -49,7 +49,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		return nil, err
 	}
 	patience := max(a.ttl, leastPatience)
-	var failing time.Time // since when no request has been answered; zero while they are
+	var failing time.Time // when the first request failed since one was answered; zero while they are
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {
 		switch {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A lyingLeases answers renewals of leases that are gone as if they were not, as servers before 3.4.38, 3.5.23 and 3.6.5 do while they are
@@ -134,4 +136,57 @@ func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
+}
+
+// A waiter whose key is deleted just after it was granted, as by Break, queues again on a lease that nobody is about to revoke.
+func TestLeaseOfDeletedGrantIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	someone := opened(t, s.URL())
+	r := waiting("k", 2*placeTTL) // so that its key moves from its place's lease to another
+	var deleted func()
+	var once sync.Once
+	looked := make(chan struct{})
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if changes(req) {
+			once.Do(deleted)
+		}
+		if _, ok := req.(*pb.LeaseRevokeRequest); ok {
+			<-looked
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	var first atomic.Int64
+	var other backend.Lease
+	deleted = func() {
+		own := ownKey(t, c, r.Owner)
+		first.Store(get(t, c, own).Lease)
+		if _, err := c.Delete(context.Background(), own); err != nil {
+			t.Error(err)
+		}
+		other = acquire(t, someone, req("k", time.Minute))
+	}
+	holder := acquire(t, someone, req("k", time.Minute))
+	done := startAcquire(t.Context(), b, r)
+	storetest.Queued(t, b, "k", 1)
+	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil { // it takes the free key on its place's lease
+		t.Fatal(err)
+	}
+	release(t, holder)
+	until(t, soon, "the waiter queues again", func() bool { return first.Load() != 0 && ownKey(t, c, r.Owner) != "-" })
+	if place := get(t, c, ownKey(t, c, r.Owner)).Lease; place == first.Load() {
+		t.Errorf("the waiter's new place hangs on lease %x, which is being revoked", place)
+	}
+	close(looked)
+	release(t, other)
+	release(t, granted(t, done, 3*soon).Lease)
+}
+
+// changes reports whether a request binds keys to other leases.
+func changes(req any) bool {
+	txn, _ := req.(*pb.TxnRequest)
+	return len(txn.GetCompare()) == 0 && len(txn.GetSuccess()) > 0 && txn.GetSuccess()[0].GetRequestTxn() != nil
 }

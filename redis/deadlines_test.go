@@ -118,6 +118,28 @@ func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 	release(t, granted(t, done, waitCap+soon).Lease)
 }
 
+// A waiter's patience counts from when an outage began: while all is well it asks seldom, and hears nothing in between.
+func TestPatienceCountsFromOutage(t *testing.T) {
+	t.Parallel()
+	s := ownDatabase(t)
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.at(p.Addr))
+	holder := acquire(t, opened(t, s.URL), req("k", time.Hour))
+	done := queueUp(t, b, waiting("k", exchange.LeastPatience), 1)
+	const quiet = 4 * time.Second // shorter than the pause of a waiter
+	time.Sleep(quiet)
+	p.Refuse(true)
+	p.Cut()
+	select {
+	case o := <-done:
+		t.Fatalf("the waiter did not outlive the outage: %v", o.Err)
+	case <-time.After(exchange.LeastPatience - time.Second):
+	}
+	p.Refuse(false)
+	release(t, holder)
+	release(t, granted(t, done, waitCap+soon).Lease)
+}
+
 // go-redis' own probes of a server that was away have their own time: no request is under way then.
 func TestLoneConnectionComesBack(t *testing.T) {
 	t.Parallel()

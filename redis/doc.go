@@ -53,7 +53,7 @@
 //     data has lost its queues too; waiters queue again, in any order.
 //   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
 //     the request timeout (read_timeout of the URL or Options.Timeout, 2 s by default), opening and Examine within 5 s, and List
-//     when its context ends.
+//     within the request timeout for each page of keys.
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing
 //     behind. If there is no answer, the key may be taken without a holder until a clean-up in the background, or finally the TTL,
 //     frees it.

@@ -30,7 +30,7 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 		return nil, err
 	}
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
-	answered := time.Now()
+	var failing time.Time // since when no request has been answered; zero while they are, which may be seldom
 	delay := untilExpiry(refused.holder.TTL)
 	reserved := refused.reserved()
 	if !a.queued {
@@ -57,15 +57,18 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refused answer) (backend.
 			if ans.added && !first {
 				in.suspect() // its turn came and went, and nobody told us
 			}
-			answered = time.Now()
+			failing = time.Time{}
 			held = &backend.HeldError{Holder: ans.holder}
 			pause.Reset()
 			delay, reserved = untilExpiry(ans.holder.TTL), ans.reserved()
 		case backend.Ended(ctx):
 			return nil, backend.ContextError(ctx, held)
-		case !exchange.Passing(err) || time.Since(answered) > patience:
+		case !exchange.Passing(err) || !failing.IsZero() && time.Since(failing) > patience:
 			return nil, err
 		default:
+			if failing.IsZero() {
+				failing = time.Now()
+			}
 			delay, reserved = pause.Next(0), false
 		}
 	}

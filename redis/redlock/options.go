@@ -27,7 +27,7 @@ type Options struct {
 	MaxTTL time.Duration
 
 	// Timeout limits each request to a node, and each operation while no quorum of the nodes answers; 2 s if zero. If a quorum
-	// answers, only an operation that cannot succeed without one node more waits for it, for TTL/4 at most.
+	// answers, an Acquire, renewal or release waits for one node more only if it cannot succeed without it, for TTL/4 at most.
 	Timeout time.Duration
 }
 

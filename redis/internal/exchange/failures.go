@@ -12,7 +12,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ErrNoAnswer is an unknown outcome: the request was sent and no answer came in time.
+// ErrNoAnswer is an unknown outcome: no answer came in time. The request may never have been sent.
 var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
 
 // Unavailable makes an error that tells nothing of the key ErrUnavailable: a connection that failed, a server that cannot serve now.
