@@ -42,75 +42,85 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	return granted, errs
 }
 
-// sendShare renews what one request reads.
+// sendShare renews what one request reads: again those leases that an answer leaves in doubt. Each answer counts by itself, so
+// that on a slow network some are renewed when time is up.
 func (b *Backend) sendShare(ctx context.Context, lives []*backend.Life, granted []time.Duration, errs []error) {
 	limit := backend.MaxTTL
-	names := make([]string, len(lives))
-	for i, l := range lives {
-		names[i] = b.naming.lock(l.Key())
-		if errs[i] == nil {
+	for i := range lives {
+		if errs[i] == nil { // else its TTL is too long
+			errs[i] = errAgain
 			limit = min(limit, max(granted[i]/3, leastLimit))
 		}
 	}
-	found, _, err := ask(ctx, b, limit, func(c *lane, _ bool) ([]error, error) {
-		return b.renewShare(c, names, lives, granted)
-	})
-	if slices.ContainsFunc(found, func(err error) bool { return errors.Is(err, errAgain) }) {
-		_ = backend.Sleep(ctx, settle) // prolong finds out
-	}
-	for i := range lives {
-		switch {
-		case errs[i] != nil: // its TTL is too long
-		case err != nil:
-			errs[i] = err
-		case errors.Is(found[i], errAgain):
-			errs[i] = b.prolong(ctx, names[i], recordOf(lives[i]), granted[i], limit)
-		default:
-			errs[i] = found[i]
+	for try := 1; slices.Contains(errs, errAgain); {
+		again, _, err := ask(ctx, b, limit, func(c *lane, _ bool) (bool, error) {
+			return b.renewShare(c, lives, granted, errs, try == prolongAttempts)
+		})
+		if again {
+			try++
+			_ = backend.Sleep(ctx, settle)
+		}
+		if err == nil && backend.Ended(ctx) {
+			err = backend.ContextError(ctx, nil)
+		}
+		for i := range errs {
+			if err != nil && errors.Is(errs[i], errAgain) {
+				errs[i] = err
+			}
 		}
 	}
 }
 
-// errAgain says that a lease is to be renewed by itself, by prolong.
+// errAgain is of a lease that is still to be renewed.
 var errAgain = errors.New("renew again")
 
-// renewShare returns the error of each lease, or that of the connection.
+// renewShare renews the leases that are still to be renewed, and sets their errors; err is that of the connection. again tells that it
+// leaves some because of a slow answer, or of an item that has changed since it was read: not the last time, which counts as it is.
 func (b *Backend) renewShare(
-	c *lane, names []string, lives []*backend.Life, granted []time.Duration,
-) (found []error, err error) {
-	sent := time.Now()
-	items, err := c.GetMulti(names)
-	if err != nil {
-		return nil, err
-	}
-	late := time.Since(sent) > slow // what follows a slow answer is served by the clock of before, too
-	found = make([]error, len(lives))
+	c *lane, lives []*backend.Life, granted []time.Duration, errs []error, last bool,
+) (again bool, err error) {
+	var left []int
+	var names []string
 	for i, l := range lives {
-		if granted[i] == 0 {
-			continue // its TTL is too long
+		if errors.Is(errs[i], errAgain) {
+			left, names = append(left, i), append(names, b.naming.lock(l.Key()))
 		}
-		item := items[names[i]]
+	}
+	// A server that was paused serves by the clock of before what follows its late answer, too. Connecting counts: a TLS
+	// handshake is the server's work.
+	before := time.Now()
+	late := func() bool {
+		took := time.Since(before)
+		before = before.Add(took)
+		return took > slow && !last
+	}
+	items, err := c.GetMulti(names)
+	if err != nil || late() {
+		return err == nil, err
+	}
+	for k, i := range left {
+		item := items[names[k]]
 		if item == nil {
-			found[i] = backend.ErrLost
+			errs[i] = backend.ErrLost
 			continue
 		}
-		sent = time.Now()
-		err = swapItem(c, item, recordOf(l), recordOf(l).encode(), expiration(granted[i]))
-		late = late || time.Since(sent) > slow
+		r := recordOf(lives[i])
+		err = swapItem(c, item, r, r.encode(), expiration(granted[i]))
 		switch {
 		case broken(err):
-			return nil, err
-		case errors.Is(err, memcache.ErrCASConflict), err == nil && late:
-			found[i] = errAgain
-		case err != nil && isServerError(err): // the library has closed the connection, with which the numbers are void
-			found[i] = explain(err)
-			for j := i + 1; j < len(found); j++ {
-				found[j] = errAgain
-			}
-			return found, nil
+			return false, err
+		case late() && err == nil:
+			return true, nil
+		case errors.Is(err, memcache.ErrCASConflict) && !last:
+			again = true
+		case errors.Is(err, memcache.ErrCASConflict):
+			errs[i] = errContended
 		default:
-			found[i] = explain(err)
+			errs[i] = explain(err)
+			if err != nil && isServerError(err) {
+				return false, nil // the library has closed the connection, with which the numbers are void
+			}
 		}
 	}
-	return found, nil
+	return again, nil
 }

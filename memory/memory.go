@@ -22,8 +22,8 @@
 //	memory:         a new store each time it is opened
 //	memory://name   the same store for everybody in this process who opens that name
 //
-// The name is any text; '/', ',', '@', ':', '?', '#' and blanks in it are escaped (%2F). It is case-sensitive. A named store lives as long as
-// a client is open or a lease is held. There are no parameters.
+// The name is any text; '%', '/', ',', '@', '?', '#', blanks and control characters in it are escaped (%2F), and so is ':'
+// unless digits alone follow. It is case-sensitive. A named store lives as long as a client is open or a lease is held. There are no parameters.
 package memory
 
 import (

@@ -64,13 +64,13 @@ func (s *session) lookAfterLong() time.Duration {
 	s.mu.Unlock()
 	left, now := timeout+time.Second, time.Now() // before the claim: a renewal may go on meanwhile
 	claim := s.contact.claim(s.b.guarantees.MaxSilence)
+	d := claim.Sub(now)
 	for _, l := range lives {
-		if !l.Deadline().After(claim) {
-			continue
-		}
-		if d := claim.Sub(now); d > 0 {
+		switch {
+		case !l.Deadline().After(claim):
+		case d > 0:
 			left = d
-		} else {
+		default:
 			l.Lose() // unless it is over already: then there is nothing to hurry for
 		}
 	}

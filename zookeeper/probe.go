@@ -35,6 +35,9 @@ func (b *Backend) probe(ctx context.Context) error {
 		return err
 	}
 	b.limits = limitsOf(shortest, longest, b.options.SessionTimeout)
+	if err := b.limits.validate(); err != nil {
+		return err
+	}
 	b.guarantees = b.limits.guarantees()
 	if len(b.servers) == 1 {
 		text, _ := b.describe(limited, b.servers[0], "srvr")

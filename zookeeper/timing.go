@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -43,6 +44,19 @@ func (l limits) beat(session time.Duration) time.Duration { return max(l.tick/4,
 // session's own margin.
 func (l limits) capacity(session time.Duration) time.Duration {
 	return session - l.hop() - 2*l.beat(session)
+}
+
+// validate refuses sessions that keep no lease without contact.
+func (l limits) validate() error {
+	if l.capacity(l.longest) >= leastTTL {
+		return nil
+	}
+	least := l.longest
+	for l.capacity(least) < leastTTL {
+		least += time.Millisecond
+	}
+	return fmt.Errorf("%w: a session timeout of %v is too short for servers whose tick is %v: at least %v is needed",
+		backend.ErrInvalid, l.longest, l.tick, least)
 }
 
 // session is the timeout of the session for leases of ttl: one of a few classes, the shortest that is long enough, or the

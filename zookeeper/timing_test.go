@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,31 @@ func TestLimits(t *testing.T) {
 	g := defaultLimits().guarantees()
 	if g.MinTTL > s || g.MaxSilence < 30*s || g.MaxLate > 44*s {
 		t.Errorf("guarantees of default servers: %+v", g)
+	}
+}
+
+// A session that keeps no lease without contact is refused, with the shortest that does: its capacity would be read as "for
+// the TTL", or be over at the grant.
+func TestShortSessionsAreRefused(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, test := range []struct{ shortest, longest, most, want time.Duration }{
+		{s, 40 * s, 2 * s, 3100 * time.Millisecond}, // its capacity is negative
+		{s, 40 * s, 3 * s, 3100 * time.Millisecond}, // nothing
+		{s, 40 * s, 3099 * time.Millisecond, 3100 * time.Millisecond},
+		{s, 40 * s, 3100 * time.Millisecond, 0},
+		{s, 40 * s, 0, 0},
+		{20 * time.Millisecond, s / 5, s / 10, 126 * time.Millisecond},
+		{20 * time.Millisecond, s / 5, 126 * time.Millisecond, 0},
+	} {
+		err := limitsOf(test.shortest, test.longest, test.most).validate()
+		if test.want == 0 && err != nil || test.want > 0 && (!errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), test.want.String())) {
+			t.Errorf("sessions from %v to %v, at most %v: %v, want %v in it", test.shortest, test.longest, test.most, err, test.want)
+		}
+	}
+	url := on(t, lasting).url() + "?session_timeout=2s"
+	if _, err := openURL(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("%s: %v, want ErrInvalid", url, err)
 	}
 }
 
