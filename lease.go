@@ -215,13 +215,10 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	defer finish()
 	h := l.tenure.hold
 	h.mu.Lock()
-	asked := ttl
-	if h.until > 0 {
-		asked = min(ttl, h.until-h.age())
-	}
+	asked, ok := h.renewToLocked(ttl)
 	h.mu.Unlock()
-	if asked <= 0 {
-		return fmt.Errorf("%w: the maximum hold is over", ErrLost)
+	if !ok {
+		return nil // its maximum hold: the deadline that it has is its last
 	}
 	if h.locker.renewals.renews(h) { // it waits for this one
 		var cancel context.CancelFunc

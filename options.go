@@ -67,8 +67,9 @@ func WithoutRenewal() AcquireOption {
 	return acquireOption(func(s *settings) { s.manual = true })
 }
 
-// WithMaxHold ends the lease after d and does not renew it beyond that, so that a holder that hangs does not keep the key
-// forever. The store rounds d up to its MinTTL and Granularity.
+// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no more than
+// is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease may then end sooner,
+// by up to a third of its TTL. The first grant may be for longer than a d that is below the MinTTL or between two units.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.maxHold = d

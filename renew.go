@@ -203,7 +203,9 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
 	holds := due[:0]
 	for _, h := range due {
-		ttl, ok := h.renewTo()
+		h.mu.Lock()
+		ttl, ok := h.renewToLocked(h.ttl)
+		h.mu.Unlock()
 		if !ok {
 			h.taken.Add(-1)
 			continue // its maximum hold: the deadline that it has is its last
@@ -283,18 +285,18 @@ func (r *renewer) failed(h *hold, err error) {
 	r.putLocked(h, time.Now().Add(after))
 }
 
-// renewTo is the TTL to renew to; not ok if the lease has all that it may get.
-func (h *hold) renewTo() (ttl time.Duration, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not ok if the lease
+// has all that it may get.
+func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	g, left := &h.locker.guarantees, h.until-h.age()
-	if h.until == 0 || g.Round(h.ttl) <= left {
-		return h.ttl, true
+	if h.until == 0 || g.Round(ttl) <= left {
+		return ttl, true
 	}
-	ttl = min(h.ttl, left)
-	if ttl <= 0 || left < g.MinTTL { // the store would give more than is left
+	asked = min(ttl, left)
+	asked -= asked % max(g.Granularity, 1)
+	if asked <= 0 || asked < g.MinTTL {
 		return 0, false
 	}
-	gained := backend.Deadline(time.Now(), ttl).Sub(h.lease.Deadline())
-	return ttl, gained > backend.Margin(h.ttl)
+	gained := backend.Deadline(time.Now(), asked).Sub(h.lease.Deadline())
+	return asked, gained > backend.Margin(ttl)
 }

@@ -320,11 +320,14 @@ func TestShortenedUnderMaxHold(t *testing.T) {
 }
 
 // coarse is a store whose shortest TTL is two seconds.
-type coarse struct{ backend.Backend }
+type coarse struct {
+	backend.Backend
+	granularity time.Duration
+}
 
 func (c coarse) Guarantees() backend.Guarantees {
 	g := c.Backend.Guarantees()
-	g.MinTTL = 2 * time.Second
+	g.MinTTL, g.Granularity = 2*time.Second, c.granularity
 	return g
 }
 
@@ -349,7 +352,7 @@ func (l coarseLease) Renew(ctx context.Context, ttl time.Duration) error {
 // A lease that the store grants for longer than was asked is renewed until its maximum hold, and not beyond.
 func TestMaxHoldOfRoundedTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := locker(t, coarse{memory.New()})
+		l := locker(t, coarse{Backend: memory.New()})
 		const most, early = time.Minute, 2 * time.Second / 3 // what renewal leaves of the TTL at its last look
 		for _, ttl := range []time.Duration{time.Second, 1900 * time.Millisecond} {
 			start := time.Now()
@@ -361,6 +364,35 @@ func TestMaxHoldOfRoundedTTL(t *testing.T) {
 			wantErr(t, lease.Release(t.Context()), lock.ErrLost)
 			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
 		}
+	})
+}
+
+// Neither renewal nor Renew asks for what the store would round up beyond the maximum hold.
+func TestMaxHoldBetweenUnits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := locker(t, coarse{memory.New(), time.Second})
+		const most = 12 * time.Second
+		for range 5 { // the time of the first renewal varies
+			start := time.Now()
+			<-acquire(t, l, "k", lock.WithTTL(10*time.Second), lock.WithMaxHold(most)).Lost()
+			if d := time.Since(start); d > most || d < most-10*time.Second/3 {
+				t.Errorf("lost after %v, want %v, or up to a third of the TTL less", d, most)
+			}
+			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
+		}
+		start := time.Now()
+		lease := acquire(t, l, "k", lock.WithTTL(2*time.Second), lock.WithMaxHold(most))
+		for before := time.Duration(0); before < most-100*time.Millisecond; before = time.Since(start) {
+			if err := lease.Renew(t.Context(), time.Minute); err != nil {
+				t.Fatalf("renew after %v: %v", before, err)
+			}
+			if d := lease.Deadline().Sub(start); d > most {
+				t.Fatalf("after %v renewed until %v, want at most %v", before, d, most)
+			}
+			time.Sleep(70 * time.Millisecond)
+		}
+		<-lease.Lost()
+		wantErr(t, lease.Renew(t.Context(), time.Minute), lock.ErrLost)
 	})
 }
 

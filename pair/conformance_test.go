@@ -15,18 +15,19 @@ import (
 	_ "github.com/anylock/lock/redis"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformanceFirstsNumbers(t *testing.T) { onMemory(t, backend.TokenLimit-1) }
+
+func TestConformanceSecondsNumbers(t *testing.T) { onMemory(t, 0) }
+
+// onMemory runs the suite on a pair of two stores in memory.
+func onMemory(t *testing.T, cut uint64) {
 	t.Parallel()
-	for name, cut := range map[string]uint64{"FirstsNumbers": backend.TokenLimit - 1, "SecondsNumbers": 0} {
-		t.Run(name, func(t *testing.T) {
-			conformance.Run(t, func(t *testing.T) conformance.Harness {
-				first, second := memory.NewStore(), memory.NewStore()
-				return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
-					return pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client()}, cut), nil
-				}}
-			})
-		})
-	}
+	conformance.Run(t, func(t *testing.T) conformance.Harness {
+		first, second := memory.NewStore(), memory.NewStore()
+		return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
+			return pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client()}, cut), nil
+		}}
+	})
 }
 
 // Two real stores, both of which are frozen, and killed and started again.

@@ -15,39 +15,47 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	if err := r.heldOutside(ctx, locks); err != nil {
 		return nil, err
 	}
-	if r.nonblock || r.inputEnded != nil {
-		lease, err := locks.TryAcquire(ctx, r.key)
-		if r.nonblock || !errors.Is(err, lock.ErrHeld) {
-			return lease, r.refusal(ctx, locks, err)
-		}
+	var lease *lock.Lease
+	var err error
+	once := r.nonblock || r.inputIsOver()
+	if !once {
+		lease, err = r.await(ctx, locks)
+		// A wait that ends with its input may not have asked yet. hold takes a free key even so.
+		once = err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver()
 	}
+	if once {
+		lease, err = locks.TryAcquire(ctx, r.key)
+	}
+	return lease, r.refusal(ctx, locks, err)
+}
+
+// await takes the key, and waits for it until the time of -w, or while somebody is there for whom to wait.
+func (r *runner) await(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
 	defer r.tellWaiting(ctx, locks)()
-	if r.inputEnded != nil {
-		var end context.CancelFunc
-		ctx, end = r.untilInputEnds(ctx)
-		defer end()
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.inputEnded:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	var limit []lock.AcquireOption
 	if r.wait.isSet {
 		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
 	}
-	lease, err := locks.Acquire(ctx, r.key, limit...)
-	return lease, r.refusal(ctx, locks, err)
+	return locks.Acquire(ctx, r.key, limit...)
 }
 
-var errInputEnded = errors.New("standard input ended")
-
-// untilInputEnds returns a context that ends when nobody is there any more for whom to wait.
-func (r *runner) untilInputEnds(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-r.inputEnded:
-			cancel(errInputEnded)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+// inputIsOver tells whether the program that waits for hold has closed its end.
+func (r *runner) inputIsOver() bool {
+	select {
+	case <-r.inputEnded:
+		return true
+	default:
+		return false
+	}
 }
 
 // refusal is the exit for a lease that was not granted.
@@ -55,10 +63,10 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	switch held := (*lock.HeldError)(nil); {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(ctx), errInputEnded): // and before the wait the store had said that the key is held
-		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when %w", show(r.key), errInputEnded)}
 	case errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrHeld):
 		return storeError(err)
+	case r.inputIsOver() && !r.nonblock:
+		return &exitError{code: int(r.conflictExit), err: fmt.Errorf("%s was still held when standard input ended", show(r.key))}
 	case errors.As(err, &held):
 		return r.conflict(held.Holder)
 	}

@@ -31,7 +31,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 	c := &process{happens: make(chan childEvent), tty: openTerminal()}
 	// Where no more processes can be had, the command will say so.
 	c.guard, _ = startGuard(p.ttl, p.deadline)
-	started := make(chan error)
+	started, handed := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
 		runtime.LockOSThread()
@@ -45,6 +45,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		}
 		started <- err
 		if err == nil {
+			<-handed // a stop for want of the terminal is over then: told later, it would undo a Ctrl-Z
 			c.happens <- childEvent{code: c.wait()}
 			proc.Release()
 		}
@@ -55,6 +56,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		return nil, err
 	}
 	c.tty.handOver(c.pid)
+	close(handed)
 	return c, nil
 }
 

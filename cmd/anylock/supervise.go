@@ -25,8 +25,8 @@ const (
 	resumeAfter = 200 * time.Millisecond
 	// foreignFirst is when to look first for processes of other users. The pauses grow to foreignLast.
 	foreignFirst, foreignLast = 100 * time.Millisecond, 10 * time.Second
-	// maxHoldShare is the part of the TTL by which a lease may end before the longest hold, for its margin.
-	maxHoldShare = 10
+	// maxHoldShare is the part of the TTL by which a lease may end before the longest hold: see lock.WithMaxHold.
+	maxHoldShare = 3
 )
 
 // killMargin is how long before its deadline a lease's command is killed: what killing takes on a busy machine.

@@ -35,7 +35,7 @@ cannot be reached.`,
 			switch {
 			case a.backend.isSet || a.backendFile.isSet:
 				return usagef("switch takes --from and --to, not --backend")
-			case passes && (to.isSet || toFile.isSet || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
+			case passes && (to.isSet || toFile.isSet || withoutTokens || cmd.Flags().Changed("within") || cmd.Flags().Changed("format")):
 				return usagef("--pass takes only --from or --from-file")
 			case within <= 0:
 				return usagef("--within %v is not positive", within)

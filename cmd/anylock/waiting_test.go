@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
 )
 
 // A slowStore cannot grant for a while, and is held by somebody then.
@@ -80,4 +81,30 @@ func TestRefusal(t *testing.T) {
 			t.Errorf("%v: %v, want exit %d", test.err, err, test.code)
 		}
 	}
+}
+
+// A store that lets only waiters in at first, as Redlock does with nodes that have no vote yet, is no reason for hold to give up.
+func TestHoldWaitsForTheStore(t *testing.T) {
+	locks, err := lock.New(forWaiters{memory.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	r := &runner{app: &app{stderr: os.Stderr}, key: "k", inputEnded: make(chan struct{})}
+	lease, err := r.acquire(t.Context(), locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+type forWaiters struct{ backend.Backend }
+
+func (s forWaiters) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	if !r.Wait {
+		return nil, backend.ErrUnavailable
+	}
+	return s.Backend.Acquire(ctx, r)
 }

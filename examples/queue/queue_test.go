@@ -105,6 +105,28 @@ func TestBreakAfterClose(t *testing.T) {
 	}
 }
 
+func TestCloseEndsBreak(t *testing.T) {
+	server := &serverProcess{t: t, addr: "127.0.0.1:0"}
+	server.start()
+	t.Cleanup(server.kill)
+	s, err := Open(t.Context(), server.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.freeze()
+	done := make(chan error, 1)
+	go func() { done <- s.Break(t.Context(), "k", "owner") }()
+	select {
+	case err := <-done:
+		t.Fatalf("Break while the server stands still: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Close()
+	if err := <-done; !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("Break that Close has ended: %v, want ErrClosed", err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Harness {
 		server := &serverProcess{t: t, addr: "127.0.0.1:0"}

@@ -211,7 +211,14 @@ func (s *Store) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer end()
-	return s.must(ctx, request{Op: "break", Key: []byte(key), Owner: []byte(owner)})
+	switch err := s.must(ctx, request{Op: "break", Key: []byte(key), Owner: []byte(owner)}); {
+	case err == nil, errors.Is(err, backend.ErrLost):
+		return err
+	case s.open.Err() != nil:
+		return backend.ErrClosed
+	default:
+		return failed(ctx, err)
+	}
 }
 
 // must is a call that is ErrLost where the server had nothing to do.
