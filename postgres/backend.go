@@ -24,8 +24,10 @@ type Backend struct {
 	pool       pool
 	mint       mint
 	calls      calls.Calls
-	hunting    sync.Mutex  // of the hunt that looks
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
+
+	hunting sync.Mutex // guards what follows
+	ghosts  []server   // that are hunted
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc

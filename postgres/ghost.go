@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -18,19 +20,54 @@ func (b *Backend) exorcise(ctx context.Context, h *held) error {
 	return backend.ErrLost
 }
 
-// hunt banishes s, again and again until it has gone, or what it may hold has by its ttl. After Close has begun only the ttl ends it. The
-// server mostly ends it by itself: after a second one look, of one hunt at a time, shows that it has.
-func (b *Backend) hunt(s *session, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(b.closing, ttl)
-	defer cancel()
-	look := func() error {
-		b.hunting.Lock()
-		defer b.hunting.Unlock()
-		return b.banish(ctx, s)
+// hunt has the session ended that ghost tells of, in the background.
+func (b *Backend) hunt(ghost server) {
+	b.hunting.Lock()
+	defer b.hunting.Unlock()
+	b.ghosts = append(b.ghosts, ghost)
+	if len(b.ghosts) == 1 {
+		b.calls.Join()
+		go func() {
+			defer b.calls.End()
+			b.huntAll()
+		}()
 	}
+}
+
+// huntAll looks for all ghosts together until they have gone, or until Close begins. No TTL ends it: the server may have carried out a
+// renewal to a longer one, and that of a session in its queue begins when it is given the lock. The server mostly ends them by itself,
+// so that one look shows that they have gone; it comes after one to three seconds, and later where looks fail.
+func (b *Backend) huntAll() {
 	pause := backend.Pause{Min: time.Second, Max: 10 * time.Second}
-	for backend.Sleep(ctx, pause.Next(0)) == nil && look() != nil {
+	for backend.Sleep(b.closing, pause.Next(0)) == nil {
+		b.hunting.Lock()
+		ghosts := slices.Clone(b.ghosts)
+		b.hunting.Unlock()
+		left, err := b.terminate(b.closing, ghosts...)
+		if err != nil {
+			continue
+		}
+		pause.Reset()
+		b.hunting.Lock()
+		b.ghosts = append(left, b.ghosts[len(ghosts):]...)
+		over := len(b.ghosts) == 0
+		b.hunting.Unlock()
+		if over {
+			return
+		}
 	}
+}
+
+// terminate has sessions ended, and returns those that were still there.
+func (b *Backend) terminate(ctx context.Context, ghosts ...server) (left []server, err error) {
+	var pids, begun []string
+	for _, g := range ghosts {
+		pids, begun = append(pids, g.pid), append(begun, g.begun)
+	}
+	rows, err := b.query(ctx, ghostSQL, "{"+strings.Join(pids, ",")+"}", `{"`+strings.Join(begun, `","`)+`"}`)
+	return slices.DeleteFunc(ghosts, func(g server) bool {
+		return !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == g.pid && row[1] == g.begun })
+	}), err
 }
 
 // banish ends the session of a broken connection, in case the server has not noticed, and waits for its end, by which its locks
@@ -43,8 +80,8 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 	defer cancel()
 	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for {
-		found, err := b.query(ctx, ghostSQL, s.server.pid, s.server.begun)
-		if err != nil || len(found) == 0 {
+		left, err := b.terminate(ctx, s.server)
+		if err != nil || len(left) == 0 {
 			return err
 		}
 		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {

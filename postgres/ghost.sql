@@ -1,2 +1,3 @@
--- A session of ours whose connection is gone, and that the server has not noticed yet.
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1::int AND backend_start = $2::timestamptz
+-- Sessions of ours whose connections are gone, and that the server has not noticed yet.
+SELECT ghost.pid, ghost.begun, pg_terminate_backend(a.pid) FROM unnest($1::text[], $2::text[]) AS ghost (pid, begun)
+    JOIN pg_stat_activity a ON a.pid = ghost.pid::int AND a.backend_start = ghost.begun::timestamptz

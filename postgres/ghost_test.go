@@ -127,3 +127,91 @@ func TestFailedTokenLeavesNoGhost(t *testing.T) {
 		b.pool.giveBack(other)
 	}
 }
+
+// A renewal of which no answer came may have been carried out, and the session lasts for the longer TTL then.
+func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	for mode, params := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s, p, b := proxied(t, params+"&lock_timeout=1s")
+			c := dialed(t, s.PostgresURL())
+			l := acquire(t, b, req("k", ttl))
+			p.Refuse(true)
+			b.pool.mu.Lock()
+			for s := range b.pool.all { // a token has a connection of its own, by which the session could be ended at once
+				if len(s.holds) == 0 {
+					_ = s.wire().Close()
+				}
+			}
+			b.pool.mu.Unlock()
+			p.set(func(p *proxy) { p.reset = true })
+			if err := l.Renew(context.Background(), time.Minute); err == nil {
+				t.Fatal("renewed without an answer")
+			}
+			time.Sleep(ttl + ttl/2) // for so long the server cannot be reached
+			if n := locks(t, c); n != 1 {
+				t.Fatalf("%d locks, although nobody could end the session", n)
+			}
+			p.Refuse(false)
+			until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+		})
+	}
+}
+
+// The TTL of a session that queues does not begin before the server gives it the lock: a waiter that was cut off queues again, behind
+// itself until that session is ended.
+func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	s, p, b := proxied(t, "&lock_timeout=1s")
+	a := opened(t, s.PostgresURL())
+	c := dialed(t, s.PostgresURL())
+	held := acquire(t, a, req("k", time.Minute))
+	done := startAcquire(context.Background(), b, waiting("k", ttl))
+	queued(t, a, "k", 1)
+	ghost := query[int](t, c, "SELECT pid FROM pg_locks WHERE NOT granted AND "+advisory)
+	p.Refuse(true)
+	p.set(func(p *proxy) { p.keep = true })
+	b.cut()
+	time.Sleep(2 * ttl) // for so long the server cannot be reached
+	p.Refuse(false)
+	until(t, 2*soon, "the session has left the queue", func() bool {
+		return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE pid = $1 AND "+advisory, ghost) == 0
+	})
+	release(t, held)
+	release(t, granted(t, done, soon).Lease)
+}
+
+// All sessions that were given up are looked for together, and seldom.
+func TestGhostsAreLookedForTogether(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	s, p, b := proxied(t, "&lock_max_leases=60")
+	a := opened(t, s.PostgresURL())
+	held := acquire(t, a, req("k", time.Minute))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var waits []<-chan outcome
+	for range n {
+		waits = append(waits, startAcquire(ctx, b, waiting("k", time.Minute)))
+	}
+	queued(t, a, "k", n)
+	p.requests()
+	cancel()
+	for _, done := range waits {
+		if o := <-done; o.Err == nil {
+			t.Error("granted twice")
+		}
+	}
+	until(t, 2*soon, "the hunt is over", func() bool {
+		b.hunting.Lock()
+		defer b.hunting.Unlock()
+		return len(b.ghosts) == 0
+	})
+	if got := p.requests(); got >= n {
+		t.Errorf("%d requests for %d sessions that were given up", got, n)
+	}
+	release(t, held)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -34,21 +33,20 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 		if i < 0 {
 			return backend.ErrLost
 		}
-		// What a session at rest has said is done, so that its locks tell who is on it. Its label may name a neighbour that was
-		// refused or has gone.
-		if label, state := rows[i][2], rows[i][4]; strings.HasPrefix(state, "idle") {
-			found, err := b.query(ctx, breakSQL, append(h.texts(), label)...)
-			switch {
-			case err != nil:
-				return err
-			case len(found) > 0 && found[0][0] != "1":
-				return fmt.Errorf("%w: the lease shares its connection, which has %s locks", backend.ErrUnsupported, found[0][0])
-			case len(found) > 0:
-				return nil
-			} // it has said something else since, as in a renewal
-		}
-		if err := backend.Sleep(patience, pause.Next(0)); err != nil {
+		found, err := b.query(ctx, breakSQL, append(h.texts(), rows[i][2])...)
+		switch {
+		case err != nil:
 			return err
+		case len(found) > 0 && found[0][0] != "1":
+			return fmt.Errorf("%w: the lease shares its connection, which has %s locks", backend.ErrUnsupported, found[0][0])
+		case len(found) > 0:
+			return nil
+		} // it is at work, or has said something else since, as in a renewal
+		if err := backend.Sleep(patience, pause.Next(0)); err != nil {
+			if backend.Ended(ctx) {
+				return err
+			}
+			return fmt.Errorf("%w: the holder's session has been at work for %v", backend.ErrUnavailable, b.options.Timeout)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,4 +138,41 @@ func TestBreakAfterNeighbours(t *testing.T) {
 		}
 		lost(t, l, soon)
 	}
+}
+
+// A holder whose session is at work is not ended before it has said what it did, and Break tells why.
+func TestBreakOfABusySession(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b := opened(t, s.PostgresURL())
+	operator := opened(t, s.PostgresURL()+"&lock_timeout=1s")
+	c := dialed(t, s.PostgresURL())
+	r := req("k", time.Minute)
+	l := acquire(t, b, r)
+	h := l.(*backend.Life).Data.(*held)
+	if err := h.s.take(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer h.s.give()
+		h.s.limit(time.Minute)
+		_, err := h.s.simple(h.s.labelNow(h.ttl) + "SELECT pg_sleep(60)")
+		done <- err
+	}()
+	until(t, soon, "the session is at work", func() bool {
+		return query[int](t, c, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1::int AND state = 'active' AND query LIKE '%pg_sleep%'", h.s.server.pid) == 1
+	})
+	err := operator.Break(context.Background(), r.Key, r.Owner)
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "at work") {
+		t.Errorf("%v, want that the session is at work", err)
+	}
+	_ = query[bool](t, c, "SELECT pg_cancel_backend($1::int)", h.s.server.pid)
+	if err := <-done; code(err) == "" {
+		t.Errorf("the session's work: %v", err)
+	}
+	if err := operator.Break(context.Background(), r.Key, r.Owner); err != nil {
+		t.Error(err)
+	}
+	lost(t, l, soon)
 }

@@ -23,6 +23,8 @@ type proxy struct {
 	hole   bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
 	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
 
+	keep bool // the server hears of no connection's end
+
 	kept net.Conn // to the server, of a connection of whose end it is not told
 }
 
@@ -37,7 +39,11 @@ func newProxy(t testing.TB, target string) *proxy {
 }
 
 func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
-	defer p.end(to, from)
+	client, server := to, from
+	if count != nil {
+		client, server = from, to
+	}
+	defer p.end(client, server)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -76,13 +82,12 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 }
 
 // end closes both ends of a connection, but not the one that is kept.
-func (p *proxy) end(conns ...net.Conn) {
+func (p *proxy) end(client, server net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, c := range conns {
-		if c != p.kept {
-			_ = c.Close()
-		}
+	_ = client.Close()
+	if server != p.kept && !p.keep {
+		_ = server.Close()
 	}
 }
 

@@ -339,14 +339,16 @@ func (s *session) abort() {
 	if !s.direct {
 		return
 	}
-	ttl := s.longest(nil)
-	s.b.calls.Join()
+	b := s.b
+	if s.longest(nil) > 0 { // or it has no lock
+		b.hunt(s.server)
+	}
+	b.calls.Join()
 	go func() {
-		defer s.b.calls.End()
-		ctx, cancel := context.WithTimeout(s.b.base, s.b.options.Timeout)
+		defer b.calls.End()
+		ctx, cancel := context.WithTimeout(b.base, b.options.Timeout)
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
-		s.b.hunt(s, ttl)
 	}()
 }
 
