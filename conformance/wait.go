@@ -92,6 +92,7 @@ func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 
 // A waiting is an Acquire under way on a goroutine of its own.
 type waiting struct {
+	client backend.Backend
 	key    string
 	owner  string
 	begun  time.Time
@@ -119,7 +120,7 @@ func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
 // begin starts an Acquire on a goroutine of its own.
 func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &waiting{key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
+	w := &waiting{client: b, key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
 	if r.Wait {
 		t.mu.Lock()
 		t.waits = append(t.waits, w)
@@ -199,10 +200,11 @@ func (w *waiting) cancelAndFail(t *trial) {
 }
 
 // failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request goes unanswered
-// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still.
+// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still. What it does to links
+// and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	t.mu.Lock()
-	faulty := t.alone || len(t.faults) > 0
+	faulty := t.alone || len(t.faults) > 0 && w.client != t.a && w.client != t.b
 	t.mu.Unlock()
 	if !faulty {
 		w.unavailable(t)
