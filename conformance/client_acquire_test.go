@@ -175,6 +175,10 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	select {
 	case g := <-turn:
 		c.looks(p)
+		if err := c.atTurn(p); err != nil {
+			c.leave(r)
+			return granted{}, err
+		}
 		return g, nil
 	case <-kicked:
 	case <-cut:
@@ -194,6 +198,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-done:
 		if !c.is("waiter of a closed client stays in the queue") {
 			c.leave(r)
+		}
+		if c.is("Close ends waits as unavailable") {
+			return granted{}, fmt.Errorf("%w: connection closed", backend.ErrUnavailable)
 		}
 		return granted{}, backend.ErrClosed
 	}

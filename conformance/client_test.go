@@ -134,6 +134,8 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 		h.TTL /= time.Millisecond
 	case c.is("Inspect counts the holder as a waiter") && h.Held():
 		h.Waiters++
+	case c.is("Close ends waits as unavailable"):
+		h.Waiters = -1
 	}
 	return h, nil
 }

@@ -2,6 +2,8 @@ package conformance_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,24 @@ var endingMutants = []mutant{
 	{"cancelled wait keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 	{"attempt that is given up keeps a connection until Close", "EndedCallsLeaveNoConnection"},
 	{"refused attempt keeps a connection until Close", "EndedCallsLeaveNoConnection"},
+
+	{"Close ends waits as unavailable", "CloseEndsWaiting"},
+	{"one waiter in 10 that has waited for 100 ms is told of an outage at its turn", "PushIsPrompt"},
+	{"waiter whose turn comes after 200 ms is told of a broken connection", "FIFOAfterExpiry"},
+	{"waiter whose turn comes after 200 ms is told of a broken connection", "HistoryUnderExpiry"},
+	{"waiter whose turn comes after 200 ms is told of a broken connection", "WrongClockEndsNothingEarly"},
+}
+
+// atTurn is what a waiter is told at its turn instead of that.
+func (c *client) atTurn(p *place) error {
+	waited := time.Since(p.since)
+	switch {
+	case c.is("one waiter in 10 that has waited for 100 ms is told of an outage at its turn") && waited > 100*time.Millisecond && c.server.oneInLocked(10):
+		return fmt.Errorf("%w: connection reset", backend.ErrUnavailable)
+	case c.is("waiter whose turn comes after 200 ms is told of a broken connection") && waited > 200*time.Millisecond:
+		return io.EOF
+	}
+	return nil
 }
 
 // only is ctx without its cancellation where that is the bug: its deadline counts.

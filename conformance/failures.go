@@ -41,10 +41,7 @@ func failedRequestsChangeNothing(t *trial) {
 	t.refusedFor(t.b, held, t.short()/2) // clean-ups run in the background
 	t.unchanged(held, before, deadline)
 	for _, w := range l.waits {
-		if w.ended() {
-			w.failed(t)
-			t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
-		}
+		w.stillWaits(t, held, t.rule)
 	}
 	t.release(held)
 	if t.g.FIFO {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,7 +66,12 @@ func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
 	l.t.spawn(func() {
 		defer l.all.Done()
 		<-w.done
-		if w.err != nil {
+		switch {
+		case errors.Is(w.err, context.Canceled) || w.err != nil && l.t.ended():
+			return
+		case w.err != nil:
+			w.failed(l.t)
+			l.t.errorf("a waiting Acquire: %v", w.err)
 			return
 		}
 		l.mu.Lock()

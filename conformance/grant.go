@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -18,6 +19,13 @@ type grant struct {
 	ttl        time.Duration // as asked
 	before     time.Time     // taken before Acquire was called
 	after      time.Time     // taken after it returned
+	released   atomic.Bool   // by a request that may be under way
+}
+
+// Release implements backend.Lease.
+func (g *grant) Release(ctx context.Context) error {
+	g.released.Store(true)
+	return g.Lease.Release(ctx)
 }
 
 // live reports whether the lease was certainly exclusive at now.

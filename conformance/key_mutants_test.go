@@ -19,6 +19,7 @@ var keyMutants = []mutant{
 	{"waiters are queued by keys in lower case", "OddKeysAreWaitedFor"},
 	{"waiter leaves the queue of its key in lower case", "OddKeysAreWaitedFor"},
 	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"},
+	{"wait for a key over 255 bytes is granted at once", "OddKeysAreWaitedFor"},
 	{"release wakes who waits for the key and a NUL, too", "OddKeysAreWaitedFor"},
 }
 

@@ -95,6 +95,7 @@ type remote struct {
 	process    Process
 	key, owner string
 	ttl        time.Duration
+	wait       bool
 	before     time.Time // taken before it was begun
 	answers    <-chan ProcessGrant
 
@@ -104,7 +105,7 @@ type remote struct {
 
 // remotely begins an Acquire in process p.
 func (t *trial) remotely(p Process, key string, ttl time.Duration, wait bool) *remote {
-	r := &remote{t: t, process: p, key: key, owner: backend.NewOwner(), ttl: ttl, before: time.Now()}
+	r := &remote{t: t, process: p, key: key, owner: backend.NewOwner(), ttl: ttl, wait: wait, before: time.Now()}
 	var err error
 	if r.answers, err = p.Acquire(backend.Request{Key: key, Owner: r.owner, TTL: ttl, Wait: wait}); err != nil {
 		t.fatalf("another process does not begin an Acquire: %v", err)
@@ -151,7 +152,11 @@ func (r *remote) granted(d time.Duration, when string) {
 		if errors.Is(err, backend.ErrLost) && r.after.Sub(r.before) > r.t.g.Round(r.ttl)/2 {
 			r.t.tooLate("%s: a grant to another process took %v of its TTL of %v to arrive", when, r.after.Sub(r.before), r.ttl)
 		}
-		r.t.answered(err, r.before)
+		if r.wait {
+			r.t.unavailable(err, r.before)
+		} else {
+			r.t.answered(err, r.before)
+		}
 		r.t.fatalf("%s: Acquire in another process: %v", when, err)
 	}
 }

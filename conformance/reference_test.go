@@ -133,7 +133,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return granted{}, nil, e.holder(now)
 	}
 	again := s.isOf(e.owner, r.Owner, "attempt") ||
-		e.owner != "" && (s.is("no exclusion") || e.client == c && s.is("re-entrant per client"))
+		e.owner != "" && (s.is("no exclusion") || s.is("wait for a key over 255 bytes is granted at once") && r.Wait && len(r.Key) > 255 || e.client == c && s.is("re-entrant per client"))
 	if free || again {
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}

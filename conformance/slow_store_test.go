@@ -103,6 +103,9 @@ func TestUnansweredRequestProvesNothing(t *testing.T) {
 		{"WaiterGetsExpiredKey", "wait", 3},
 		{"ManyWaitersDrain", "wait", 7},
 		{"ContentionParksNobody", "wait", 9},
+		{"LateAnswerCountsFromSending", "wait", 1}, // of a client that no fault touches
+		{"PartitionLosesBeforeNext", "wait", 1},
+		{"KilledHolderFreesKey", "wait", 1},
 	} {
 		t.Run(test.check, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

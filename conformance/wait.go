@@ -92,6 +92,7 @@ func (t *trial) handOff() time.Duration { return soon + t.g.MaxLate }
 
 // A waiting is an Acquire under way on a goroutine of its own.
 type waiting struct {
+	client backend.Backend
 	key    string
 	owner  string
 	begun  time.Time
@@ -100,6 +101,7 @@ type waiting struct {
 	grant  *grant        // set when done is closed
 	err    error         // set when done is closed
 	took   time.Duration // set when done is closed
+	seen   time.Time     // when it was counted in the store's queue; guarded by trial.mu
 }
 
 // wait starts an Acquire that waits.
@@ -119,7 +121,7 @@ func (t *trial) waitAs(b backend.Backend, key, owner string) *waiting {
 // begin starts an Acquire on a goroutine of its own.
 func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request) *waiting {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &waiting{key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
+	w := &waiting{client: b, key: r.Key, owner: r.Owner, begun: time.Now(), cancel: cancel, done: make(chan struct{})}
 	if r.Wait {
 		t.mu.Lock()
 		t.waits = append(t.waits, w)
@@ -199,10 +201,11 @@ func (w *waiting) cancelAndFail(t *trial) {
 }
 
 // failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request goes unanswered
-// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still.
+// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still. What it does to links
+// and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	t.mu.Lock()
-	faulty := t.alone || len(t.faults) > 0
+	faulty := t.alone || len(t.faults) > 0 && w.client != t.a && w.client != t.b
 	t.mu.Unlock()
 	if !faulty {
 		w.unavailable(t)
@@ -211,8 +214,17 @@ func (w *waiting) failed(t *trial) {
 	}
 }
 
-// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled.
-func (w *waiting) unavailable(t *trial) { t.unavailable(w.err, time.Now().Add(-w.took)) }
+// unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled. One that
+// the store has in its queue outlives an outage: where nothing stood still, it must not end so soon after.
+func (w *waiting) unavailable(t *trial) {
+	const outage = time.Second // that any store's waiters outlive
+	t.mu.Lock()
+	seen := w.seen
+	t.mu.Unlock()
+	if end := w.begun.Add(w.took); seen.IsZero() || end.Sub(seen) > outage || t.stoodStill() != "" {
+		t.unavailable(w.err, time.Now().Add(-w.took))
+	}
+}
 
 // unavailable gives up the trial if err, of a wait begun at begun, is such a limit.
 func (t *trial) unavailable(err error, begun time.Time) {
@@ -221,14 +233,28 @@ func (t *trial) unavailable(err error, begun time.Time) {
 	}
 }
 
+// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. It is nil if the holder is unknown.
+func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
+	switch {
+	case !w.ended():
+	case w.err != nil:
+		w.failed(t)
+		t.breaksText(rule, "an Acquire that waits ended while the key was held: %v", w.err)
+	case g != nil && g.live(w.grant.after) && w.grant.live(w.grant.after):
+		t.doubleGrant("a waiter was granted the key %s, which is held, %v before the holder's deadline", show(w.key), g.Deadline().Sub(w.grant.after))
+	default:
+		t.tooLate("a waiter had its turn before it was seen to wait")
+	}
+}
+
 // arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
-	before, latest := t.endedWaits(key)
+	coming := t.coming(key)
 	ok := t.poll(soon, func() bool {
 		h = t.inspect(key)
-		if now, _ := t.endedWaits(key); now > before || latest {
-			t.tooLate("a waiter had its turn before it was seen to wait")
+		for _, w := range coming {
+			w.stillWaits(t, t.holderBefore(w), t.ruleText(9))
 		}
 		return h.Waiters < 0 || h.Waiters >= n
 	})
@@ -237,6 +263,14 @@ func (t *trial) arrived(key string, n int) {
 	}
 	if h.Waiters < 0 {
 		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range coming {
+		if w.seen.IsZero() {
+			w.seen = time.Now()
+		}
 	}
 }
 
@@ -246,17 +280,29 @@ func (t *trial) told(key string, n int) {
 	time.Sleep(t.h.Settle * time.Duration(t.stretch))
 }
 
-// endedWaits counts the waits for key that have ended, and tells whether the latest has.
-func (t *trial) endedWaits(key string) (n int, latest bool) {
+// coming are the waits for key that have not ended, and the latest in any case.
+func (t *trial) coming(key string) (waits []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, w := range t.waits {
-		if w.key != key {
-			continue
-		}
-		if latest = w.ended(); latest {
-			n++
+	for _, w := range slices.Backward(t.waits) {
+		if w.key == key && (len(waits) == 0 || !w.ended()) {
+			waits = append(waits, w)
 		}
 	}
-	return n, latest
+	return waits
+}
+
+// holderBefore is a lease of the key of w from before w was granted it, that no client has lost or begun to release; nil if there is none.
+func (t *trial) holderBefore(w *waiting) *grant {
+	if !w.ended() || w.err != nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range slices.Backward(t.grants) {
+		if g != w.grant && g.key == w.key && g.after.Before(w.grant.after) && !g.released.Load() && !g.gone() {
+			return g
+		}
+	}
+	return nil
 }

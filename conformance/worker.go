@@ -146,7 +146,11 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came
 	default:
-		t.answered(err, begun)
+		if r.Wait {
+			t.unavailable(err, begun)
+		} else {
+			t.answered(err, begun)
+		}
 		w.failf("Acquire: %v", err)
 	}
 	if w.faulty && returned.Sub(begun) > limit+soon {
