@@ -102,6 +102,12 @@ func TestHoldWaitsForTheStore(t *testing.T) {
 
 type forWaiters struct{ backend.Backend }
 
+func (s forWaiters) Guarantees() backend.Guarantees {
+	g := s.Backend.Guarantees()
+	g.Reach = backend.ReachNetwork // where package lock sends a wait at once
+	return g
+}
+
 func (s forWaiters) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	if !r.Wait {
 		return nil, backend.ErrUnavailable
