@@ -227,7 +227,7 @@ func waiterOutlastsShortenedLease(t *trial) {
 func waitOutlivesOwnTTL(t *trial) {
 	t.together(2, func(i int) {
 		if i == 0 {
-			t.outwaits(t.short(), 3*t.g.Round(t.short())+t.g.MaxLate)
+			t.outwaits(t.short(), t.outwaited())
 		} else {
 			t.outwaits(4*t.short(), 2*t.short())
 		}
@@ -243,6 +243,9 @@ func (t *trial) outwaits(ttl, long time.Duration) {
 	time.Sleep(long)
 	if w.ended() {
 		w.failed(t)
+		if w.err == nil && !g.live(w.grant.after) {
+			t.tooLate("a lease of %v ended while it was waited for", g.ttl)
+		}
 		t.fatalf("an Acquire that waits ended while the key was held: %v", w.err)
 	}
 	before := time.Now()
