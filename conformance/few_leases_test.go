@@ -1,9 +1,13 @@
 package conformance_test
 
 import (
+	"context"
 	"regexp"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -22,6 +26,48 @@ func TestFewLeases(t *testing.T) {
 	for _, r := range results {
 		if r.Status == conformance.Fail {
 			t.Errorf("Guarantees.MaxLeases %d: %s: %s", mostLeases, r.Name, r.Output)
+		}
+	}
+}
+
+// A counting is a client of a right store that notes for which TTLs leases are renewed.
+type counting struct {
+	backend.Backend
+	renewed *sync.Map
+}
+
+func (c counting) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := c.Backend.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return countingLease{l, c.renewed}, nil
+}
+
+type countingLease struct {
+	backend.Lease
+	renewed *sync.Map
+}
+
+func (l countingLease) Renew(ctx context.Context, ttl time.Duration) error {
+	l.renewed.Store(ttl, true)
+	return l.Lease.Renew(ctx, ttl)
+}
+
+// A client that can hold few leases at once tries all TTLs, one after the other.
+func TestFewLeasesTryAllTTLs(t *testing.T) {
+	t.Parallel()
+	s := newServer("")
+	defer close(s.stop)
+	var renewed sync.Map
+	h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
+	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
+	if err != nil || results[0].Status != conformance.Pass {
+		t.Fatal(results, err)
+	}
+	for _, ttl := range []time.Duration{1, 5 * time.Millisecond, 10*time.Millisecond - 1} {
+		if _, tried := renewed.Load(ttl); !tried {
+			t.Errorf("no renewal for %v", ttl)
 		}
 	}
 }

@@ -71,11 +71,27 @@ func (t *trial) awaited() time.Duration {
 // long is a TTL that no check sees the end of. Twice as long can be had, too.
 func (t *trial) long() time.Duration {
 	const usual = 2 * time.Minute
-	long := max(usual, 20*t.g.MinTTL)
+	long := max(usual, 20*t.g.MinTTL, t.outwaited()+t.short())
 	if t.g.MaxTTL > 0 {
-		long = min(long, t.g.MaxTTL/2)
+		half := t.g.MaxTTL / 2
+		long = min(long, half-half%max(1, t.g.Granularity))
 	}
 	return t.g.Round(long)
+}
+
+// outwaited is the longest that a check waits while a long lease lives.
+func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
+
+// mostStretched is the longest that TTLs can be made for a slow machine, at most mostStretch, so that a store with these guarantees grants
+// all that checks ask for, and long leases outlast what they must. It is 0 if not even the usual TTLs can be had.
+func mostStretched(g backend.Guarantees) int {
+	for stretch := mostStretch; stretch > 0; stretch /= 2 {
+		t := &trial{g: g, stretch: stretch}
+		if long := t.long(); t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() {
+			return stretch
+		}
+	}
+	return 0
 }
 
 // longest is the longest TTL that may be asked for.

@@ -259,7 +259,7 @@ func tinyRenewalsAreRoundedUp(t *trial) {
 		t.skipf("the store grants TTLs that are over at once (Guarantees.MinTTL)")
 	}
 	for _, way := range t.renewals() {
-		t.inTurns(min(len(ttls), t.h.Many), func(i int) {
+		t.inChunks(len(ttls), 1, func(i int) {
 			const attempts = 20
 			for n := 0; !t.renewsTiny(ttls[i], way); n++ {
 				if n == attempts {

@@ -121,11 +121,14 @@ func breakEndsOneLease(t *trial) {
 	}
 }
 
-// breaksLease ends g by Break, which the store answers.
+// breaksLease ends g by Break, which the store answers. One that had to repeat its request may find the work done.
 func (t *trial) breaksLease(breaker backend.Breaker, g *grant) error {
 	begun := time.Now()
 	err := breaker.Break(t.ctx, g.key, g.owner)
 	t.answered(err, begun)
+	if took := time.Since(begun); errors.Is(err, backend.ErrLost) && took > slow {
+		t.tooLate("Break of a live lease: %v after %v", err, took)
+	}
 	return err
 }
 

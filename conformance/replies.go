@@ -51,6 +51,7 @@ func (t *trial) call(f func() error) *call {
 	c := &call{done: make(chan struct{})}
 	t.spawn(func() {
 		defer close(c.done)
+		c.err = errors.New("ended without an answer") // where f ends its goroutine
 		c.err = f()
 	})
 	return c

@@ -224,7 +224,7 @@ func waiterOutlastsShortenedLease(t *trial) {
 func waitOutlivesOwnTTL(t *trial) {
 	t.together(2, func(i int) {
 		if i == 0 {
-			t.outwaits(t.short(), 3*t.g.Round(t.short())+t.g.MaxLate)
+			t.outwaits(t.short(), t.outwaited())
 		} else {
 			t.outwaits(4*t.short(), 2*t.short())
 		}
