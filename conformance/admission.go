@@ -81,7 +81,7 @@ func (s *suite) admitted(b backend.Backend, told func(error)) error {
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(stall) {
 		// A limit of the store's own may be shorter.
-		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) {
+		if err = s.granted(b, time.Until(end), true); !errors.Is(err, backend.ErrUnavailable) || !time.Now().Before(end) || s.ctx.Err() != nil {
 			break
 		}
 	}

@@ -233,7 +233,7 @@ func (t *trial) unavailable(err error, begun time.Time) {
 	}
 }
 
-// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. It is nil if the holder is unknown.
+// stillWaits fails, by that rule, if w has ended although g, the holder's lease, has not been given up. g is nil if the holder is unknown.
 func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
 	case !w.ended():
