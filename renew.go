@@ -298,5 +298,5 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 		return 0, false
 	}
 	gained := backend.Deadline(time.Now(), asked).Sub(h.lease.Deadline())
-	return asked, gained > backend.Margin(ttl)
+	return asked, gained > backend.Margin(asked)
 }

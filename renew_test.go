@@ -380,6 +380,11 @@ func TestMaxHoldBetweenUnits(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the store keeps the key for longer than the lease, by the margin
 		}
+		day := acquire(t, l, "k", lock.WithTTL(2*time.Second), lock.WithMaxHold(most), lock.WithoutRenewal())
+		if err := day.Renew(t.Context(), 24*time.Hour); err != nil || time.Until(day.Deadline()) < most-time.Second {
+			t.Errorf("renewed for a day: %v, %v left, want what the maximum hold of %v leaves", err, time.Until(day.Deadline()), most)
+		}
+		release(t, day)
 		start := time.Now()
 		lease := acquire(t, l, "k", lock.WithTTL(2*time.Second), lock.WithMaxHold(most))
 		for before := time.Duration(0); before < most-100*time.Millisecond; before = time.Since(start) {

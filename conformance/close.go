@@ -148,7 +148,7 @@ func closeRacesAcquire(t *trial) {
 	t.together(workers, func(i int) {
 		key := t.newKey()
 		for range rounds {
-			c := t.open()
+			c := t.dial()
 			var waits []*waiting
 			for range 6 {
 				waits = append(waits, t.wait(c, key, t.short()))

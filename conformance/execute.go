@@ -146,7 +146,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	}
 	g := b.Guarantees()
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: g, stretch: mostStretched(g), timeout: o.Timeout, began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
+		ctx: ctx, h: h.withDefaults(), g: g, stretch: mostStretched(g, h.withDefaults()), timeout: o.Timeout, began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
 	}
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]

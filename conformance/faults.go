@@ -268,7 +268,7 @@ func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
 		var other *grant
 		other, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
 		if time.Until(end) < comeBack {
-			if kept := t.kept(t.long()); kept < t.long() && t.stretch >= mostStretch {
+			if kept := t.kept(t.long()); kept < t.long() && t.stretch >= mostStretched(t.g, t.h) {
 				t.skipf("a lease ends %v after its client was last heard (Guarantees.MaxSilence), and here a restart takes longer", kept)
 			}
 			t.tooLate("the restart took as long as a lease lasts")

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +66,7 @@ func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
 		defer l.all.Done()
 		<-w.done
 		switch {
-		case errors.Is(w.err, context.Canceled) || w.err != nil && l.t.ended():
+		case w.over || w.err != nil && l.t.ended():
 			return
 		case w.err != nil:
 			w.failed(l.t)

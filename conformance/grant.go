@@ -84,10 +84,11 @@ func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
 
 // mostStretched is the longest that TTLs can be made for a slow machine, at most mostStretch, so that a store with these guarantees grants
 // all that checks ask for, and long leases outlast what they must. It is 0 if not even the usual TTLs can be had.
-func mostStretched(g backend.Guarantees) int {
+func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
-		t := &trial{g: g, stretch: stretch}
-		if long := t.long(); t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() {
+		t := &trial{g: g, h: h, stretch: stretch}
+		arrival, long := h.Settle*time.Duration(stretch), t.long()
+		if arrival+t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() && g.Round(t.awaited()+2*arrival) <= t.longest() {
 			return stretch
 		}
 	}

@@ -29,7 +29,7 @@ func guaranteesAreConstant(t *trial) {
 	same(t.b, "second client")
 	t.release(t.acquire(t.a, t.key, t.short()))
 	same(t.a, "after use")
-	c := t.open()
+	c := t.dial()
 	if err := c.Close(); err != nil {
 		t.fatalf("Close: %v", err)
 	}

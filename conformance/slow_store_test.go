@@ -110,6 +110,7 @@ func TestUnansweredRequestProvesNothing(t *testing.T) {
 		{"LateAnswerCountsFromSending", "wait", 1}, // of a client that no fault touches
 		{"PartitionLosesBeforeNext", "wait", 1},
 		{"KilledHolderFreesKey", "wait", 1},
+		{"RestartKeepsWaiters", "wait", 1}, // before anything restarts
 	} {
 		t.Run(test.check+"/"+test.kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -101,6 +101,7 @@ type waiting struct {
 	grant  *grant        // set when done is closed
 	err    error         // set when done is closed
 	took   time.Duration // set when done is closed
+	over   bool          // it failed, and its own context had ended; set when done is closed
 	seen   time.Time     // when it was counted in the store's queue; guarded by trial.mu
 }
 
@@ -133,6 +134,7 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 		w.err = errors.New("ended without an answer")
 		w.grant, w.err = t.request(ctx, b, r)
 		w.took = time.Since(w.begun)
+		w.over = w.err != nil && backend.Ended(ctx)
 	})
 	return w
 }
@@ -204,8 +206,9 @@ func (w *waiting) cancelAndFail(t *trial) {
 // (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still. What it does to links
 // and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
+	touched := w.client != t.a && w.client != t.b
 	t.mu.Lock()
-	faulty := t.alone || len(t.faults) > 0 && w.client != t.a && w.client != t.b
+	faulty := t.alone || len(t.faults) > 0 && touched
 	t.mu.Unlock()
 	if !faulty {
 		w.unavailable(t)
@@ -215,13 +218,14 @@ func (w *waiting) failed(t *trial) {
 }
 
 // unavailable gives up the trial if w has ended by a limit of the store's own, which may pass on a busy machine before w is cancelled. One that
-// the store has in its queue outlives an outage: where nothing stood still, it must not end so soon after.
+// the store has in its queue, which its first request did not take long to enter, outlives an outage: where nothing stood still, it must not
+// end so soon after.
 func (w *waiting) unavailable(t *trial) {
 	const outage = time.Second // that any store's waiters outlive
 	t.mu.Lock()
 	seen := w.seen
 	t.mu.Unlock()
-	if end := w.begun.Add(w.took); seen.IsZero() || end.Sub(seen) > outage || t.stoodStill() != "" {
+	if end := w.begun.Add(w.took); seen.IsZero() || seen.Sub(w.begun) > slow || end.Sub(seen) > outage || t.stoodStill() != "" {
 		t.unavailable(w.err, time.Now().Add(-w.took))
 	}
 }
@@ -237,10 +241,12 @@ func (t *trial) unavailable(err error, begun time.Time) {
 func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
 	case !w.ended():
+	case w.over:
+		t.tooLate("a wait's own context ended before it was seen to wait")
 	case w.err != nil:
 		w.failed(t)
 		t.breaksText(rule, "an Acquire that waits ended while the key was held: %v", w.err)
-	case g != nil && g.live(w.grant.after) && w.grant.live(w.grant.after):
+	case g != nil && !g.gone() && g.live(w.grant.after) && w.grant.live(w.grant.after):
 		t.doubleGrant("a waiter was granted the key %s, which is held, %v before the holder's deadline", show(w.key), g.Deadline().Sub(w.grant.after))
 	default:
 		t.tooLate("a waiter had its turn before it was seen to wait")
@@ -254,6 +260,9 @@ func (t *trial) arrived(key string, n int) {
 	ok := t.poll(soon, func() bool {
 		h = t.inspect(key)
 		for _, w := range coming {
+			if w.ended() && w.err != nil {
+				w.unavailable(t) // whatever fault the check makes: none keeps the answer to a waiter's first request
+			}
 			w.stillWaits(t, t.holderBefore(w), t.ruleText(9))
 		}
 		return h.Waiters < 0 || h.Waiters >= n

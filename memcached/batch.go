@@ -106,11 +106,11 @@ func (b *Backend) renewShare(
 		}
 		r := recordOf(lives[i])
 		err = swapItem(c, item, r, r.encode(), expiration(granted[i]))
+		slowly := late()
 		switch {
 		case broken(err):
 			return false, err
-		case late() && err == nil:
-			return true, nil
+		case err == nil && slowly: // in doubt
 		case errors.Is(err, memcache.ErrCASConflict) && !last:
 			again = true
 		case errors.Is(err, memcache.ErrCASConflict):
@@ -118,8 +118,11 @@ func (b *Backend) renewShare(
 		default:
 			errs[i] = explain(err)
 			if err != nil && isServerError(err) {
-				return false, nil // the library has closed the connection, with which the numbers are void
+				return slowly, nil // the library has closed the connection, with which the numbers are void
 			}
+		}
+		if slowly {
+			return true, nil
 		}
 	}
 	return again, nil

@@ -70,7 +70,7 @@ func TestBatchOnSlowNetwork(t *testing.T) {
 	p.beFar(140 * time.Millisecond)
 	p.count()
 	b.lanes.drop()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // twice the time that it takes
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Second) // it takes 1.6 s
 	defer cancel()
 	for i, err := range b.RenewBatch(ctx, list) {
 		if err != nil {

@@ -155,7 +155,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 				t.Fatalf("%d locks, although nobody could end the session", n)
 			}
 			p.Refuse(false)
-			until(t, 2*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
+			until(t, 3*soon, "no lock is left", func() bool { return locks(t, c) == 0 })
 		})
 	}
 }

@@ -133,7 +133,7 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 	select {
 	case o := <-done:
 		t.Fatalf("the waiter did not outlive the outage: %v", o.Err)
-	case <-time.After(exchange.LeastPatience - time.Second):
+	case <-time.After(exchange.LeastPatience - 2*time.Second):
 	}
 	p.Refuse(false)
 	release(t, holder)

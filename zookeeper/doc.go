@@ -68,7 +68,7 @@
 // all rights. Parameters:
 //
 //	session_timeout=d      the longest session to ask for; by default as long as the servers grant. It is refused if it
-//	                       is shorter than one and a half ticks and 100 ms
+//	                       and the servers' shortest are below one and a half ticks and 100 ms
 //	lock_namespace=name    the node below the chroot that contains all locks; default anylock
 //	cacert=file            with zookeepers, which is TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with zookeepers: the client's certificate and its key, in PEM, for servers that want one

@@ -17,14 +17,11 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 	}
 	var lease *lock.Lease
 	var err error
-	once := r.nonblock || r.inputIsOver()
-	if !once {
-		lease, err = r.await(ctx, locks)
-		// A wait that ends with its input may not have asked yet. hold takes a free key even so.
-		once = err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver()
-	}
-	if once {
+	if r.nonblock || r.inputIsOver() {
 		lease, err = locks.TryAcquire(ctx, r.key)
+	} else if lease, err = r.await(ctx, locks); err != nil && !errors.Is(err, lock.ErrHeld) && r.inputIsOver() {
+		// The first request may have been cut short, and is cleaned up. hold takes a free key even so.
+		lease, err = locks.Acquire(ctx, r.key, lock.WithWait(time.Second))
 	}
 	return lease, r.refusal(ctx, locks, err)
 }
@@ -32,15 +29,18 @@ func (r *runner) acquire(ctx context.Context, locks *lock.Locker) (*lock.Lease, 
 // await takes the key, and waits for it until the time of -w, or while somebody is there for whom to wait.
 func (r *runner) await(ctx context.Context, locks *lock.Locker) (*lock.Lease, error) {
 	defer r.tellWaiting(ctx, locks)()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-r.inputEnded:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	if r.inputEnded != nil { // of hold; the lease of run has the context of its wait
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-r.inputEnded:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	var limit []lock.AcquireOption
 	if r.wait.isSet {
 		limit = append(limit, lock.WithWait(max(0, r.wait.d-time.Since(r.began))))
