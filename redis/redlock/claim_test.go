@@ -295,6 +295,49 @@ func TestReleaseWithoutANode(t *testing.T) {
 	release(t, acquire(t, other, waiting("two", claimTTL)))
 }
 
+// A release that reaches the nodes after the lease's end does not succeed because one of them had kept it for longer.
+func TestReleaseThatComesLate(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	var proxies []*storetest.Proxy
+	var addrs []string
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(t, n.Addr)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	r := opened(t, through(addrs))
+	lock := r.naming.lock("k")
+	for attempt := 1; ; attempt++ { // the lease may end before the release begins, on a busy machine
+		l := acquire(t, r, waiting("k", ttl))
+		if err := redistest.Raw(t, f.nodes[0].Addr).PExpire(t.Context(), lock, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := redistest.Raw(t, f.nodes[1].Addr).Del(t.Context(), lock).Err(); err != nil {
+			t.Fatal(err)
+		}
+		f.nodes[2].Freeze()
+		for _, p := range proxies[:2] {
+			p.Set(func(p *storetest.Proxy) { p.Delay = ttl * 3 / 5 }) // both ways
+		}
+		begun := time.Now()
+		err := l.Release(t.Context())
+		f.nodes[2].Thaw()
+		for _, p := range proxies {
+			p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
+		}
+		switch {
+		case !begun.Before(l.Deadline()) && attempt < attempts:
+			continue
+		case !errors.Is(err, backend.ErrLost):
+			t.Errorf("a release that was answered %v after the deadline: %v, want ErrLost", time.Since(l.Deadline()), err)
+		}
+		break
+	}
+	f.free("k")
+}
+
 // A release waits for what is under way for its lease, as long as for an answer.
 func TestReleaseWaitsItsTurn(t *testing.T) {
 	t.Parallel()

@@ -23,23 +23,27 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	return q.r.release(context.WithoutCancel(ctx), l.Data.(*claim))
+	had, err := q.r.release(context.WithoutCancel(ctx), l.Data.(*claim))
+	if err == nil && !had && !time.Now().Before(l.Deadline()) {
+		return backend.ErrLost // by its end
+	}
+	return err
 }
 
 // release returns when a quorum of the nodes is free of a claim, and a moment later if the others are about to answer; those that do not
-// are seen to in the background.
-func (r *Backend) release(ctx context.Context, c *claim) error {
+// are seen to in the background. had tells that a quorum had it until then.
+func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 	t := r.newRollCall()
 	gone := 0
 	r.removeAll(ctx, t, c, r.windowFor(c.ttl), func() { gone++ })
 	switch free := t.number(yes); {
 	case free-gone > len(r.nodes)-t.quorum:
-		return backend.ErrLost // a quorum cannot have had it
+		return false, backend.ErrLost // a quorum cannot have had it
 	case free >= t.quorum:
-		return nil // perhaps it had been lost, of which nodes decide that do not answer
+		return gone >= t.quorum, nil // if not, perhaps it had been lost, of which nodes decide that do not answer
 	}
 	if err := backend.ContextError(ctx, nil); err != nil {
-		return err
+		return false, err
 	}
-	return r.noQuorum(t.misses())
+	return false, r.noQuorum(t.misses())
 }

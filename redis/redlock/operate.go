@@ -81,5 +81,6 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].there = true
 	}
-	return r.release(ctx, c)
+	_, err = r.release(ctx, c)
+	return err
 }
