@@ -89,7 +89,8 @@ func (p *serverProcess) freeze() {
 
 func (p *serverProcess) thaw() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
 
-func TestBreakAfterClose(t *testing.T) {
+// opened is a client of a server of its own.
+func opened(t *testing.T) (*serverProcess, *Store) {
 	server := &serverProcess{t: t, addr: "127.0.0.1:0"}
 	server.start()
 	t.Cleanup(server.kill)
@@ -97,6 +98,11 @@ func TestBreakAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return server, s
+}
+
+func TestBreakAfterClose(t *testing.T) {
+	_, s := opened(t)
 	s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -106,13 +112,7 @@ func TestBreakAfterClose(t *testing.T) {
 }
 
 func TestCloseEndsBreak(t *testing.T) {
-	server := &serverProcess{t: t, addr: "127.0.0.1:0"}
-	server.start()
-	t.Cleanup(server.kill)
-	s, err := Open(t.Context(), server.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server, s := opened(t)
 	server.freeze()
 	done := make(chan error, 1)
 	go func() { done <- s.Break(t.Context(), "k", "owner") }()

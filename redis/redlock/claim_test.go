@@ -301,12 +301,7 @@ func TestReleaseThatComesLate(t *testing.T) {
 	const ttl = time.Second
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
-	var proxies []*storetest.Proxy
-	var addrs []string
-	for _, n := range f.nodes {
-		p := storetest.NewProxy(t, n.Addr)
-		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
-	}
+	proxies, addrs := f.proxies()
 	r := opened(t, through(addrs))
 	lock := r.naming.lock("k")
 	for attempt := 1; ; attempt++ { // the lease may end before the release begins, on a busy machine
@@ -363,12 +358,7 @@ func TestSlowNodes(t *testing.T) {
 	const delay = 1200 * time.Millisecond
 	f := startFleet(t, 3)
 	f.bootstrap()
-	var proxies []*storetest.Proxy
-	var addrs []string
-	for _, n := range f.nodes {
-		p := storetest.NewProxy(t, n.Addr)
-		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
-	}
+	proxies, addrs := f.proxies()
 	r := opened(t, through(addrs))
 	cycle := func() {
 		t.Helper()

@@ -50,6 +50,15 @@ func startFleet(t testing.TB, n int, args ...string) *fleet {
 	return f
 }
 
+// proxies are one before each node, with their addresses.
+func (f *fleet) proxies() (proxies []*storetest.Proxy, addrs []string) {
+	for _, n := range f.nodes {
+		p := storetest.NewProxy(f.t, n.Addr)
+		proxies, addrs = append(proxies, p), append(addrs, p.Addr)
+	}
+	return proxies, addrs
+}
+
 // url is the fleet's URL, with more parameters.
 func (f *fleet) url(params ...string) string {
 	var addrs []string
