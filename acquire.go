@@ -66,6 +66,9 @@ func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []Acquire
 		if terms, err = terms.with(opts); err != nil {
 			return nil, err
 		}
+		if err := l.tooLong(terms); err != nil {
+			return nil, err
+		}
 	}
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err

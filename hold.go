@@ -33,10 +33,9 @@ type hold struct {
 	until  time.Duration // of its age: renew no further; 0 means for ever
 	lost   bool
 
-	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
-	taken    atomic.Int32  // by workers that renew it
-	due      time.Duration // age at which it was last to be renewed; only the worker that has taken it touches it
+	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
+	taken    atomic.Int32 // by workers that renew it
 	renewal  alarm.Entry[*hold]
 
 	first tenure // here, so that an acquisition makes one piece of memory

@@ -35,7 +35,7 @@ type tenure struct {
 func (t *tenure) isHeld() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.over && t.count > 0
+	return !t.over
 }
 
 // held is for how long it has been.
@@ -223,10 +223,12 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	}
 	if h.locker.renewals.renews(h) { // it waits for this one
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(time.Until(h.lease.Deadline())), errNoAnswer)
+		left := min(time.Until(h.lease.Deadline()), h.locker.effective(asked)) // without an answer, the earlier deadline applies
+		ctx, cancel = context.WithTimeoutCause(ctx, attemptTime(left), errNoAnswer)
 		defer cancel()
 	}
 	if err := h.lease.Renew(ctx, asked); err != nil {
+		h.locker.renewals.sooner(h)
 		if over := l.over(); errors.Is(over, ErrReleased) && backend.IsContextError(err) && !backend.Ended(caller) {
 			return over // Release has cut it short
 		}
@@ -260,7 +262,7 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 	switch {
 	case t.why != nil:
 		return nil, nil, t.why
-	case t.over || t.count == 0:
+	case t.over:
 		return nil, nil, ErrReleased
 	}
 	finished := make(chan struct{})
@@ -359,7 +361,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 // finish gives up what the last handle has held.
 func (t *tenure) finish(ctx context.Context) error {
 	h, locker := t.hold, t.hold.locker
-	if t.minHold > 0 {
+	if t.minHold > time.Nanosecond { // WithMinHold(1) is none: if the clock has not moved since the grant, a store would round it up
 		if left := t.minHold - t.held(); left > 0 {
 			return locker.keep(ctx, h, left)
 		}

@@ -132,12 +132,24 @@ func newLocker(b backend.Backend, name string, opts []Option) (*Locker, error) {
 	if err := unmet(l.guarantees, s.require); err != nil {
 		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
-	if most := l.guarantees.MaxTTL; most > 0 && s.leaseTTL() > most {
-		return nil, &Error{Op: "open", Backend: name, Err: fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid,
-			s.leaseTTL(), most)}
+	if err := l.tooLong(&s); err != nil {
+		return nil, &Error{Op: "open", Backend: name, Err: err}
 	}
 	l.renewals = newRenewer(l)
 	return l, nil
+}
+
+// tooLong is ErrInvalid if s asks for longer than the store grants.
+func (l *Locker) tooLong(s *settings) error {
+	most := l.guarantees.MaxTTL
+	switch ttl := s.leaseTTL(); {
+	case most <= 0:
+	case ttl > most:
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
+	case s.minHold > most: // Release would ask for what is left of it
+		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
+	}
+	return nil
 }
 
 // Guarantees returns what the store promises.

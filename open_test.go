@@ -224,3 +224,21 @@ func TestTTLThatTheStoreRefuses(t *testing.T) {
 		t.Errorf("a minute: %v", err)
 	}
 }
+
+// A minimum hold that no Release could ask for is refused before the key is taken.
+func TestMinHoldThatTheStoreRefuses(t *testing.T) {
+	b := bounded{memory.New()}
+	if _, err := lock.New(b, lock.WithMinHold(time.Hour)); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "min hold 1h0m0s") ||
+		!strings.Contains(err.Error(), "1m0s") {
+		t.Errorf("an hour: %v, want ErrInvalid that names the longest", err)
+	}
+	l := locker(t, b, lock.WithMinHold(time.Minute))
+	for _, acquire := range []func(context.Context, string, ...lock.AcquireOption) (*lock.Lease, error){l.Acquire, l.TryAcquire} {
+		if _, err := acquire(t.Context(), "k", lock.WithMinHold(time.Minute+1)); !errors.Is(err, lock.ErrInvalid) {
+			t.Fatalf("more than a minute: %v, want ErrInvalid", err)
+		}
+	}
+	lease := acquire(t, l, "k")
+	release(t, lease)
+	busy(t, l, "k")
+}

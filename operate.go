@@ -1,8 +1,8 @@
 package lock
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,21 +44,28 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	const atOnce = 16
 	var (
 		all     = make([]HeldKey, len(keys))
-		errs    = make([]error, len(keys))
 		places  = make(chan struct{}, atOnce)
 		workers sync.WaitGroup
 	)
+	asking, stop := context.WithCancelCause(ctx) // the first error ends it: a store that fails is not asked for thousands of keys
+	defer stop(nil)
 	for i, key := range keys {
 		places <- struct{}{}
+		if asking.Err() != nil {
+			break
+		}
 		workers.Go(func() {
 			defer func() { <-places }()
-			h, err := l.backend.Inspect(ctx, key)
-			all[i], errs[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}, err
+			h, err := l.backend.Inspect(asking, key)
+			if err != nil {
+				stop(err)
+			}
+			all[i] = HeldKey{strings.TrimPrefix(key, l.defaults.prefix), l.told(h)}
 		})
 	}
 	workers.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if err := context.Cause(asking); err != nil {
+		return nil, cmp.Or(backend.ContextError(ctx, nil), err)
 	}
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
 }

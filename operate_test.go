@@ -1,7 +1,12 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +72,55 @@ func TestStoreThatCannotListOrBreakSaysSo(t *testing.T) {
 	_, err := l.List(t.Context(), "")
 	wantErr(t, err, lock.ErrUnsupported)
 	wantErr(t, l.Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
+}
+
+// manyKeys lists more keys than anybody wants to ask for in vain.
+type manyKeys struct {
+	*memory.Backend
+	asked   atomic.Int32
+	inspect func(ctx context.Context) error
+}
+
+func (*manyKeys) List(context.Context, string) ([]string, error) {
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	return keys, nil
+}
+
+func (m *manyKeys) Inspect(ctx context.Context, _ string) (backend.Holder, error) {
+	m.asked.Add(1)
+	return backend.Holder{}, m.inspect(ctx)
+}
+
+// A store that fails is not asked for the rest of the keys, and its error is not told for each.
+func TestListStopsAtTheFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outage := errors.New("outage")
+		store := &manyKeys{Backend: memory.New(), inspect: func(context.Context) error { return outage }}
+		_, err := locker(t, store).List(t.Context(), "")
+		if !errors.Is(err, outage) || strings.Count(err.Error(), "outage") != 1 {
+			t.Errorf("%v, want the error once", err)
+		}
+		if n := store.asked.Load(); n > 32 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+func TestListStopsWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &manyKeys{Backend: memory.New(), inspect: hang}
+		l := locker(t, store)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.List(ctx, "")
+		wantErr(t, err, context.DeadlineExceeded)
+		if n := store.asked.Load(); n > 32 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }
 
 func TestExamine(t *testing.T) {

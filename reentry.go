@@ -26,7 +26,7 @@ func (l *Lease) reenter(ctx context.Context) *Lease {
 	t := l.tenure
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || t.count == 0 {
+	if t.over {
 		return nil
 	}
 	t.count++

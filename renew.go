@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -74,6 +75,17 @@ func (r *renewer) again(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock.Remove(&h.renewal)
+	r.soonerLocked(h)
+}
+
+// sooner is again for a deadline that may have moved nearer, and not away: no renewal is put off.
+func (r *renewer) sooner(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.soonerLocked(h)
+}
+
+func (r *renewer) soonerLocked(h *hold) {
 	now := time.Now()
 	r.putLocked(h, r.nextLocked(now, h.lease.Deadline().Sub(now)))
 }
@@ -160,15 +172,21 @@ func (r *renewer) work() {
 	}
 }
 
+// A turn is a hold that a worker has taken, and when it was to be renewed. The hold may be taken again before the worker is through.
+type turn struct {
+	hold *hold
+	due  time.Time
+}
+
 // takeLocked takes what is due, and where the store renews many at once also what will be soon: fewer, larger requests.
 // Leases that have much more or less time left than the first are left to another worker: a request has as long as the
 // shortest of them allows, which is what one of them has left.
-func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
+func (r *renewer) takeLocked() (due []turn, shortest time.Duration) {
 	now := time.Now()
 	if r.clock.FirstDue(now) == nil {
 		return nil, 0
 	}
-	due = make([]*hold, 0, min(r.size, r.clock.Len()))
+	due = make([]turn, 0, min(r.size, r.clock.Len()))
 	var others []*alarm.Entry[*hold]
 	var first time.Duration
 	for len(due) < r.size && len(others) < r.size {
@@ -187,9 +205,8 @@ func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 			others = append(others, e)
 			continue
 		}
-		due = append(due, e.Item)
+		due = append(due, turn{e.Item, e.At()})
 		e.Item.taken.Add(1)
-		e.Item.due = e.At().Sub(e.Item.granted)
 		shortest = min(shortest, left)
 	}
 	for _, e := range others {
@@ -199,10 +216,11 @@ func (r *renewer) takeLocked() (due []*hold, shortest time.Duration) {
 }
 
 // renew makes one request for what is due, or one each, and says when to come again.
-func (r *renewer) renew(due []*hold, shortest time.Duration) {
+func (r *renewer) renew(due []turn, shortest time.Duration) {
 	renewals := make([]backend.Renewal, 0, len(due))
-	holds := due[:0]
-	for _, h := range due {
+	turns := due[:0]
+	for _, t := range due {
+		h := t.hold
 		h.mu.Lock()
 		ttl, ok := h.renewToLocked(h.ttl)
 		h.mu.Unlock()
@@ -211,7 +229,7 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 			continue // its maximum hold: the deadline that it has is its last
 		}
 		renewals = append(renewals, backend.Renewal{Lease: h.lease, TTL: ttl})
-		holds = append(holds, h)
+		turns = append(turns, t)
 	}
 	if len(renewals) == 0 {
 		return
@@ -228,34 +246,52 @@ func (r *renewer) renew(due []*hold, shortest time.Duration) {
 		errs = []error{renewals[0].Lease.Renew(ctx, renewals[0].TTL)}
 	}
 	cancel()
-	for i, h := range holds {
-		if errs[i] != nil {
-			r.failed(h, errs[i])
-		}
-	}
 	now := time.Now()
+	failures := r.putBack(turns, errs, now)
+	if logger := r.locker.defaults.logger; len(failures) > 0 && r.ctx.Err() == nil && logger.Enabled(r.ctx, slog.LevelWarn) {
+		go func() { // a log that blocks must not keep leases from being renewed
+			for _, f := range failures {
+				logger.Warn("renewal: outcome unknown, trying again", "backend", r.locker.name,
+					"owner", f.owner, "left", f.left, "error", f.err)
+			}
+		}()
+	}
 	if r.locker.traces.renewal != nil {
-		for i, h := range holds {
-			if !errors.Is(errs[i], ErrLost) || !r.released(h) {
-				r.locker.traceRenewal(h, begun, now.Sub(begun), errs[i])
+		for i, t := range turns {
+			if !errors.Is(errs[i], ErrLost) || !r.released(t.hold) {
+				r.locker.traceRenewal(t.hold, t.due, begun, now.Sub(begun), errs[i])
 			}
 		}
 	}
+}
+
+// A failure is a renewal whose outcome is unknown.
+type failure struct {
+	owner string
+	left  time.Duration // of the lease
+	err   error
+}
+
+// putBack says when to come again after attempts that ended with errs. Other workers may then take the same holds.
+func (r *renewer) putBack(turns []turn, errs []error, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, h := range holds {
+	for i, t := range turns {
+		h, err := t.hold, errs[i]
 		h.taken.Add(-1)
-		if errs[i] != nil {
-			continue
-		}
 		switch left := h.lease.Deadline().Sub(now); {
-		case left <= 0: // the lease itself tells its holder
+		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself tells its holder
+		case err != nil:
+			after := min(left/8, time.Second)
+			r.putLocked(h, now.Add(max(after-jitter(after/2), retryLeast)))
+			failures = append(failures, failure{h.owner, left, err})
 		case h.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
 			r.putLocked(h, now)
 		default:
 			r.putLocked(h, r.nextLocked(now, left))
 		}
 	}
+	return failures
 }
 
 // released reports whether the holder gave h up before it was lost: then a renewal under way has not failed.
@@ -266,23 +302,6 @@ func (r *renewer) released(h *hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return left && !h.lost
-}
-
-// failed says when to come again after a renewal that failed.
-func (r *renewer) failed(h *hold, err error) {
-	left := time.Until(h.lease.Deadline())
-	if errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) || left <= 0 {
-		return // the lease itself tells its holder
-	}
-	if r.ctx.Err() == nil {
-		r.locker.defaults.logger.Warn("renewal: outcome unknown, trying again", "backend", r.locker.name,
-			"owner", h.owner, "left", left, "error", err)
-	}
-	after := min(left/8, time.Second)
-	after = max(after-jitter(after/2), retryLeast)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.putLocked(h, time.Now().Add(after))
 }
 
 // renewToLocked is the TTL to ask for where ttl is wanted: what the store makes of it ends within the maximum hold. Not ok if the lease

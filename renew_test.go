@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strconv"
 	"sync"
@@ -425,6 +426,38 @@ func TestHungRenewDoesNotStopRenewal(t *testing.T) {
 	})
 }
 
+// A Renew that asks for a shorter TTL and fails brings the deadline nearer: automatic renewal comes in time for it.
+func TestFailedRenewToAShorterTTL(t *testing.T) {
+	reset := errors.New("connection reset")
+	for name, fault := range map[string]func(context.Context) error{
+		"error":     func(context.Context) error { return reset },
+		"no answer": hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var fails atomic.Bool // the next request
+				l := locker(t, newSlowStore(func(ctx context.Context, _ string) error {
+					if fails.Swap(false) {
+						return fault(ctx)
+					}
+					return nil
+				}), lock.WithTTL(ttl))
+				lease := acquire(t, l, "k")
+				time.Sleep(ttl / 100)
+				fails.Store(true)
+				if err := lease.Renew(context.Background(), ttl/10); err == nil || errors.Is(err, lock.ErrLost) {
+					t.Errorf("a renewal that fails: %v", err)
+				}
+				time.Sleep(3 * ttl)
+				if lost(lease) {
+					t.Fatal("lost")
+				}
+				release(t, lease)
+			})
+		})
+	}
+}
+
 // Leases of a short TTL that the store is too slow for do not cost the others their time to answer.
 func TestShortLeasesDoNotHurryOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -476,6 +509,42 @@ func TestShortBatchAnswer(t *testing.T) {
 type mute struct{ *memory.Backend }
 
 func (mute) RenewBatch(context.Context, []backend.Renewal) []error { return nil }
+
+// brokenBatches fails the first requests for renewals.
+type brokenBatches struct {
+	*memory.Backend
+	failures atomic.Int32
+}
+
+func (b *brokenBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	if b.failures.Add(-1) < 0 {
+		return b.Backend.RenewBatch(ctx, renewals)
+	}
+	errs := make([]error, len(renewals))
+	for i := range errs {
+		errs[i] = errors.New("connection reset")
+	}
+	return errs
+}
+
+// A log that blocks does not keep leases whose renewal has failed from being renewed.
+func TestBlockedLogDoesNotStopRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &brokenBatches{Backend: memory.New()}
+		store.failures.Store(3)
+		blocked := make(chan struct{})
+		defer close(blocked)
+		l := locker(t, store, lock.WithTTL(ttl), lock.WithLogger(slog.New(blockedHandler{slog.DiscardHandler, blocked})))
+		leases := []*lock.Lease{acquire(t, l, "1"), acquire(t, l, "2")}
+		time.Sleep(3 * ttl)
+		for _, lease := range leases {
+			if lost(lease) {
+				t.Fatal("lost")
+			}
+			release(t, lease)
+		}
+	})
+}
 
 // countedBatches counts the requests for renewals, and what is in them.
 type countedBatches struct {

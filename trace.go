@@ -143,10 +143,10 @@ func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, w
 	return lease, err
 }
 
-// traceRenewal tells of an attempt to renew h that began at begun.
-func (l *Locker) traceRenewal(h *hold, begun time.Time, took time.Duration, err error) {
+// traceRenewal tells of an attempt to renew h that was due, and began.
+func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
 	l.traces.renewal.TraceRenewal(RenewalEnd{
-		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(h.granted)-h.due), Took: took, Err: err,
+		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(due)), Took: took, Err: err,
 	})
 }
 

@@ -250,6 +250,42 @@ func TestTracerIsNotToldOfOvertakenRenewals(t *testing.T) {
 	})
 }
 
+// slowRecorder takes its time for each renewal.
+type slowRecorder struct{ recorder }
+
+func (r *slowRecorder) TraceRenewal(e lock.RenewalEnd) {
+	time.Sleep(200 * time.Millisecond)
+	r.recorder.TraceRenewal(e)
+}
+
+// While one worker tells of a batch that failed, others try its leases again: the race detector is the judge.
+func TestTracerIsToldWhileRenewalGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &brokenBatches{Backend: memory.New()}
+		store.failures.Store(5)
+		r := &slowRecorder{}
+		l := locker(t, store, lock.WithTracer(r), lock.WithTTL(time.Second))
+		leases := []*lock.Lease{acquire(t, l, "1"), acquire(t, l, "2")}
+		time.Sleep(3 * time.Second)
+		for _, lease := range leases {
+			release(t, lease)
+		}
+		time.Sleep(time.Second)
+		failed := 0
+		for _, e := range r.renewals() {
+			if e.Late != 0 {
+				t.Errorf("%+v", e)
+			}
+			if e.Err != nil {
+				failed++
+			}
+		}
+		if failed < 5 {
+			t.Errorf("told of %d renewals that failed", failed)
+		}
+	})
+}
+
 // Renewals that wait for others tell by how much they are late.
 func TestTracerIsToldOfLateRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -53,8 +53,10 @@ func collect(ctx context.Context, keys []string, get func(ctx context.Context, k
 			err = context.Cause(under) // the loss of a key has ended the wait
 		}
 		if err != nil {
-			if rerr := s.Release(ctx); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
-				err = errors.Join(err, rerr)
+			for _, lease := range slices.Backward(s.leases) {
+				if rerr := lease.Release(ctx); rerr != nil && !errors.Is(rerr, lock.ErrLost) {
+					err = errors.Join(err, rerr)
+				}
 			}
 			return nil, err
 		}

@@ -157,6 +157,38 @@ func TestSetLossDuringWait(t *testing.T) {
 	})
 }
 
+// A rollback after a loss tells of a release whose outcome is unknown too.
+func TestSetRollbackFailsAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		l := w.locker()
+		busy, err := l.Acquire(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error, 1)
+		go func() {
+			_, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"a", "b", "c"})
+			failed <- err
+		}()
+		settle()
+		outage := errors.New("outage")
+		w.mu.Lock()
+		w.fault = func(key string) error {
+			if key == "b" {
+				return outage
+			}
+			return nil
+		}
+		w.mu.Unlock()
+		breakKey(t, l, "a")
+		wantErr(t, <-failed, lock.ErrLost, outage)
+		w.fault = nil
+		release(t, busy)
+		time.Sleep(2 * ttl)
+		w.free("a", "b")
+	})
+}
+
 // So does one that is over when the last key is granted.
 func TestSetLossAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -7,9 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock"
+	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/recipe"
 )
 
@@ -295,6 +297,24 @@ func TestSemaphoreMinHold(t *testing.T) {
 		if took := time.Since(start); took < time.Hour-time.Second {
 			t.Errorf("a permit after %v", took)
 		}
+	})
+}
+
+// Nor is the place kept where the clock stands still between grant and release.
+func TestSemaphoreLeavesTheQueueAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := lock.New(memory.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		held := permit(t, semaphore(t, l, 2))
+		place, err := l.TryAcquire(t.Context(), "mail/queue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, place)
+		release(t, held)
 	})
 }
 
