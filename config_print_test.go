@@ -14,8 +14,18 @@ import (
 
 // However a Config is printed, its password is not.
 func TestConfigHidesPassword(t *testing.T) {
+	for rawURL, shown := range map[string]string{
+		"redis://u:secret@h:1/0?password=secret":          "redis://h:1/0",
+		"postgres://host/db?user=bob@srv&password=secret": "postgres://***",
+		"postgres://host/db?password=p@secret":            "postgres://***",
+	} {
+		configHidesPassword(t, rawURL, shown)
+	}
+}
+
+func configHidesPassword(t *testing.T, rawURL, shown string) {
 	n := 3
-	c := lock.Config{URL: "redis://u:secret@h:1/0?password=secret", TTL: lock.Duration(time.Minute), Handoff: &n,
+	c := lock.Config{URL: rawURL, TTL: lock.Duration(time.Minute), Handoff: &n,
 		Require: []lock.Requirement{lock.NeedFIFO(), lock.NeedMaxLeases(7)}}
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("text", "config", c, "pointer", &c)
@@ -30,10 +40,10 @@ func TestConfigHidesPassword(t *testing.T) {
 			t.Errorf("shown: %s", text)
 		}
 	}
-	if got, want := c.String(), `{"url":"redis://h:1/0","ttl":"1m0s","handoff":3,"require":["fifo","max-leases=7"]}`; got != want {
+	if got, want := c.String(), `{"url":"`+shown+`","ttl":"1m0s","handoff":3,"require":["fifo","max-leases=7"]}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if c.URL != "redis://u:secret@h:1/0?password=secret" {
+	if c.URL != rawURL {
 		t.Errorf("printing has changed it: %s", c.URL)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Redact returns raw without its user, password and query: what may be logged. It is safe on malformed URLs too.
+// Redact returns raw without its user, password and query: what may be logged. It is safe on malformed URLs too. Of a URL with an
+// unescaped @ behind a ? or #, it returns only the scheme.
 func Redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !validScheme(scheme) {
@@ -21,10 +22,11 @@ func Redact(raw string) string {
 	if strings.HasPrefix(rest, "//") {
 		slashes, rest = "//", rest[2:]
 	}
-	// A password may hold an unescaped / or ?: all up to the last @ goes.
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
+	at := strings.LastIndexByte(rest, '@')
+	if i := strings.IndexAny(rest, "?#"); i >= 0 && i < at {
+		return scheme + ":" + slashes + "***" // either side of the @ may be of a password
 	}
+	rest = rest[at+1:] // all up to the last @ goes: a password may hold an unescaped /
 	rest, _, _ = strings.Cut(rest, "?")
 	rest, _, _ = strings.Cut(rest, "#")
 	return scheme + ":" + slashes + rest

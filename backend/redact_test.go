@@ -16,12 +16,12 @@ func TestRedact(t *testing.T) {
 		"redis://user:secret@host:6379/0?password=secret": "redis://host:6379/0",
 		"redis://host":                "redis://host",
 		"redis://u:sec/ret@host/1":    "redis://host/1",
-		"redis://u:sec?ret@host/1":    "redis://host/1",
-		"redis://u:sec#ret@host/1":    "redis://host/1",
+		"redis://u:sec?ret@host/1":    "redis://***",
+		"redis://u:sec#ret@host/1":    "redis://***",
 		"redis://u:sec@ret@host/1":    "redis://host/1",
 		"redis://u:secret@h1:1,h2:2":  "redis://h1:1,h2:2",
 		"redis://u:secret@host#frag":  "redis://host",
-		"redis://u:secret@host?a=b@c": "redis://c",
+		"redis://u:secret@host?a=b@c": "redis://***",
 		"memory:":                     "memory:",
 		"file:///var/run":             "file:///var/run",
 		"u:secret@host":               "u:host",
@@ -29,6 +29,10 @@ func TestRedact(t *testing.T) {
 		"":                            "(malformed url)",
 		" redis://u:secret@host":      "(malformed url)",
 		"redis+redlock:///?lock_node=redis%3A%2F%2Fu%3Asecret%40h": "redis+redlock:///",
+		"postgres://host/db?user=bob@srv&password=secret":          "postgres://***",
+		"postgres://host/db?user=bob%40srv&password=secret":        "postgres://host/db",
+		"postgres://host/db?password=p@ss":                         "postgres://***",
+		"postgres://host/db#a@b?password=secret":                   "postgres://***",
 	} {
 		if got := Redact(raw); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)
@@ -111,12 +115,14 @@ func TestCleanErrorOfNetURL(t *testing.T) {
 func FuzzNoPasswordIsShown(f *testing.F) {
 	for _, seed := range []string{"", "x", "/", "?", "#", "@", ":", "%zz", "%41", "\"", "a b", "\x00", "é", "\xff", "a@b:c/d?e#f", "&lock_a=", "://"} {
 		f.Add("user", seed, "host:1/0")
+		f.Add("user", seed, "host:1/0?a=b@c")
+		f.Add("user", seed, "host:1/0#a@b")
 	}
 	f.Fuzz(func(t *testing.T, user, middle, host string) {
 		const first, last = "Zq7", "7qZ"
 		password := first + middle + last
 		if strings.ContainsAny(user, ":@/?#") || strings.Contains(user+host, first) || strings.Contains(user+host, last) ||
-			strings.Contains(middle, first) || strings.Contains(middle, last) || strings.ContainsAny(host, "@") {
+			strings.Contains(middle, first) || strings.Contains(middle, last) {
 			t.Skip()
 		}
 		raw := "redis://" + user + ":" + password + "@" + host
@@ -127,6 +133,9 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 			}
 		}
 		check("redact", Redact(raw))
+		for _, user := range []string{user, user + "@server"} {
+			check("redact in the query", Redact("redis://"+host+"?user="+user+"&password="+password))
+		}
 		_, err := SplitURL(raw)
 		if err != nil {
 			check("split", err.Error())

@@ -118,7 +118,11 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 		if err != nil {
 			return false, err
 		}
+		told := r.claimBy != 0 // then the next one has had a hint
 		r.grant(a.r.Owner, token, now+int64(a.ttl))
+		if !told {
+			r.rouse(post)
+		}
 		a.got(r)
 		return true, nil
 	}

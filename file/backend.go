@@ -80,7 +80,9 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	b.leases.Close()
-	b.calls.Drain(requestTimeout) // sooner: see leaveTimeout
+	b.calls.Drain(4 * leaveTimeout)
+	close(b.store.done) // for what is left, see lock
+	b.calls.Drain(requestTimeout)
 	b.inbox.close()
 	return nil
 }
@@ -90,15 +92,25 @@ type requests struct{ *Backend }
 
 // RenewLease implements backend.Requests.
 func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+	post := messages{inbox: b.inbox}
+	defer post.drop()
 	err := b.store.update(ctx, l.Key(), false, func(r *record, now int64) (bool, error) {
+		post.drop()
 		if r.owner != l.Owner() {
 			return false, backend.ErrLost
 		}
-		r.expires = now + int64(ttl)
+		expires := now + int64(ttl)
+		if expires < r.expires {
+			r.rouse(&post)
+		}
+		r.expires = expires
 		return true, nil
 	})
 	if errors.Is(err, errAbsent) {
 		err = backend.ErrLost
+	}
+	if err == nil {
+		post.send()
 	}
 	return ttl, err
 }
@@ -114,6 +126,7 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 	removed := false // removed stays true if the removal has to be done again
 	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
 		post.drop()
+		first := r.place(owner) == 0
 		there := r.leave(owner)
 		if r.owner == owner {
 			r.free()
@@ -121,6 +134,9 @@ func (b *Backend) release(ctx context.Context, key, owner string) error {
 		}
 		removed = removed || there
 		told := r.offer("", now, &post)
+		if first {
+			r.rouse(&post) // unless the key is free, and has been offered
+		}
 		return there || told, nil
 	})
 	if errors.Is(err, errAbsent) {

@@ -11,7 +11,8 @@
 //
 // Linearizable between all processes of the host, including containers that share the directory. A lease is never shorter
 // than its TTL. Waiters are served in order of arrival: a process that releases a key notifies the first waiter in the queue through
-// that waiter's FIFO (see mkfifo(3)), and skips dead ones. An idle waiter also looks at the record about once a second (less
+// that waiter's FIFO (see mkfifo(3)), and skips dead ones. The first waiter is also told when those before it give up,
+// and when the holder makes its lease shorter. An idle waiter also looks at the record about once a second (less
 // often if it is far back in the queue), so that it depends on no other process. Fencing tokens rise across restarts of every process,
 // reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the wall clock has not stepped back.
 //
@@ -47,7 +48,9 @@
 // # Failure modes
 //
 //   - A process killed at any moment, even in the middle of a write, leaves the record as it was before or after the write. A waiter
-//     that is killed or cancelled delays nobody. One that is stopped when its turn comes delays the next by half a second, once.
+//     that is killed or cancelled delays nobody, except that several killed ones at the head of the queue delay the next by up to half
+//     a second each if the lease runs out. One that is stopped when its turn comes delays the next by half a second, once; several
+//     in a row do so by about a second each.
 //   - A process stopped while it has a bucket locked (which is unlikely: 10 µs for each operation) is detected after 200 ms,
 //     and its lock is broken: another file replaces the bucket's. If the process continues, its write has no effect, and it
 //     repeats its operation. One case remains: a process that is stopped just while it breaks a lock blocks the keys of that

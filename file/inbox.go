@@ -30,7 +30,7 @@ type inbox struct {
 // A ticket is one waiter's right to be told.
 type ticket struct {
 	number uint64
-	turn   chan struct{} // it is the waiter's turn; has room for one message
+	turn   chan struct{} // it is the waiter's turn, or sooner than it thinks; has room for one message
 	next   chan struct{} // it is the turn of the one before it; likewise
 }
 

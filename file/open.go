@@ -59,7 +59,7 @@ func openStore(dir string) (*store, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(boot))
-	s := &store{dir: dir, boot: bootID(sum[:16]), clock: monotonic, wall: time.Now}
+	s := &store{dir: dir, boot: bootID(sum[:16]), clock: monotonic, wall: time.Now, done: make(chan struct{})}
 	s.mode = fileMode(info.Mode())
 	return s, s.takeFolder()
 }

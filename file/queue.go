@@ -53,6 +53,13 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
+// rouse has the first waiter for a held key look again, which may be its sooner than it thinks. Dead ones are taken out.
+func (r *record) rouse(p post) {
+	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
+		r.removeInbox(r.queue[0].inbox)
+	}
+}
+
 // claim reports whether owner may have the key now: it is free, and nobody else is first in the queue.
 func (r *record) claim(owner string) bool {
 	return r.owner == "" && (len(r.queue) == 0 || r.queue[0].owner == owner)
@@ -101,13 +108,15 @@ func (r *record) removeInbox(inbox uint64) {
 }
 
 // opportunity is when a waiter at a place in the queue should look by itself, if nobody tells it: the end of the lease or
-// of the first one's turn, and a turn for each before it that lets its own pass.
+// of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second looks too: the
+// first one's turn begins when somebody offers it.
 func (r *record) opportunity(place int) int64 {
+	turns := int64(max(place-1, 0)) * int64(claimGrace)
 	switch {
 	case r.owner != "":
-		return r.expires + int64(place)*int64(claimGrace)
+		return r.expires + turns
 	case r.claimBy != 0:
-		return r.claimBy + int64(max(place-1, 0))*int64(claimGrace)
+		return r.claimBy + turns
 	}
 	return 0
 }

@@ -85,6 +85,17 @@ func TestOffer(t *testing.T) {
 	}
 }
 
+// For a held key, the first waiter that lives is told to look again. A free key is offered instead.
+func TestRouse(t *testing.T) {
+	held, free := record{owner: "o", expires: 100, queue: queueOf("abcd", 1, 2, 1, 3)}, record{queue: queueOf("e", 4)}
+	p := fakePost{dead: []uint64{1}}
+	held.rouse(&p)
+	free.rouse(&p)
+	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" || !slices.Equal(p.told, []uint64{2}) || p.hinted != nil {
+		t.Errorf("%+v, %+v, told %v, hinted %v", held, free, p.told, p.hinted)
+	}
+}
+
 func TestSettle(t *testing.T) {
 	for now, owner := range map[int64]string{99: "o", 100: "", 101: ""} {
 		r := record{token: 7, owner: "o", expires: 100, queue: queueOf("a", 1)}

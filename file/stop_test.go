@@ -3,10 +3,12 @@
 package file_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -340,5 +342,50 @@ func TestKilledWhileStopped(t *testing.T) {
 	mustWait(t, b, "k", time.Minute)
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("granted %v after the death", took)
+	}
+}
+
+// Calls that wait for a bucket whose process is stopped, as is the one that breaks its lock, end with the Backend.
+func TestCloseEndsWaitForStoppedBucket(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	stoppedAt(t, dir, "changed", "try k 1000")
+	stoppedAt(t, dir, "marked", "try k 1000")
+	var waiting sync.Map // goroutines that have come to a bucket
+	t.Cleanup(func() { file.StopAt(nil) })
+	file.StopAt(func(point string) {
+		if point == "opened" {
+			waiting.Store(goroutine(), true)
+		}
+	})
+	ctx := context.Background()
+	ended := make(map[string]chan error)
+	for name, call := range map[string]func() error{
+		"wait":    func() error { _, err := b.Acquire(ctx, request("k", time.Minute, true)); return err },
+		"try":     func() error { _, err := b.Acquire(ctx, request("k", time.Minute, false)); return err },
+		"inspect": func() error { _, err := b.Inspect(ctx, "k"); return err },
+		"list":    func() error { _, err := b.List(ctx, ""); return err },
+	} {
+		done := make(chan error, 1)
+		ended[name] = done
+		go func() { done <- call() }()
+	}
+	eventually(t, "all calls wait", func() bool {
+		n := 0
+		waiting.Range(func(any, any) bool { n++; return true })
+		return n == len(ended)
+	})
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, done := range ended {
+		select {
+		case err := <-done:
+			if !errors.Is(err, backend.ErrClosed) {
+				t.Errorf("%s: %v, want ErrClosed", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s goes on after Close", name)
+		}
 	}
 }
