@@ -27,7 +27,8 @@
 //     next one and no other. A waiter sends a read every 5 to 7.5 s, because servers have lost watch events.
 //   - Leases and waiters cost no goroutine of their own. A Backend has at most one stream that renews and one that watches.
 //   - If somebody deletes a key or revokes its lease, the holder loses it at once, provided that it has held the lock
-//     for more than 100 ms: from then on its key is watched. A renewal alone would not notice a deleted key.
+//     for more than 100 ms: from then on its key is watched. When the watch breaks, the holder looks for the key, and again 5 s after a
+//     look that fails. A renewal alone would not notice a deleted key.
 //
 // The first lock of a TTL, the first after half that TTL without one, and locks taken faster than leases are granted, need one
 // more request, for a lease. A renewal that changes the TTL needs one or two, as etcd cannot change that of a lease: a
