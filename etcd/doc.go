@@ -66,7 +66,8 @@
 //   - While the cluster is down, waiters that have queued keep trying for max(TTL, 10 s) after their first request has failed. All
 //     requests are given up after 1.25 times Options.Timeout, 5 s by default, and 0.2 s at most. An attempt without an
 //     answer is repeated after a quarter of it, for a renewal sooner, at another endpoint if the client has several. So a
-//     frozen member delays some requests by that much until its connection is given up, 13 s later.
+//     frozen member delays some requests by that much until its connection is given up, 13 s later. A release that comes
+//     while its lock changes to another etcd lease waits for that first, as a rule for two requests.
 //   - A request without an answer is cleaned up by revoking its lease. That ends its key, and any effect that the request would
 //     still have if it arrives late.
 //   - A cluster that is restored from a snapshot has lost the leases since then, and its revisions go back: tokens no longer
