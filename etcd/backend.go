@@ -120,7 +120,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 		}
 		return err
 	})
-	if isLeaseNotFound(err) || code(err) == code(rpctypes.ErrPermissionDenied) { // it has just ended, or is not for us to see
+	if code(err) == code(rpctypes.ErrPermissionDenied) { // it is not for us to see
 		err = nil
 	}
 	return h, err

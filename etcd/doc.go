@@ -27,7 +27,8 @@
 //     next one and no other. A waiter sends a read every 5 to 7.5 s, because servers have lost watch events.
 //   - Leases and waiters cost no goroutine of their own. A Backend has at most one stream that renews and one that watches.
 //   - If somebody deletes a key or revokes its lease, the holder loses it at once, provided that it has held the lock
-//     for more than 100 ms: from then on its key is watched. A renewal alone would not notice a deleted key.
+//     for more than 100 ms: from then on its key is watched. When the watch breaks, the holder looks for the key, and again 5 s after a
+//     look that fails. A renewal alone would not notice a deleted key.
 //
 // The first lock of a TTL, the first after half that TTL without one, and locks taken faster than leases are granted, need one
 // more request, for a lease. A renewal that changes the TTL needs one or two, as etcd cannot change that of a lease: a
@@ -65,7 +66,8 @@
 //   - While the cluster is down, waiters that have queued keep trying for max(TTL, 10 s) after their first request has failed. All
 //     requests are given up after 1.25 times Options.Timeout, 5 s by default, and 0.2 s at most. An attempt without an
 //     answer is repeated after a quarter of it, for a renewal sooner, at another endpoint if the client has several. So a
-//     frozen member delays some requests by that much until its connection is given up, 13 s later.
+//     frozen member delays some requests by that much until its connection is given up, 13 s later. A release that comes
+//     while its lock changes to another etcd lease waits for that first, as a rule for two requests.
 //   - A request without an answer is cleaned up by revoking its lease. That ends its key, and any effect that the request would
 //     still have if it arrives late.
 //   - A cluster that is restored from a snapshot has lost the leases since then, and its revisions go back: tokens no longer

@@ -79,7 +79,7 @@ var serverRules = []backend.Rule[*clientv3.StatusResponse]{
 				const usual = 2 << 30
 				quota, whose = usual, " (the default: this version does not report it)"
 			}
-			return backend.When(s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
+			return backend.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 		},
 		Why: "when it is used up, nothing is granted", Set: "compact and defragment, or a larger --quota-backend-bytes",
 	},

@@ -81,6 +81,13 @@ func TestDoctorQuotaNearlyFull(t *testing.T) {
 	storetest.Finds(t, opened(t, "etcd://"+s.Addr), "quota-nearly-full")
 }
 
+// A server whose quota is switched off is never nearly full.
+func TestDoctorNoQuota(t *testing.T) {
+	storetest.Long(t, "the current release of etcd")
+	t.Parallel()
+	storetest.Healthy(t, opened(t, "etcd://"+servers.EtcdCurrent(t, "--quota-backend-bytes=-1").Addr))
+}
+
 func TestDoctorCorrupt(t *testing.T) {
 	t.Parallel()
 	s := private(t)

@@ -529,6 +529,28 @@ func isGone(t testing.TB, c *clientv3.Client, id clientv3.LeaseID) bool {
 	return resp.TTL < 0
 }
 
+// A holder whose lease ends between the two requests of Inspect is told of without the time that is left.
+func TestInspectOfALeaseThatHasJustEnded(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := raw(t, s.Addr)
+	b := intercepted(t, s.Addr, s.options(), func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if r, ok := req.(*pb.LeaseTimeToLiveRequest); ok {
+			if _, err := c.Revoke(context.Background(), clientv3.LeaseID(r.ID)); err != nil {
+				t.Error(err)
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	r := req("k", time.Minute)
+	acquire(t, b, r)
+	if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Owner != r.Owner || h.TTL != 0 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+}
+
 // What was watched is watched again when the stream broke.
 func TestGuardOutlivesCut(t *testing.T) {
 	t.Parallel()

@@ -118,3 +118,46 @@ func TestDroppedLeasesAreGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// A termedLeases grants leases with answers that tell one term after the other.
+type termedLeases struct {
+	pb.LeaseClient
+	terms []uint64
+}
+
+func (c *termedLeases) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	term := c.terms[0]
+	c.terms = c.terms[1:]
+	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: r.ID, TTL: r.TTL}, nil
+}
+
+// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock counts on its renewals.
+func TestGrantThatTellsOfANewLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
+		b.leaseClient, b.base = &termedLeases{terms: []uint64{5, 6, 6, 7}}, t.Context()
+		leader := &lateLease{silentLeases: c, term: 5}
+		b.renewer.client = leader
+		for i, want := range []struct {
+			term  uint64 // of the leader that renews
+			stale bool
+		}{
+			{5, false}, // the client's first
+			{6, true},
+			{7, true},  // granted by 6 for certain
+			{7, false}, // of which a renewal has told
+		} {
+			l, err := b.pool.ask(t.Context(), 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			leader.term = want.term
+			if err := b.pool.renew(t.Context(), soon, l)[0]; err != nil {
+				t.Fatal(err)
+			}
+			if stale := b.pool.isStale(l); stale != want.stale {
+				t.Errorf("lease %d, renewed in term %d: stale %v, want %v", i, want.term, stale, want.stale)
+			}
+		}
+	})
+}

@@ -35,9 +35,9 @@ func newGuard(b *Backend) *guard {
 // A guarded is the guard's part of a lock. The guard's lock guards it.
 type guarded struct {
 	life  *backend.Life
-	begin *time.Timer
-	watch *watch // nil until it begins
-	since int64  // the revision at which the key was certainly there
+	timer *time.Timer // to the beginning of the watch; later to another look, if one has failed
+	watch *watch      // nil until it begins
+	since int64       // the revision at which the key was certainly there
 	over  bool
 }
 
@@ -47,7 +47,7 @@ func (g *guard) watch(l *backend.Life, h *held, since int64) {
 	defer g.mu.Unlock()
 	e := &h.guarded
 	e.life, e.since = l, since
-	e.begin = time.AfterFunc(guardAfter, func() { g.begin(h) })
+	e.timer = time.AfterFunc(guardAfter, func() { g.begin(h) })
 }
 
 // forget ends it.
@@ -55,8 +55,8 @@ func (g *guard) forget(h *held) {
 	e := &h.guarded
 	g.mu.Lock()
 	e.over = true
-	if e.begin != nil {
-		e.begin.Stop()
+	if e.timer != nil {
+		e.timer.Stop()
 	}
 	w := e.watch
 	e.watch = nil
@@ -101,7 +101,14 @@ func (g *guard) lookFor(list []*guarded) {
 		}
 		there, at, err := g.b.areThere(g.b.base, 0, keys...)
 		if err != nil {
-			continue // not known: the lease's own deadline stands
+			if len(some) > 1 && !uncertain(err) { // the server allows fewer operations
+				for i := range some {
+					g.lookFor(some[i : i+1])
+				}
+			} else {
+				g.lookAgain(some)
+			}
+			continue
 		}
 		for i, e := range some {
 			if !there[i] {
@@ -113,6 +120,19 @@ func (g *guard) lookFor(list []*guarded) {
 			e.since = at
 		}
 		g.mu.Unlock()
+	}
+}
+
+// lookAgain looks for keys once more in a while. Nothing else would tell that they are gone: the watches have begun too late for that, and
+// renewals, which are of the leases, succeed.
+func (g *guard) lookAgain(list []*guarded) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range list {
+		if !e.over {
+			e.timer.Stop() // there is one, however often the stream breaks
+			e.timer = time.AfterFunc(recheck, func() { g.look(e, 0) })
+		}
 	}
 }
 

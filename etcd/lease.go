@@ -13,6 +13,9 @@ type lease struct {
 	// term is that of the leader that granted it, 0 if not known. When that leader is paused, it may on its return revoke
 	// the leases that it knows and that its successor has renewed: it believes for a moment that it leads still. So a
 	// lock counts on no renewal by a later leader: it changes to a lease that the old one does not know.
+	//
+	// An answer tells the term when it is sent, which may be a later leader's already. So what was heard before the request counts where
+	// that is lower: at worst a change too many. The first grants of a client have their answers alone.
 	term uint64
 
 	// Guarded by pool.mu.

@@ -1,12 +1,14 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -26,7 +28,8 @@ const (
 // A pool keeps leases that are granted and not in use, by the TTL of the locks they are for. It does not renew them: one that nobody
 // has used for half its time is not used again.
 type pool struct {
-	b *Backend
+	b    *Backend
+	term atomic.Uint64 // the highest that an answer has told
 
 	mu       sync.Mutex
 	idle     map[time.Duration][]*lease // the freshest last
@@ -168,11 +171,13 @@ func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var strays []*lease // that may be granted, without an answer
 	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
 		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
+		before := p.term.Load()
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
-			l.ttl, l.term = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
-			l.heard = l.term
+			l.ttl, l.heard = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
+			l.term = cmp.Or(min(before, l.heard), l.heard)
+			p.term.Store(max(p.term.Load(), l.heard))
 		case uncertain(err):
 			strays = append(strays, l)
 		}
@@ -292,6 +297,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
+		p.term.Store(max(p.term.Load(), got[i].term))
 		switch {
 		case got[i].err != nil:
 			errs[i] = got[i].err

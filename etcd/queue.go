@@ -17,7 +17,8 @@ const (
 	// placeTTL is the longest TTL of a place in the queue: for so long a waiter that died delays those behind it. A lock
 	// with a longer one changes its lease when it is granted, which costs a write.
 	placeTTL = 30 * time.Second
-	// recheck is how long a waiter trusts the silence of its watch, with up to half as much again.
+	// recheck is how long a waiter trusts the silence of its watch, with up to half as much again; and how long a holder waits with
+	// another look for its key where one has failed.
 	recheck = 5 * time.Second
 	// leastPatience is the shortest time for which a queued waiter outlives an outage.
 	leastPatience = 10 * time.Second

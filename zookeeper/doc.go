@@ -39,7 +39,7 @@
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter sends a read from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one
-//     connection and four goroutines. Servers limit the connections per host (maxClientCnxns, 60 by default).
+//     connection and five goroutines. Servers limit the connections per host (maxClientCnxns, 60 by default).
 //
 // # Failure modes
 //

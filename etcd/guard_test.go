@@ -1,0 +1,122 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// An emptyKV answers transactions once it is to, as if there were no keys.
+type emptyKV struct {
+	clientv3.KV
+	answers atomic.Bool
+	asked   atomic.Int64
+	most    atomic.Int64 // operations in one transaction
+}
+
+type emptyTxn struct {
+	clientv3.Txn
+	kv  *emptyKV
+	ops int
+}
+
+func (k *emptyKV) Txn(context.Context) clientv3.Txn { return &emptyTxn{kv: k} }
+
+func (x *emptyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	x.ops = len(ops)
+	return x
+}
+
+func (x *emptyTxn) Commit() (*clientv3.TxnResponse, error) {
+	x.kv.asked.Add(1)
+	x.kv.most.Store(max(x.kv.most.Load(), int64(x.ops)))
+	if !x.kv.answers.Load() {
+		return nil, errNoAnswer
+	}
+	resp := &clientv3.TxnResponse{Header: &pb.ResponseHeader{Revision: 9}}
+	for range x.ops {
+		resp.Responses = append(resp.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}})
+	}
+	return resp, nil
+}
+
+// A key that is gone is told of when the servers can tell, also where they could not when the watch broke.
+func TestLookThatFailedIsMadeAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
+		kv := &emptyKV{}
+		b.kv, b.base, b.closing = kv, t.Context(), t.Context()
+		b.watches = newWatches(nil, b.closing, &b.calls)
+		b.watches.started = true // without a stream: they tell nothing
+		b.guard = newGuard(b)
+		const ttl = time.Hour
+		h := &held{own: contender{"k", 1}}
+		l, err := b.leases.Grant(t.Context(), req("k", ttl), backend.Grant{Token: 1, Sent: time.Now(), TTL: ttl, Data: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.guard.watch(l, h, 1)
+		time.Sleep(2 * guardAfter)
+		for range 10 { // as many breaks
+			b.guard.look(&h.guarded, 0)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		kv.most.Store(0)
+		time.Sleep(time.Minute)
+		if most := kv.most.Load(); most != 1 {
+			t.Errorf("one look asks for the key %d times, want once", most)
+		}
+		kv.answers.Store(true)
+		storetest.Lost(t, l, 2*recheck)
+		synctest.Wait()
+		asked := kv.asked.Load()
+		time.Sleep(time.Minute)
+		if more := kv.asked.Load() - asked; more != 0 {
+			t.Errorf("asked for a lost key %d times more", more)
+		}
+	})
+}
+
+// Servers may allow fewer operations than there are keys to be looked for.
+func TestGuardOfManyWhereFewOperationsAreAllowed(t *testing.T) {
+	t.Parallel()
+	s := private(t, "--max-txn-ops", "16")
+	p := storetest.NewProxy(t, s.Addr)
+	b := opened(t, s.via(p.Addr))
+	const keys, gone = 40, 30
+	var list []backend.Lease
+	for i := range keys {
+		key := fmt.Sprint("gone", i)
+		if i >= gone {
+			key = fmt.Sprint("stays", i)
+		}
+		list = append(list, acquire(t, b, req(key, time.Hour)))
+	}
+	until(t, soon, "all keys are watched", func() bool {
+		b.watches.mu.Lock()
+		defer b.watches.mu.Unlock()
+		return len(b.watches.list) == keys
+	})
+	p.Refuse(true)
+	p.Cut()
+	resp, err := raw(t, s.Addr).Delete(t.Context(), s.namespace+"/"+nameMark+"gone", clientv3.WithPrefix())
+	if err != nil || resp.Deleted != gone {
+		t.Fatalf("deleted %v: %v", resp, err)
+	}
+	p.Refuse(false)
+	for _, l := range list[:gone] {
+		storetest.Lost(t, l, 3*soon)
+	}
+	for _, l := range list[gone:] {
+		release(t, l)
+	}
+}
