@@ -177,6 +177,26 @@ func TestDurableRestart(t *testing.T) {
 	}
 }
 
+// A node that has come back with the data of another has no vote, also with a client that meets both at once.
+func TestCopiedData(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	if n := f.open().voters(t, f); n != 3 {
+		t.Fatalf("%d nodes vote, want 3", n)
+	}
+	birth := newNaming(endpoint.DefaultNamespace).birth()
+	record := redistest.Raw(t, f.nodes[1].Addr).Get(t.Context(), birth).Val()
+	if err := redistest.Raw(t, f.nodes[2].Addr).Set(t.Context(), birth, record, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.nodes[2].Kill()
+	f.nodes[2].Start()
+	if n := f.open().voters(t, f); n != 2 {
+		t.Errorf("%d nodes vote, two of them by one node's data; want 2", n)
+	}
+}
+
 // A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
 // a waiter waits, and Bootstrap ends it.
 func TestNewFleet(t *testing.T) {
