@@ -189,8 +189,8 @@ const openWait = time.Second
 //
 // The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
 func (r *Backend) Bootstrap(ctx context.Context) error {
-	if !r.usage.Calls.Begin() {
-		return backend.ErrClosed
+	if err := r.usage.Begin(ctx, nil); err != nil {
+		return err
 	}
 	defer r.usage.Calls.End()
 	t := r.newRollCall()

@@ -245,6 +245,22 @@ func TestNewFleet(t *testing.T) {
 	release(t, l)
 }
 
+// Bootstrap does nothing for a caller who has gone.
+func TestBootstrapWhoseContextHasEnded(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	r := f.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Bootstrap(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+	settled(t, r)
+	if n := r.voters(t, f); n != 0 {
+		t.Errorf("%d nodes vote", n)
+	}
+}
+
 // A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and
 // no shorter.
 func TestBirthInTheFuture(t *testing.T) {
