@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -81,6 +82,8 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].there = true
 	}
-	_, err = r.release(ctx, c)
+	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && backend.Ended(ctx) {
+		err = backend.ContextError(ctx, err)
+	}
 	return err
 }
