@@ -18,7 +18,7 @@ var (
 )
 
 // List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and tells those that a quorum has, or may have
-// with nodes that do not answer.
+// with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := r.usage.Begin(ctx, nil); err != nil {
 		return nil, err
