@@ -59,7 +59,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 	if queue {
 		queueing = "1"
 	}
-	b.watches.end(a.r.Key) // what is answered tells whether the waiter has come
+	watch := b.watches.of(a.r.Key)
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, exchange.Request{
 		Script:   acquireScript,
@@ -75,6 +75,9 @@ func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
 		return answer{}, err
 	}
 	ans, err := parseAcquire(v)
+	if watch != nil && err == nil && (ans.granted || !ans.reserved()) {
+		b.watches.over(a.r.Key, watch) // whoever has the key hands it on
+	}
 	a.queued = queue && err == nil && !ans.granted
 	return ans, err
 }

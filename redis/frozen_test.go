@@ -2,9 +2,11 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/storetest"
@@ -17,9 +19,11 @@ func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 	for name, test := range map[string]struct {
 		frozen int
 		gone   bool // the process that has released
+		again  bool // it asks for the key again, and is refused
 	}{
-		"two":                            {2, false},
-		"five, and the releaser is gone": {5, true},
+		"two":                            {2, false, false},
+		"two, and the releaser is back":  {2, false, true},
+		"five, and the releaser is gone": {5, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,6 +59,11 @@ func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 				if test.gone {
 					if err := holder.Close(); err != nil {
 						t.Error(err)
+					}
+				}
+				if test.again {
+					if _, err := holder.Acquire(t.Context(), req(key, time.Hour)); !errors.Is(err, backend.ErrHeld) {
+						t.Errorf("acquire of a key that is kept for a waiter: %v", err)
 					}
 				}
 				o := granted(t, done, 2*waitCap+soon)

@@ -53,30 +53,27 @@ func (w *watches) begin(b *Backend, key, owner string) {
 	w.n.Store(int32(len(w.timers)))
 }
 
-// over takes a timer that has run off its key, and reports whether it was the last one.
+// of returns the watch of key, nil if there is none.
+func (w *watches) of(key string) *watch {
+	if w.n.Load() == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.timers[key]
+}
+
+// over ends a watch, and reports whether it was still its key's.
 func (w *watches) over(key string, t *watch) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timers[key] != t {
 		return false
 	}
+	t.Stop()
 	delete(w.timers, key)
 	w.n.Store(int32(len(w.timers)))
 	return true
-}
-
-// end ends the watch of key, if there is one.
-func (w *watches) end(key string) {
-	if w.n.Load() == 0 {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if t := w.timers[key]; t != nil {
-		t.Stop()
-		delete(w.timers, key)
-		w.n.Store(int32(len(w.timers)))
-	}
 }
 
 // close ends all, and returns their keys.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,6 +24,7 @@ import (
 type Backend struct {
 	usage      exchange.Usage
 	nodes      []*node
+	meeting    sync.Mutex // held while a node that has just been met is compared with the others
 	options    Options
 	naming     naming
 	guarantees backend.Guarantees

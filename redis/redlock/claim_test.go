@@ -336,6 +336,36 @@ func TestReleaseThatComesLate(t *testing.T) {
 	f.free("k")
 }
 
+// A release that nobody answers holds up Close for a moment, however long requests may take.
+func TestCloseBesideAReleaseThatHangs(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	f.bootstrap()
+	proxies, addrs := f.proxies()
+	for i := range addrs {
+		addrs[i] += "?read_timeout=20s"
+	}
+	r := opened(t, through(addrs))
+	l := acquire(t, r, req("k", claimTTL))
+	settled(t, r)
+	for _, p := range proxies {
+		p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.Release(context.Background()) }()
+	until(t, soon, "the release is under way", proxies[0].Taken)
+	begun := time.Now()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 3*exchange.CloseGrace+soon {
+		t.Errorf("Close took %v", took)
+	}
+	if err := <-done; !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("release: %v, want ErrClosed", err)
+	}
+}
+
 // A release waits for what is under way for its lease, as long as for an answer.
 func TestReleaseWaitsItsTurn(t *testing.T) {
 	t.Parallel()

@@ -57,13 +57,13 @@ func (s clockSample) step(ref clockSample) time.Duration {
 	return 0
 }
 
-// agrees reports whether two servers' clocks, asked in one go, may be fleetSkew apart at most.
-func (s clockSample) agrees(o clockSample) bool {
-	// Both as they would have been when the earlier request was sent, at the earliest and at the latest.
+// trails reports whether s's clock may be behind o's, which was asked in one go with it, by fleetSkew at most.
+func (s clockSample) trails(o clockSample) bool {
+	// Both as they would have been when one request was sent, at the earliest and at the latest.
 	zero := s.sent
 	lo, hi := s.offset(zero)
 	olo, ohi := o.offset(zero)
-	return lo-fleetSkew <= ohi && olo-fleetSkew <= hi
+	return lo <= ohi && olo-fleetSkew <= hi
 }
 
 // offset bounds the server's clock at zero.

@@ -133,6 +133,34 @@ func TestClockJump(t *testing.T) {
 	}
 }
 
+// Nodes whose clocks agree with that of one more, but not with each other, do not count together.
+func TestVotersClocksAgree(t *testing.T) {
+	begun := time.Now()
+	for _, c := range []struct {
+		ahead []int         // in ms, of those that vote
+		took  time.Duration // their answers
+		count int
+	}{
+		{[]int{0, 250, 500}, 0, 3},
+		{[]int{-450, 0, 450}, 0, 2},
+		{[]int{0, 450, -450}, 0, 2},
+		{[]int{0, 450, 0, -450, 0}, 0, 4},
+		{[]int{0, 3600_000, 0}, 0, 2},
+		{[]int{-300, 0, 300}, 200 * time.Millisecond, 3}, // perhaps they agree
+		{[]int{-450, 0, 450}, 200 * time.Millisecond, 2},
+	} {
+		e := &election{t: new(tally)}
+		for _, ms := range c.ahead {
+			clock := time.Hour + time.Duration(ms)*time.Millisecond
+			e.t.said = append(e.t.said, yes)
+			e.votes = append(e.votes, vote{clock: clockSample{clock.Microseconds(), begun, begun.Add(c.took)}})
+		}
+		if got := len(e.electors()); got != c.count {
+			t.Errorf("clocks %v ms ahead, answers that took %v: %d count together, want %d", c.ahead, c.took, got, c.count)
+		}
+	}
+}
+
 // A client that has never asked a node before finds by the others that its clock was set forward.
 func TestClocksDiffer(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@
 //   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers. Later attempts survive an
 //     outage of max(TTL, 10 s).
 //   - While no quorum answers, an operation fails after the request timeout (read_timeout of the URL or
-//     Options.Timeout, 2 s by default), and opening fails after 5 s.
+//     Options.Timeout, 2 s by default), and opening and List fail after 5 s.
 //   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets no lease for MaxTTL.
 //
 // # URLs

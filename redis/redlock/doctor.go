@@ -47,7 +47,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 			var apart []string
 			for i, a := range f.clocks {
 				for k, b := range f.clocks[:i] {
-					if a.server != 0 && b.server != 0 && !a.agrees(b) {
+					if a.server != 0 && b.server != 0 && !a.trails(b) && !b.trails(a) {
 						apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
 					}
 				}

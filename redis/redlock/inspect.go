@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -95,7 +96,7 @@ func mostNamed(answers []backend.Holder) (best []backend.Holder) {
 // than a quorum have. It is 0 where that hangs on nodes that have not answered.
 func (t *tally) quorumTTL(left []time.Duration) time.Duration {
 	const much = 100 * time.Millisecond
-	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
+	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	least := left[min(t.quorum, len(left))-1]
 	if most := left[max(t.quorum-(len(t.said)-t.number(yes)), 1)-1]; most-least > much {
 		return 0

@@ -23,7 +23,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	had, err := q.r.release(context.WithoutCancel(ctx), l.Data.(*claim))
+	had, err := q.r.release(ctx, l.Data.(*claim))
 	if err == nil && !had && !time.Now().Before(l.Deadline()) {
 		return backend.ErrLost // by its end
 	}
@@ -41,9 +41,6 @@ func (r *Backend) release(ctx context.Context, c *claim) (had bool, err error) {
 		return false, backend.ErrLost // a quorum cannot have had it
 	case free >= t.quorum:
 		return gone >= t.quorum, nil // if not, perhaps it had been lost, of which nodes decide that do not answer
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return false, err
 	}
 	return false, r.noQuorum(t.misses())
 }

@@ -17,6 +17,9 @@ import (
 // birthNew is what an operator, or Bootstrap, writes as the birth record of a node that has forgotten no lease.
 const birthNew = "new"
 
+// errCopied is that of a node which has to be met again, to learn from us that its record is another's.
+var errCopied = errors.New("its data was copied from another node")
+
 // An acquaintance is what meeting a node has told. The zero acquaintance is of one that has not been met, or that cannot vote.
 type acquaintance struct {
 	run, id            string // the incarnation of its server, and the name of its data
@@ -38,6 +41,17 @@ func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error 
 	found, err := r.interview(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
 	if err != nil && backend.IsContextError(err) {
 		err = exchange.NoAnswer(time.Since(begun), err)
+	}
+	r.meeting.Lock() // of two that are met at once one is the second
+	defer r.meeting.Unlock()
+	for _, o := range r.nodes {
+		switch met := o.acquaintance(); {
+		case o == n || met.id == "":
+		case met.run == found.run:
+			found = acquaintance{run: found.run, outcast: fmt.Errorf("%s and %s are one server", o.name, n.name)}
+		case met.id == found.id:
+			err = errCopied
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +153,7 @@ func (r *Backend) look(ctx context.Context) error {
 	r.ask(ctx, t, window{node: openWait, needed: openWait, outage: endpoint.OpenTimeout}, r.apart(func(i int) (verdict, func(), error) {
 		n := r.nodes[i]
 		err := r.acquaint(n, endpoint.OpenTimeout, begun)
-		for isTimeout(err) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
+		for (isTimeout(err) || errors.Is(err, errCopied)) && time.Since(begun) < endpoint.OpenTimeout-r.options.Timeout {
 			err = r.acquaint(n, endpoint.OpenTimeout-time.Since(begun), begun)
 		}
 		if exchange.IsReply(err) || n.isOutcast(begun) {
@@ -158,23 +172,6 @@ func (r *Backend) look(ctx context.Context) error {
 	if !t.won() {
 		return r.noQuorum(t.misses())
 	}
-	all := make([]int, len(r.nodes))
-	for i := range all {
-		all[i] = i
-	}
-	return r.distinct(all)
-}
-
-// distinct refuses one server under two addresses.
-func (r *Backend) distinct(list []int) error {
-	for k, i := range list {
-		found := r.nodes[i].acquaintance()
-		for _, j := range list[:k] {
-			if other := r.nodes[j].acquaintance(); found.run != "" && other.run == found.run {
-				return fmt.Errorf("%s and %s are one server", r.nodes[j].name, r.nodes[i].name)
-			}
-		}
-	}
 	return nil
 }
 
@@ -192,8 +189,8 @@ const openWait = time.Second
 //
 // The command SET anylock:redlock:birth new does the same for one node that no client has asked yet.
 func (r *Backend) Bootstrap(ctx context.Context) error {
-	if !r.usage.Calls.Begin() {
-		return backend.ErrClosed
+	if err := r.usage.Begin(ctx, nil); err != nil {
+		return err
 	}
 	defer r.usage.Calls.End()
 	t := r.newRollCall()

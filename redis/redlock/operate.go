@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ var (
 )
 
 // List implements [backend.Lister]. It scans every key of every node, a thousand at a time, and tells those that a quorum has, or may have
-// with nodes that do not answer.
+// with nodes that do not answer. It gives up after 5 s, whatever ctx allows.
 func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := r.usage.Begin(ctx, nil); err != nil {
 		return nil, err
@@ -81,6 +82,8 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].there = true
 	}
-	_, err = r.release(ctx, c)
+	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && backend.Ended(ctx) {
+		err = backend.ContextError(ctx, err)
+	}
 	return err
 }

