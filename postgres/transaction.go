@@ -74,8 +74,10 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 func (s *session) prolongTransaction(ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
 	_, err := s.simple(s.labelNow(timeout) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
-	if err != nil {
+	if code(err) != "" {
 		s.close() // a statement that fails ends the transaction, and frees the lock
+	}
+	if err != nil {
 		return err
 	}
 	s.setTimeout(timeout)
