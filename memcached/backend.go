@@ -24,6 +24,8 @@ type Backend struct {
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
+	base    context.Context // ends closeGrace later
+	cancel  context.CancelFunc
 	once    sync.Once // of Close
 }
 
@@ -35,6 +37,7 @@ var (
 func newBackend(addr string, o Options) *Backend {
 	b := &Backend{lanes: newLanes(addr, o), options: o, naming: naming{o.Namespace}, guarantees: guarantees(), now: time.Now}
 	b.closing, b.close = context.WithCancel(context.Background())
+	b.base, b.cancel = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
@@ -92,6 +95,7 @@ func (b *Backend) Close() error {
 	b.once.Do(func() {
 		b.calls.Seal()
 		b.close()
+		time.AfterFunc(closeGrace, b.cancel)
 		b.calls.Drain(closeGrace)
 		b.leases.Close()
 		b.lanes.close()

@@ -52,7 +52,7 @@
 //     no answer within the timeout, Acquire fails, and a clean-up in the background, or finally the TTL, frees the key.
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing behind.
 //   - While the server is down, waiters that have seen that the key is busy keep trying for max(TTL, 10 s); all other
-//     calls fail within the timeout, 2 s by default.
+//     calls fail within the timeout, 2 s by default, or that of the renewal by which a slow one is being repeated.
 //   - Inspect does not show the remaining TTL, and shows the token only of a lease that was renewed.
 //   - There are no passwords: the client library cannot authenticate. Anybody who reaches the server can take any lock, unless it uses
 //     TLS and requires client certificates.
@@ -65,8 +65,8 @@
 //	memcached://host[:11211][?timeout=500ms][&max_idle_conns=32]
 //	memcacheds://host[:11211][?cacert=/etc/memcached/ca.pem]
 //
-// Two parameters are named after the client library's fields: timeout limits each step (2 s) and max_idle_conns the
-// connections (32). Our own parameters:
+// Two parameters are named after the client library's fields: timeout limits each step (2 s), also each of up to three renewals by which
+// a slow one is repeated, and max_idle_conns the connections (32). Our own parameters:
 //
 //	lock_namespace=name    prefix of every item's name; default anylock
 //	cacert=file            with memcacheds, which is TLS: the authorities to trust, in PEM; by default this machine's

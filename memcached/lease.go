@@ -104,8 +104,8 @@ func swapItem(c *lane, item *memcache.Item, r record, value []byte, expiration i
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	h, _ := l.Data.(*held)
-	if h != nil { // a release is not called off: its context only bounds it, as Options.Timeout does
-		ctx = context.WithoutCancel(ctx)
+	if h != nil { // a release is not called off before Close: its context only bounds it, as Options.Timeout does
+		ctx = q.b.base
 	}
 	name := q.b.naming.lock(l.Key())
 	_, unanswered, err := ask(ctx, q.b, 0, func(c *lane, _ bool) (struct{}, error) {

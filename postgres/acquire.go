@@ -129,5 +129,9 @@ func (b *Backend) expired(h *held) {
 		return // its key stays held until the TTL has run out
 	}
 	// However long others have their turn before: they keep the session alive, and with it the lock.
-	b.calls.Background(func() { _ = b.giveUp(b.base, h) })
+	b.calls.Background(func() {
+		if err := b.giveUp(b.base, h); errors.Is(err, errBroken) && h.s.direct {
+			b.hunt(h.s.server) // with others, as many may have broken at once
+		}
+	})
 }

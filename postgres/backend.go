@@ -53,6 +53,9 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 		keep := onError == nil || onError(c, e)
 		return keep && !isFatal(e) // or what the server said would be lost behind the end of the connection
 	}
+	if b.config.RuntimeParams == nil {
+		b.config.RuntimeParams = make(map[string]string)
+	}
 	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
 		b.config.RuntimeParams["application_name"] = "anylock"
 	}

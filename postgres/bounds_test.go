@@ -55,15 +55,17 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 // perhaps, and take the time of a request once more for each connection.
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&lock_timeout=1s")
-	release(t, acquire(t, b, req("k", time.Minute)))
-	rest(t, b)
-	err := unanswered(t, p, func() error {
-		_, err := b.Acquire(context.Background(), req("k", time.Minute))
-		return err
-	})
-	if !errors.Is(err, errUnanswered) {
-		t.Errorf("%v, want %v", err, errUnanswered)
+	for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
+		_, p, b := proxied(t, "&lock_timeout=1s")
+		release(t, acquire(t, b, req("k", time.Minute)))
+		rest(t, b)
+		err := unanswered(t, p, func() error {
+			_, err := b.Acquire(context.Background(), r)
+			return err
+		})
+		if !errors.Is(err, errUnanswered) {
+			t.Errorf("wait %v: %v, want %v", r.Wait, err, errUnanswered)
+		}
 	}
 }
 
@@ -95,7 +97,7 @@ func TestUnansweredToken(t *testing.T) {
 	})
 }
 
-// A wait has no limit. The renewal after a long one has.
+// A wait in the queue has no limit. The renewal after a long one has.
 func TestUnansweredLateRenewal(t *testing.T) {
 	t.Parallel()
 	s, p, b := proxied(t, "&lock_timeout=1s")

@@ -71,3 +71,37 @@ func TestCloseEndsWaits(t *testing.T) {
 		}
 	})
 }
+
+// A lease whose renewal has no answer when Close ends keeps its key until its TTL has run out, as others do.
+func TestCloseKeepsKeyUnderRenewal(t *testing.T) {
+	t.Parallel()
+	const ttl = 4 * time.Second
+	for mode, params := range bothModes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s, p, b := proxied(t, params)
+			c := dialed(t, s.PostgresURL())
+			l := acquire(t, b, req(mode, ttl))
+			p.requests()
+			p.set(func(p *proxy) { p.mute = true })
+			renewed := make(chan error, 1)
+			go func() { renewed <- l.Renew(context.Background(), ttl) }()
+			until(t, soon, "the renewal is under way", func() (sent bool) {
+				p.set(func(p *proxy) { sent = p.syncs > 0 })
+				return sent
+			})
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-renewed; !errors.Is(err, backend.ErrClosed) {
+				t.Errorf("the renewal: %v, want ErrClosed", err)
+			}
+			if locks(t, c) == 0 {
+				t.Fatalf("the key is free after Close, of a TTL of %v", ttl)
+			}
+			if took := freedAfter(t, c, mode); took < ttl {
+				t.Errorf("freed %v after the renewal, of a TTL of %v", took, ttl)
+			}
+		})
+	}
+}

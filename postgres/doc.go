@@ -10,8 +10,9 @@
 //
 // In transaction mode an open transaction has the lock, and idle_in_transaction_session_timeout is the TTL, so that it works
 // through a pooler in transaction pooling. The token costs a second request on another connection, which detects a server that was
-// restarted or replaced since the lock was granted; then nothing is granted. Waiters poll. Locks of sessions and of transactions
-// exclude each other.
+// started anew or replaced since the lock was granted; then nothing is granted. (A server that recovers by itself from the crash of a
+// process looks the same as before: the lease is lost with its connection.) Waiters poll. Locks of sessions and of transactions exclude
+// each other.
 //
 // # Guarantees
 //

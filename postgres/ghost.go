@@ -11,10 +11,9 @@ import (
 
 // A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
 
-// exorcise makes sure of what h holds when its connection is broken: nil or ErrLost mean that it is free.
-func (b *Backend) exorcise(ctx context.Context, h *held) error {
-	b.pool.drop(h)
-	if err := b.banish(ctx, h.s); err != nil {
+// exorcise makes sure of what a lease held whose connection is broken: ErrLost means that it is free.
+func (b *Backend) exorcise(ctx context.Context, s *session) error {
+	if err := b.banish(ctx, s); err != nil {
 		return err
 	}
 	return backend.ErrLost

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/anylock/lock/backend"
 )
 
 // A path that resets a connection may leave the session behind it, which has carried the request out: the attempt that is made
@@ -214,4 +216,35 @@ func TestGhostsAreLookedForTogether(t *testing.T) {
 		t.Errorf("%d requests for %d sessions that were given up", got, n)
 	}
 	release(t, held)
+}
+
+// Leases whose connections break at once do not each connect to look for their sessions: the server has trouble enough.
+func TestLostLeasesAreLookedForTogether(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	_, p, b := proxied(t, "&lock_max_leases=60")
+	var leases []backend.Lease
+	for range n {
+		leases = append(leases, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+	}
+	p.set(func(p *proxy) { p.made = 0 })
+	b.cut()
+	for _, l := range leases {
+		lost(t, l, soon)
+	}
+	until(t, 2*soon, "the hunt is over", func() bool {
+		made := 0
+		p.set(func(p *proxy) { made = p.made })
+		b.hunting.Lock()
+		defer b.hunting.Unlock()
+		return made > 0 && len(b.ghosts) == 0
+	})
+	if err := b.Close(); err != nil { // it waits for what is under way
+		t.Error(err)
+	}
+	p.set(func(p *proxy) {
+		if p.made > 2 {
+			t.Errorf("%d sessions to look for those of %d leases", p.made, n)
+		}
+	})
 }

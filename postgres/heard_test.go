@@ -40,6 +40,24 @@ func TestEndedWaitTellsBusy(t *testing.T) {
 	}
 }
 
+// A server that answers each attempt at a free key with an error is not away: the wait ends with what it says.
+func TestErrorEndsWait(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := dialed(t, s.PostgresURL())
+	url := s.role(t, c, "")
+	if _, err := c.Exec(t.Context(), "REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(bigint) FROM PUBLIC"); err != nil {
+		t.Fatal(err)
+	}
+	b := opened(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	const denied = "42501"
+	if _, err := b.Acquire(ctx, waiting("k", time.Second)); code(err) != denied || backend.IsContextError(err) {
+		t.Errorf("%v, want SQLSTATE %s", err, denied)
+	}
+}
+
 // A late context has ended by its deadline, and its timer has not run yet.
 type late struct{ context.Context }
 

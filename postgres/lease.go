@@ -61,10 +61,14 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	if !ok {
 		return nil // an attempt that failed has closed its connection or given the lock up
 	}
-	return q.b.giveUp(ctx, h)
+	err := q.b.giveUp(ctx, h)
+	if errors.Is(err, errBroken) {
+		return q.b.exorcise(ctx, h.s)
+	}
+	return err
 }
 
-// giveUp releases what h holds, and makes sure of it if its connection is broken.
+// giveUp releases what h holds. After errBroken its session may still have it.
 func (b *Backend) giveUp(ctx context.Context, h *held) error {
 	p := &b.pool
 	limit, alone := h.s.bounds(h)
@@ -84,9 +88,6 @@ func (b *Backend) giveUp(ctx context.Context, h *held) error {
 			return err
 		},
 	})
-	if errors.Is(err, errBroken) {
-		return b.exorcise(ctx, h)
-	}
 	return err
 }
 

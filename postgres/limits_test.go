@@ -312,3 +312,18 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("leases that share: room for %d, error %v", n, err)
 	}
 }
+
+// What a role has open counts against its limit.
+func TestCapacityOfRole(t *testing.T) {
+	t.Parallel()
+	const limit, open = 10, 8
+	s := shared(t)
+	url := s.role(t, dialed(t, s.PostgresURL()), fmt.Sprint("CONNECTION LIMIT ", limit))
+	b := opened(t, url) // one connection, which looks around
+	for range open - 1 {
+		dialed(t, url)
+	}
+	if n, err := b.Capacity(t.Context()); n != limit-open || err != nil {
+		t.Errorf("room for %d with %d of %d connections open, error %v", n, open, limit, err)
+	}
+}

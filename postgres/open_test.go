@@ -51,8 +51,29 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, err := New(context.Background(), nil, nil); !errors.Is(err, backend.ErrInvalid) {
-		t.Errorf("nil config: %v", err)
+	for _, config := range []*pgx.ConnConfig{nil, {}} {
+		if _, err := New(context.Background(), config, nil); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("%+v: %v", config, err)
+		}
+	}
+}
+
+// A configuration whose run-time parameters were taken away does, and is not given any.
+func TestNoRuntimeParams(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig(gentleURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RuntimeParams = nil
+	b, err := New(t.Context(), config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	release(t, acquire(t, b, req(backend.NewOwner(), time.Minute)))
+	if config.RuntimeParams != nil {
+		t.Errorf("the caller's configuration has %v", config.RuntimeParams)
 	}
 }
 

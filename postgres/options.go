@@ -110,8 +110,8 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		return nil, fmt.Errorf("%w: nil config", backend.ErrInvalid)
+	if config == nil || config.DialFunc == nil {
+		return nil, fmt.Errorf("%w: the config is not made by pgx.ParseConfig", backend.ErrInvalid)
 	}
 	b := newBackend(config, o)
 	if err := b.look(ctx); err != nil {

@@ -15,6 +15,7 @@ type proxy struct {
 	*storetest.Relay
 
 	mu     sync.Mutex
+	made   int  // sessions that were asked for; pgx makes connections to cancel requests, too
 	syncs  int  // requests: a client waits for the answer to each Sync, Query or FunctionCall
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
@@ -48,13 +49,17 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 	for {
 		n, err := from.Read(buf)
 		p.mu.Lock()
+		const cancelRequest = 16                              // bytes
+		if count != nil && n > cancelRequest && buf[0] == 0 { // a new connection's first message begins with 0
+			p.made++
+		}
 		if p.reset && count == nil && n > 0 {
 			p.reset, p.kept = false, from
 			_ = to.(*net.TCPConn).SetLinger(0)
 			p.mu.Unlock()
 			return
 		}
-		if p.tail > 0 && count != nil && n > p.tail && buf[0] != 0 { // a new connection's first message begins with 0
+		if p.tail > 0 && count != nil && n > p.tail && buf[0] != 0 {
 			n, p.tail, p.kept = n-p.tail, 0, to
 			p.mu.Unlock()
 			_, _ = to.Write(buf[:n])

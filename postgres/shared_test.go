@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -41,6 +42,21 @@ func (d database) PostgresURL() string { return d.via(d.Addr) }
 // via is the URL of the database behind a proxy or pooler.
 func (d database) via(addr string) string {
 	return "postgres://postgres@" + addr + "/" + d.name + "?sslmode=disable"
+}
+
+// role makes a role that may do nothing but log in, and returns the database's URL for it.
+func (d database) role(t testing.TB, c *pgx.Conn, options string) string {
+	t.Helper()
+	role := d.name + "_role"
+	if _, err := c.Exec(context.Background(), "CREATE ROLE "+role+" LOGIN "+options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.Exec(context.Background(), "DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	return strings.Replace(d.PostgresURL(), "postgres@", role+"@", 1)
 }
 
 // gentleURL is for tests that need no more of their server than leases: $ANYLOCK_TEST_POSTGRES_URL, or a database.

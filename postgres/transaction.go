@@ -47,7 +47,8 @@ func (s *session) lockTransaction(ctx context.Context, h *held) (token uint64, e
 }
 
 // takeToken gets a transaction id, which is greater than all before, of the server that has run since the time given: that which gave
-// the lock. Another one in its place does not know the lock.
+// the lock. Another one in its place does not know the lock. One that recovers from the crash of a process keeps its time, and ends the
+// lock's connection, which tells.
 func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, err error) {
 	sql := tokenSQL
 	if b.options.Durable {
@@ -74,8 +75,10 @@ func (b *Backend) takeToken(ctx context.Context, since string) (token uint64, er
 func (s *session) prolongTransaction(ttl time.Duration) error {
 	timeout := min(ttl, maxTimeout)
 	_, err := s.simple(s.labelNow(timeout) + fmt.Sprintf(prolongSQL, timeout.Milliseconds()))
-	if err != nil {
+	if code(err) != "" {
 		s.close() // a statement that fails ends the transaction, and frees the lock
+	}
+	if err != nil {
 		return err
 	}
 	s.setTimeout(timeout)

@@ -22,7 +22,7 @@ const (
 // A waiter knows what it has heard of the server.
 type waiter struct {
 	busy  error     // its word that the key is held
-	heard time.Time // when it was there, as an answer has shown, or a connection that was good and broke
+	heard time.Time // when it said so last, or a connection that was good broke; an error that it answers may come for ever
 }
 
 // wait queues at the server, each waiter on a connection of its own, and asks again and again where that is not possible.
@@ -101,26 +101,29 @@ func (b *Backend) queue(ctx context.Context, r backend.Request, w *waiter) (back
 		return nil, err
 	}
 	b.pool.began(h, nil, true)
-	a := attempt{held: h}
-	_, err = s.make(ctx, request{alone: true, do: func() error {
+	a, busy := attempt{held: h}, false
+	_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error {
 		if err := a.ask(ctx); err != nil || a.token > 0 {
 			return err
 		}
-		w.busy = backend.ErrHeld // the statement that waits tells nothing before it is granted
+		busy, w.busy = true, backend.ErrHeld // the statement that waits tells nothing before it is granted
 		return a.queue()
 	}})
 	b.pool.began(h, nil, false)
 	if err != nil {
-		w.heard = time.Now()
+		if busy || neverHeld(err) {
+			w.heard = time.Now()
+		}
 		b.pool.drop(h)
 		return nil, err
 	}
 	return b.grant(ctx, r, a)
 }
 
-// queue asks for the lock by a statement that waits.
+// queue asks for the lock by a statement that waits, for as long as it takes.
 func (a *attempt) queue() (err error) {
 	s := a.s
+	s.limit(0)
 	a.sent = time.Now()
 	if a.token, err = s.lock(a.held, stWait); err != nil {
 		return err
