@@ -42,7 +42,7 @@ test-time: ## Measure make test, with and without a build cache, and write it in
 	scripts/test-time
 
 .PHONY: test-all
-test-all: ## Run every test with the race detector: clusters, failovers, mutants, specimens and the modules beside the library too
+test-all: ## Run every test, the library's and the specimens' with the race detector: clusters, failovers, mutants and the modules beside the library too
 	@scripts/install-servers
 	-@scripts/redis-versions >/dev/null
 	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(PKG)

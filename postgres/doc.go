@@ -39,8 +39,8 @@
 //
 //   - A restart, crash or failover of the server drops all leases: advisory locks are neither logged nor replicated. Their
 //     holders learn of it when the connection breaks. A holder that is cut off from a server that restarts learns of it at its
-//     next renewal, or its deadline; until then two may hold the key. Use Durable, pass the token to the resource that the lock
-//     protects, and let it refuse older ones.
+//     next renewal, or its deadline; until then two may hold the key. After a crash it helps to use Durable, to pass the token to the
+//     resource that the lock protects, and to let it refuse older ones. After a failover that does not help, because tokens may repeat.
 //   - If the network resets a connection towards the server but not towards the client, that ends a lease in the same way.
 //   - If the server's wall clock steps back, the key of a dead or frozen holder stays taken longer by the size of the step, because
 //     Postgres' timers look at the time when they fire. A step forward may end live leases before their deadline, by as much as they were

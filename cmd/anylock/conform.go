@@ -44,8 +44,8 @@ processes that are frozen and killed. The store itself is not touched.
 
 Ctrl-C stops the run and prints the results so far; a second Ctrl-C ends it at once.
 
-Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 128 + N if signal N came
-before the end and nothing had failed.`,
+Exit codes: 0 all checks passed; 1 some failed; 64 wrong usage; 69 the store cannot be reached; 74 the report cannot be
+written; 128 + N if signal N came before the end and nothing had failed.`,
 		Example: `  anylock conform --backend redis://cache-1:6379
   anylock conform --backend redis://cache-1:6379 --faults
   anylock conform --run 'FIFO|Cancel' --format junit > report.xml`,

@@ -29,6 +29,7 @@ Exit codes: 0 released; 128 + N released because of signal N;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
+  74  the line cannot be written
  113  the lock was lost (change it with --lost-exit-code)`,
 		Example: `  anylock hold deploy < pipe
   coproc anylock hold -w 10 deploy

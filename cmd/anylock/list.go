@@ -17,7 +17,7 @@ process id, the fencing token, the time left unless the lease is renewed, and ho
 store may have to scan everything that it keeps. With --format json it prints an array of the objects that inspect prints.
 
 Exit codes: 0 listed, even if no key is held; 64 wrong usage, or the store cannot list its keys; 69 the store cannot be
-reached.`,
+reached; 74 the list cannot be written.`,
 		Example: `  anylock list
   anylock list --format json nightly/`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -52,14 +52,16 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `run takes the lock KEY, runs CMD without a shell, and releases the lock when CMD exits.
 
 The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by itself if this machine or process dies. If
-anylock cannot renew it, or the store has lost it, CMD and its process group get SIGTERM, and then SIGKILL before the
-lease ends, so that CMD never runs together with the next holder. If anylock itself is killed or stopped, a second
-process, "anylock guard", kills them. Background processes that CMD leaves behind when it exits keep running, without the
-lock. anylock cannot find processes that leave CMD's process group.
+anylock cannot renew it, or the store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL before the
+lease would have ended, so that CMD never runs together with the next holder. Only if the store itself dropped the lease,
+another holder may run until then. If anylock itself is killed or stopped, a second process, "anylock guard", kills them.
+Background processes that CMD leaves behind when it exits keep running, without the lock. anylock cannot find processes that
+leave CMD's process group.
 
-anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so and keeps the
-lock for as long as that process runs. But if the lock is lost or anylock is killed, such a process keeps running together
-with the next holder. Run anylock itself under sudo: sudo anylock run ...
+anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal to
+anylock ends CMD and such a process still runs, anylock keeps the lock until it has ended. But if the lock is lost, anylock
+is killed, or CMD exits by itself, such a process keeps running together with the next holder. Run anylock itself under
+sudo: sudo anylock run ...
 
 anylock refuses a store that excludes only one process, such as memory:. --require and $ANYLOCK_REQUIRE refuse stores that
 do not promise what they name; both apply: fifo, push, linearizable, no-early-loss, tells-loss, fencing=restart, reach=network,

@@ -25,7 +25,7 @@ With --pass N it takes numbers at the --from store until they have reached N, th
 processes may begin to use the new store alone.
 
 Exit codes: 0 the plan was printed, or the cut is passed; 64 wrong usage, or no switch between these stores is safe; 69 a store
-cannot be reached.`,
+cannot be reached; 74 the plan cannot be written.`,
 		Example: `  anylock switch --from redis://cache-1 --to etcd://etcd-1
   anylock switch --from redis://cache-1 --to etcd://etcd-1 --within 2h --format json
   anylock switch --from redis://cache-1 --pass 1790000000000000`,

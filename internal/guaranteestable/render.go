@@ -108,8 +108,11 @@ func ChoiceMarkdown(w io.Writer, drivers []backend.Driver) error {
 	b.WriteString("| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
 	for _, d := range drivers {
 		g, fault := d.Guarantees, "yes: check the token"
-		if g.Consistency == backend.Linearizable && g.EarlyLoss == "" {
+		switch {
+		case g.Consistency == backend.Linearizable && g.EarlyLoss == "":
 			fault = "no"
+		case g.Fencing < backend.FencingRestart:
+			fault = "yes, and tokens may repeat then"
 		}
 		order := "any order, they poll"
 		if g.FIFO {

@@ -57,6 +57,30 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+// A token is no help after a fault that may set tokens back.
+func TestChoiceMarkdown(t *testing.T) {
+	for f := backend.FencingNone; f <= backend.FencingLoss; f++ {
+		var b strings.Builder
+		weak := drivers[1]
+		weak.Guarantees.Fencing = f
+		if err := ChoiceMarkdown(&b, []backend.Driver{drivers[0], weak}); err != nil {
+			t.Fatal(err)
+		}
+		fault := "yes, and tokens may repeat then"
+		if f >= backend.FencingRestart {
+			fault = "yes: check the token"
+		}
+		want := "" +
+			"| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n" +
+			"|---|---|---|---|---|\n" +
+			"| strong | all hosts that share the store | no | first come, first served | 1s |\n" +
+			"| weak | one process | " + fault + " | any order, they poll | none |\n"
+		if b.String() != want {
+			t.Errorf("tokens that survive %v: got\n%s\nwant\n%s", f, b.String(), want)
+		}
+	}
+}
+
 func TestURLsMarkdown(t *testing.T) {
 	var b strings.Builder
 	if err := URLsMarkdown(&b, drivers); err != nil {

@@ -145,6 +145,27 @@ func TestInstallServers(t *testing.T) {
 	}
 }
 
+// Without the right to install it says how to, so that no service starts and no database is made, as apt-get alone would.
+func TestInstallServersWithoutRights(t *testing.T) {
+	t.Parallel()
+	m := newBareMachine(t)
+	m.write(t, "/bin/id", "#!/bin/sh\necho 1000\n")
+	m.write(t, "/bin/sudo", "#!/bin/sh\nexit 1\n") // it asks for a password
+	m.write(t, "/usr/bin/redis-server", "#!/bin/sh\n")
+	project, err := moduleroot.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, asked, err := m.install(t, project)
+	if err == nil || len(asked) > 0 {
+		t.Errorf("it asked for %q, and ended with %v", asked, err)
+	}
+	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb\n"
+	if !strings.Contains(out, advice) || strings.Contains(out, "apt-get") {
+		t.Errorf("it printed:\n%s\nwant only this command:\n%s", out, advice)
+	}
+}
+
 // Without apt-get it can only say what is missing.
 func TestInstallServersElsewhere(t *testing.T) {
 	t.Parallel()
