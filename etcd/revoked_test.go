@@ -163,10 +163,11 @@ func TestLeaseOfDeletedGrantIsNotUsedAgain(t *testing.T) {
 	var other backend.Lease
 	deleted = func() {
 		own := ownKey(t, c, r.Owner)
-		first.Store(get(t, c, own).Lease)
+		lease := get(t, c, own).Lease
 		if _, err := c.Delete(context.Background(), own); err != nil {
 			t.Error(err)
 		}
+		first.Store(lease) // after the delete: what is found from now on is the new place
 		other = acquire(t, someone, req("k", time.Minute))
 	}
 	holder := acquire(t, someone, req("k", time.Minute))
