@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,10 +27,10 @@ const (
 // A pool keeps leases that are granted and not in use, by the TTL of the locks they are for. It does not renew them: one that nobody
 // has used for half its time is not used again.
 type pool struct {
-	b    *Backend
-	term atomic.Uint64 // the highest that an answer has told
+	b *Backend
 
 	mu       sync.Mutex
+	term     uint64                     // the highest that an answer has told
 	idle     map[time.Duration][]*lease // the freshest last
 	granting map[time.Duration]int      // in the background
 	closed   bool
@@ -171,13 +170,13 @@ func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	var strays []*lease // that may be granted, without an answer
 	_, err := p.b.repeat(ctx, func(ctx context.Context) error {
 		l = &lease{id: newLeaseID(), ttl: ttl, gone: make(chan struct{}), renewed: time.Now()}
-		before := p.term.Load()
+		before := p.hear(0)
 		resp, err := p.b.leaseClient.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: l.id, TTL: int64(ttl / time.Second)})
 		switch {
 		case err == nil:
 			l.ttl, l.heard = time.Duration(resp.TTL)*time.Second, resp.Header.GetRaftTerm()
 			l.term = cmp.Or(min(before, l.heard), l.heard)
-			p.term.Store(max(p.term.Load(), l.heard))
+			p.hear(l.heard)
 		case uncertain(err):
 			strays = append(strays, l)
 		}
@@ -185,6 +184,14 @@ func (p *pool) ask(ctx context.Context, ttl time.Duration) (*lease, error) {
 	})
 	p.drop(strays...)
 	return l, err
+}
+
+// hear notes the term of an answer, and returns the highest that there was.
+func (p *pool) hear(term uint64) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = max(p.term, term)
+	return p.term
 }
 
 // newLeaseID is not 0, for which a server would choose another.
@@ -297,7 +304,7 @@ func (p *pool) renew(ctx context.Context, patience time.Duration, leases ...*lea
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, l := range leases {
-		p.term.Store(max(p.term.Load(), got[i].term))
+		p.term = max(p.term, got[i].term)
 		switch {
 		case got[i].err != nil:
 			errs[i] = got[i].err

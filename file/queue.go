@@ -53,7 +53,7 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// rouse has the first waiter for a held key look again, which may be its sooner than it thinks. Dead ones are taken out.
+// rouse tells the first waiter for a held key to look again: its turn may come sooner than it thinks. Dead ones are taken out.
 func (r *record) rouse(p post) {
 	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
 		r.removeInbox(r.queue[0].inbox)

@@ -11,14 +11,6 @@ import (
 
 // A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
 
-// exorcise makes sure of what a lease held whose connection is broken: ErrLost means that it is free.
-func (b *Backend) exorcise(ctx context.Context, s *session) error {
-	if err := b.banish(ctx, s); err != nil {
-		return err
-	}
-	return backend.ErrLost
-}
-
 // hunt has the session ended that ghost tells of, in the background.
 func (b *Backend) hunt(ghost server) {
 	b.hunting.Lock()

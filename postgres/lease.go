@@ -63,7 +63,10 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	}
 	err := q.b.giveUp(ctx, h)
 	if errors.Is(err, errBroken) {
-		return q.b.exorcise(ctx, h.s)
+		if err := q.b.banish(ctx, h.s); err != nil {
+			return err
+		}
+		return backend.ErrLost // nobody has the key any more
 	}
 	return err
 }

@@ -132,22 +132,29 @@ func TestSetDeadlineIsTheEarliest(t *testing.T) {
 	})
 }
 
+// waitForLast begins to acquire a, b and c, of which l holds c.
+func waitForLast(t *testing.T, w *world, l *lock.Locker) (busy *lock.Lease, failed <-chan error) {
+	t.Helper()
+	busy, err := l.Acquire(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"a", "b", "c"})
+		ended <- err
+	}()
+	return busy, ended
+}
+
 // A lease that is lost during the wait for the next key ends the wait.
 func TestSetLossDuringWait(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()
-		busy, err := l.Acquire(t.Context(), "c")
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := make(chan error, 1)
-		go func() {
-			_, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"a", "b", "c"})
-			failed <- err
-		}()
+		busy, failed := waitForLast(t, w, l)
 		time.Sleep(5 * ttl)
 		breakKey(t, l, "a")
-		err = <-failed
+		err := <-failed
 		var at *lock.Error
 		if !errors.Is(err, lock.ErrLost) || !errors.As(err, &at) || at.Key != "a" || errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want the loss of a", err)
@@ -161,15 +168,7 @@ func TestSetLossDuringWait(t *testing.T) {
 func TestSetRollbackFailsAfterALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		l := w.locker()
-		busy, err := l.Acquire(t.Context(), "c")
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := make(chan error, 1)
-		go func() {
-			_, err := recipe.AcquireAll(t.Context(), w.locker(), []string{"a", "b", "c"})
-			failed <- err
-		}()
+		busy, failed := waitForLast(t, w, l)
 		settle()
 		outage := errors.New("outage")
 		w.mu.Lock()
