@@ -11,7 +11,7 @@ import (
 
 // A renewal that the server cancels ends the transaction that holds the lock: the lease is lost at once, not at its deadline.
 func TestCancelledRenewalInTransaction(t *testing.T) {
-	t.Parallel()
+	// not parallel: it needs the server for itself
 	url := gentleURL(t)
 	b := opened(t, url+"&lock_mode=transaction")
 	l := acquire(t, b, req("k", time.Minute))

@@ -15,7 +15,7 @@ import (
 // Waiters whose processes are frozen, as all of a virtual machine's are at once, cost the next one a reservation each, and no
 // more, although the server takes them for listeners: also when the one who has released is gone.
 func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
-	t.Parallel()
+	// not parallel: it measures reservations, which are short
 	for name, test := range map[string]struct {
 		frozen int
 		gone   bool // the process that has released
@@ -26,7 +26,6 @@ func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 		"five, and the releaser is gone": {5, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			url := ownDatabase(t).URL
 			next := opened(t, url)
 			var frozen []conformance.Process

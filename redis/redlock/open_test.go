@@ -195,7 +195,7 @@ func TestCallersClients(t *testing.T) {
 
 // Opening waits for a node that hangs as long as it says, and no longer.
 func TestOpenWithHungNode(t *testing.T) {
-	t.Parallel()
+	// not parallel: it measures how long opening takes
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	for _, n := range f.nodes {

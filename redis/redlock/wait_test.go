@@ -79,6 +79,7 @@ func TestNotReady(t *testing.T) {
 	tells("a fleet just opened", r.NotReady())
 	_, err := r.Acquire(context.Background(), req("k", time.Second))
 	tells("acquire without waiting", err)
+	settled(t, r) // a slow machine may still remove what it has left
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err = r.Acquire(ctx, waiting("k", time.Second))
@@ -100,7 +101,7 @@ func TestNotReady(t *testing.T) {
 
 // A node that is slow to say whether the key is still held is passed over: it takes more than that to ask all of them for their votes.
 func TestWaiterPassesSlowNode(t *testing.T) {
-	t.Parallel()
+	// not parallel: beside other tests all nodes are slow
 	const ttl, idle = time.Minute, 2 * time.Second
 	f := startFleet(t, 3)
 	f.bootstrap()
