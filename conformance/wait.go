@@ -39,7 +39,7 @@ func (t *trial) within(d time.Duration, ch <-chan struct{}) bool {
 // poll asks done until it is true, for at least d as in within.
 func (t *trial) poll(d time.Duration, done func() bool) bool {
 	pause := time.Millisecond
-	for waited := time.Duration(0); ; waited += pause {
+	for waited := time.Duration(0); ; {
 		if done() {
 			return true
 		}
@@ -50,6 +50,7 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 			t.fatalf("the check was ended: %v", err)
 		}
 		time.Sleep(pause)
+		waited += pause
 		pause = min(2*pause, tick)
 	}
 }
