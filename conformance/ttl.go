@@ -190,6 +190,8 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 	h := t.inspect(g.key)
 	after := time.Now()
 	switch {
+	case h.Owner != g.owner && !g.live(after):
+		t.tooLate("a lease of %v ended before the store could be asked about it", ttl)
 	case h.Owner != g.owner:
 		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
