@@ -17,7 +17,9 @@ const (
 
 // within waits for ch, for at least d. Time in which this process does not run does not count: what d bounds needs the
 // same processor.
-func (t *trial) within(d time.Duration, ch <-chan struct{}) bool {
+func (t *trial) within(d time.Duration, ch <-chan struct{}) bool { return within(d, ch) }
+
+func within(d time.Duration, ch <-chan struct{}) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for range d/tick + 1 {
