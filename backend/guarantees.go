@@ -35,7 +35,8 @@ type Guarantees struct {
 	Fencing Fencing
 	// FIFO says that waiting requests are granted in the order of their arrival at the store.
 	FIFO bool
-	// Wake says how a waiter learns that the key is free.
+	// Wake says how a waiter learns that the key is free. Either way it has the key of a dead holder within a second of the granted TTL
+	// and MaxLate, mostly.
 	Wake Wake
 	// Consistency says whether exclusion holds whatever fails, within the lease's time bounds.
 	Consistency Consistency

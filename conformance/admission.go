@@ -103,24 +103,53 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	return err
 }
 
-// grantsNothing returns when a fresh key has been granted, or tells why nothing can be granted any more.
-func (s *suite) grantsNothing() error {
-	b, err := s.h.Open(s.ctx)
+// bounded is the error of f, which is left behind if it has not returned after d.
+func bounded(d time.Duration, f func() error) error {
+	var err error
+	done := make(chan struct{})
+	go func() { defer close(done); err = f() }()
+	if !within(d, done) {
+		return fmt.Errorf("not returned after %v", d)
+	}
+	return err
+}
+
+// open opens a client, which may take as long as a check.
+func (s *suite) open() (backend.Backend, error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	late := time.AfterFunc(s.timeout, cancel) // no deadline of ctx: a client may live by that
+	var b backend.Backend
+	err := bounded(s.timeout+soon, func() (err error) { b, err = s.h.Open(ctx); return err })
+	if !late.Stop() && err != nil {
+		return nil, fmt.Errorf("no client within %v: %v", s.timeout, err)
+	}
+	return b, err
+}
+
+// closes closes b, which may take as long as in checks.
+func (s *suite) closes(b backend.Backend) error { return bounded(2*soon, b.Close) }
+
+// useless returns when a fresh key has been granted, or tells why the store is of no use any more.
+func (s *suite) useless() error {
+	b, err := s.open()
 	if err != nil {
-		return fmt.Errorf("open: %w", err)
+		return fmt.Errorf("no client can be opened any more: %w", err)
 	}
 	err = s.admitted(b, nil)
-	return errors.Join(err, b.Close())
+	if e := s.closes(b); e != nil {
+		err = errors.Join(err, fmt.Errorf("a client cannot be closed any more: %w", e))
+	}
+	return err
 }
 
 // recovers returns when the store is prompt again, so often in a row as another attempt needs, or has not been for a while. Attempts at a check
 // would prove nothing until then.
 func (s *suite) recovers(stretch int) {
-	b, err := s.h.Open(s.ctx)
+	b, err := s.open()
 	if err != nil {
 		return
 	}
-	defer b.Close()
+	defer s.closes(b)
 	if s.admitted(b, nil) != nil {
 		return
 	}
@@ -137,16 +166,16 @@ func (s *suite) recovers(stretch int) {
 	}
 }
 
-// look finds out, behind a failed check, whether the store grants anything still. If not, the others would only fail alike.
+// look finds out, behind a failed check, whether the store is of use still. If not, the others would only fail alike.
 func (s *suite) look() {
 	s.ending.Lock()
 	defer s.ending.Unlock()
 	if s.nothing == nil {
-		s.nothing = s.grantsNothing()
+		s.nothing = s.useless()
 	}
 }
 
-// ended tells why the store grants nothing any more.
+// ended tells why the store is of no use any more.
 func (s *suite) ended() error {
 	s.ending.Lock()
 	defer s.ending.Unlock()

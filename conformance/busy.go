@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -74,18 +75,17 @@ func ownLimitIsUnavailable(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	g := t.acquire(c, t.newKey(), t.long())
-	free := []string{t.newKey(), t.newKey()}
+	all, free := t.methods(c, g)
 	partition(link, ToStore, FromStore)
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	calls := map[string]*call{
-		"Acquire":           t.call(func() error { _, err := t.ask(ctx, c, free[0], t.long(), false); return err }),
-		"Acquire with Wait": t.call(func() error { _, err := t.ask(ctx, c, free[1], t.long(), true); return err }),
-		"Renew":             t.call(func() error { return g.Renew(ctx, t.long()) }),
-		"Inspect":           t.call(func() error { _, err := c.Inspect(ctx, g.key); return err }),
+	var calls []*call
+	for _, m := range all {
+		calls = append(calls, t.call(func() error { return m.do(ctx) }))
 	}
 	end := time.Now().Add(patience)
-	for what, call := range calls {
+	for i, call := range calls {
+		what := all[i].name
 		if !t.within(time.Until(end), call.done) {
 			t.notef("%s has no limit of its own, or one of more than %v", what, patience)
 			continue
@@ -97,14 +97,14 @@ func ownLimitIsUnavailable(t *trial) {
 			t.fatalf("%s while cut off: %v, which matches a context's error although no context has ended", what, err)
 		case errors.Is(err, backend.ErrHeld):
 			t.fatalf("%s while cut off: %v, although the store has said nothing of the key", what, err)
-		case what == "Renew" && (errors.Is(err, backend.ErrLost) || t.excused(g, err)): // its deadline has passed
+		case strings.HasPrefix(what, "Renew") && errors.Is(err, backend.ErrLost): // its deadline has passed
 		case !errors.Is(err, backend.ErrUnavailable):
 			t.fatalf("%s while cut off: %v, want ErrUnavailable", what, err)
 		}
 	}
 	cancel()
-	for what, call := range calls {
-		_ = call.ends(t, soon, what+" whose context ended while cut off")
+	for i, call := range calls {
+		_ = call.ends(t, soon, all[i].name+" whose context ended while cut off")
 	}
 	link.Heal()
 	t.usable(c)

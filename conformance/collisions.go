@@ -170,27 +170,19 @@ func keysAreNotTheirEncoding(t *trial) {
 
 // separate fails unless all keys can be held at once, by either client, and each is known by its own owner.
 func (t *trial) separate(keys []string) {
-	workers := min(4, t.h.Many/2)
 	for keys := range slices.Chunk(keys, t.h.Many) {
 		grants := make([]*grant, len(keys))
-		each := func(f func(i int)) {
-			t.together(workers, func(w int) {
-				for i := w; i < len(keys) && !t.ended(); i += workers {
-					f(i)
-				}
-			})
-		}
-		each(func(i int) {
-			g, err := t.attempt(t.client(i/workers), keys[i], t.long())
+		t.inTurns(len(keys), func(i int) {
+			g, err := t.attempt(t.client(i), keys[i], t.long())
 			if err != nil {
 				t.notGranted("key "+show(keys[i])+": Acquire", keys[i], err)
 			}
 			grants[i] = g
 		})
 		// Only now, when all are held.
-		each(func(i int) {
+		t.inTurns(len(keys), func(i int) {
 			g := grants[i]
-			if h := t.inspect(g.key); h.Owner != g.owner {
+			if h := t.inspect(g.key); h.Owner != g.owner && g.live(time.Now()) {
 				t.breaks(8, "key %s: Inspect says that %q holds it, want %q%s", show(g.key), h.Owner, g.owner, t.sharedWith(g.key))
 			}
 			t.release(g)

@@ -20,9 +20,9 @@
 // Checks rely on what the contract guarantees, not on how fast a machine usually is: a lease counts as live until its
 // Deadline, and an attempt counts as refused too late only if it was sent after the last moment at which the store may
 // refuse. If a machine is so slow that an attempt proves nothing (a lease ran out before it could be looked at), the
-// check is repeated with longer TTLs. A failure is therefore a bug in the store, or a promise in its
-// [backend.Guarantees] that it does not keep. The reverse does not hold: races may go unseen in one run. Run the suite
-// often, with -race.
+// check is repeated with longer TTLs. If the longest do not help either, it fails with "too slow for a verdict". Any other
+// failure is a bug in the store, or a promise in its [backend.Guarantees] that it does not keep. The reverse does not hold: races
+// may go unseen in one run. Run the suite often, with -race.
 //
 // docs/write-a-backend.md leads from nothing to a passing suite.
 package conformance

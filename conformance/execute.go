@@ -50,12 +50,12 @@ type Result struct {
 	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if there is another reason
 	Duration time.Duration
 
-	Interrupted bool // skipped because the suite's context had ended, or the store grants nothing any more: nothing is known
+	Interrupted bool // skipped because the suite's context had ended, or the store is of no use any more: nothing is known
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
 // for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the checks after it are skipped, and claims are
-// not looked at. The error says that the store cannot be opened or grants nothing, or that ctx ended: then the results tell what was found until then.
+// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then the results tell what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
@@ -118,7 +118,7 @@ type suite struct {
 	alone   sync.Mutex     // held by a check that makes faults, when those that run side by side are done
 
 	ending  sync.Mutex
-	nothing error // why the store grants nothing any more
+	nothing error // why the store is of no use any more
 }
 
 // defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
@@ -140,22 +140,23 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 			return nil, fmt.Errorf("%w: conformance: Harness.Skip names no check: %s", backend.ErrInvalid, name)
 		}
 	}
-	b, err := h.Open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("conformance: open: %w", err)
-	}
-	g := b.Guarantees()
 	s := &suite{
-		ctx: ctx, h: h.withDefaults(), g: g, stretch: mostStretched(g, h.withDefaults()), timeout: o.Timeout, began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
+		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
 	}
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]
 	}
-	if s.timeout <= 0 {
-		s.timeout = time.Minute + 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
+	b, err := s.open()
+	if err != nil {
+		return nil, fmt.Errorf("conformance: open: %w", err)
+	}
+	g := b.Guarantees()
+	s.g, s.stretch = g, mostStretched(g, s.h)
+	if o.Timeout <= 0 {
+		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
 	err = s.ask(b, o)
-	if e := b.Close(); err == nil && e != nil {
+	if e := s.closes(b); err == nil && e != nil {
 		err = fmt.Errorf("conformance: close: %w", e)
 	}
 	if err != nil {
@@ -222,7 +223,7 @@ func (s *suite) execute(c Check) (r Result) {
 		return r
 	}
 	if err := s.ended(); err != nil {
-		r.Status, r.Output, r.Interrupted = Skip, fmt.Sprintf("not run: the store grants nothing any more: %v", err), true
+		r.Status, r.Output, r.Interrupted = Skip, fmt.Sprintf("not run: %v", err), true
 		return r
 	}
 	if s.began != nil {

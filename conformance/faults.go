@@ -76,9 +76,7 @@ const recovery = 15 * time.Second
 // freeze makes the store stop answering until thaw is called, or the trial ends.
 func (t *trial) freeze() (thaw func()) {
 	thaw = sync.OnceFunc(t.h.Thaw)
-	t.mu.Lock()
-	t.faults = append(t.faults, thaw)
-	t.mu.Unlock()
+	t.endsFault(thaw)
 	t.h.Freeze()
 	return thaw
 }
@@ -95,11 +93,7 @@ func frozenStoreLosesLease(t *trial) {
 		}
 	})
 	for _, g := range []*grant{idle, busy} {
-		deadline := g.Deadline()
-		const prompt = 500 * time.Millisecond
-		if !t.within(time.Until(deadline)+prompt, g.Lost()) {
-			t.fatalf("Lost is not closed %v after the deadline while the store is frozen", time.Since(deadline))
-		}
+		t.losesInTime(g)
 	}
 	if !t.within(soon, renewed) {
 		t.fatalf("Renew has not returned %v after the deadline", soon)
@@ -118,7 +112,7 @@ func frozenStoreHonoursContext(t *trial) {
 		begun := time.Now()
 		g, err := t.ask(ctx, t.b, free, t.long(), wait)
 		cancel()
-		if took := time.Since(begun); took > soon {
+		if took := time.Since(begun); t.overdue(took, 0) {
 			t.fatalf("Acquire with a context of 200ms took %v while the store is frozen", took)
 		}
 		if g != nil || !errors.Is(err, context.DeadlineExceeded) {

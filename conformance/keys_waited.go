@@ -62,23 +62,9 @@ func oddKeysAreWaitedFor(t *trial) {
 			}
 			for j := i + 1; j < len(keys); j++ {
 				if !leaves(j) {
-					t.waitsOn(waits[j], held[j], key)
+					waits[j].stillWaits(t, held[j], t.rule)
 				}
 			}
 		}
-	}
-}
-
-// waitsOn fails if w, which waits for the key of g, has ended when another key was released.
-func (t *trial) waitsOn(w *waiting, g *grant, released string) {
-	switch {
-	case !w.ended():
-	case w.err != nil:
-		w.failed(t)
-		t.fatalf("an Acquire that waits for the key %s ended while that was held: %v", show(g.key), w.err)
-	case g.live(w.grant.after):
-		t.doubleGrant("a waiter was granted the key %s, which is held, when the key %s was released", show(g.key), show(released))
-	default:
-		t.tooLate("the lease of key %s was over before it was released", show(g.key))
 	}
 }

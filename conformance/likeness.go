@@ -246,42 +246,8 @@ func numbersAlike() (keys []string) {
 }
 
 func keysThatLookAlike(t *trial) {
-	keys := keysAlike()
-	for keys := range slices.Chunk(keys, t.h.Many) {
-		t.heldAtOnce(keys)
-	}
+	t.separate(keysAlike())
 	t.fixedKeys()
-}
-
-// heldAtOnce fails unless all keys can be held at once, and each is known by its own owner.
-func (t *trial) heldAtOnce(keys []string) {
-	grants := make([]*grant, len(keys))
-	keyOf := make(map[string]string) // by owner
-	owners := make([]string, len(keys))
-	for i, key := range keys {
-		owners[i] = backend.NewOwner()
-		keyOf[owners[i]] = key
-	}
-	t.inTurns(len(keys), func(i int) {
-		begun := time.Now()
-		g, err := t.request(t.ctx, t.client(i), backend.Request{Key: keys[i], Owner: owners[i], TTL: t.long()})
-		t.answered(err, begun)
-		if errors.Is(err, backend.ErrHeld) {
-			if other := keyOf[t.inspect(keys[i]).Owner]; other != "" {
-				t.fatalf("key %s is busy while key %s is held: they are taken for one", show(keys[i]), show(other))
-			}
-		}
-		if err != nil {
-			t.fatalf("key %s: Acquire: %v", show(keys[i]), err)
-		}
-		grants[i] = g
-	})
-	t.inTurns(len(keys), func(i int) {
-		if h := t.inspect(keys[i]); h.Owner != owners[i] {
-			t.fatalf("key %s: Inspect says that %q holds it, want %q", show(keys[i]), h.Owner, owners[i])
-		}
-		t.release(grants[i])
-	})
 }
 
 // fixedKeys are short keys that cannot be new: whoever else uses the store may hold them. They prove only what is seen of this check's

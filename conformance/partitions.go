@@ -176,37 +176,18 @@ func partitionHonoursContext(t *trial) {
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	w := t.wait(c, busy.key, t.long())
 	t.told(busy.key, 1)
+	all, free := t.methods(c, held)
 	partition(link, ToStore, FromStore)
-	free := []string{t.newKey(), t.newKey()}
-	calls := map[string]func(ctx context.Context) error{
-		"Acquire": func(ctx context.Context) error {
-			_, err := t.ask(ctx, c, free[0], t.long(), false)
-			return err
-		},
-		"Acquire with Wait": func(ctx context.Context) error {
-			_, err := t.ask(ctx, c, free[1], t.long(), true)
-			return err
-		},
-		"Renew":   func(ctx context.Context) error { return held.Renew(ctx, t.long()) },
-		"Inspect": func(ctx context.Context) error { _, err := c.Inspect(ctx, held.key); return err },
-	}
-	var wait []func()
-	for name, f := range calls {
+	t.together(len(all), func(i int) {
 		const patience = 200 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.ctx, patience)
-		under := t.call(func() error { return f(ctx) })
-		wait = append(wait, func() {
-			defer cancel()
-			err := under.ends(t, patience+soon, name+" whose context ended while cut off")
-			if name != "Renew" || !t.excused(held, err) {
-				t.endsByDeadline(err, name+" while cut off")
-			}
-			t.notBusy(err, "while cut off")
-		})
-	}
-	for _, f := range wait {
-		f()
-	}
+		defer cancel()
+		err := t.call(func() error { return all[i].do(ctx) }).ends(t, patience+soon, all[i].name+" whose context ended while cut off")
+		if !t.excused(held, err) {
+			t.endsByDeadline(err, all[i].name+" while cut off")
+		}
+		t.notBusy(err, "while cut off")
+	})
 	w.cancelAndFail(t)
 	link.Heal()
 	t.usable(c)

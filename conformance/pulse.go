@@ -142,6 +142,17 @@ func (t *trial) notInTime(rule, format string, args ...any) {
 	t.breaksText(rule, format, args...)
 }
 
+// overdue reports whether a call that was to return soon after limit took longer, and not because this process stood still for most of
+// that.
+func (t *trial) overdue(took, limit time.Duration) bool {
+	late := took - limit
+	if late <= soon {
+		return false
+	}
+	time.Sleep(tick) // the pulse has noticed by then
+	return t.pulse.stood() < late/2
+}
+
 // stoodStill tells of this process or the store what keeps a store from doing something in time; it is empty if nothing did.
 func (t *trial) stoodStill() string {
 	if stood := t.pulse.stood(); stood > 0 {

@@ -189,9 +189,12 @@ func (t *trial) together(n int, f func(i int)) {
 	}
 }
 
+// turns is how many are at once in inTurns.
+const turns = 16
+
 // inTurns runs f with 0 to n-1, some at once.
 func (t *trial) inTurns(n int, f func(i int)) {
-	workers := min(16, n)
+	workers := min(turns, n)
 	t.together(workers, func(w int) {
 		for i := w; i < n && !t.ended(); i += workers {
 			f(i)

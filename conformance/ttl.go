@@ -47,10 +47,9 @@ var ttlChecks = []Check{
 func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))
 	last := t.lastRefusal(g.after, g.ttl)
-	ttl := max(g.ttl, t.short()) // long enough for the grant to arrive
 	for s := (stalls{}); ; {
 		sent := time.Now()
-		next, err := t.ask(t.ctx, b, g.key, ttl, false)
+		next, err := t.ask(t.ctx, b, g.key, t.long(), false)
 		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
@@ -58,7 +57,7 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 		case err == nil && next.after.Before(floor):
 			t.fatalf("TTL %v: granted again after %v", g.ttl, next.after.Sub(g.before))
 		case err == nil:
-			_ = next.Release(t.ctx) // it may be over already
+			t.release(next)
 			return
 		case !errors.Is(err, backend.ErrHeld):
 			t.fatalf("Acquire: %v", err)
@@ -130,25 +129,13 @@ func ttlIsRoundedUp(t *trial) {
 }
 
 func deadlineHasMargin(t *trial) {
-	check := func(what string, g *grant, ttl time.Duration, before, after time.Time) {
-		deadline := g.Deadline()
-		if t.kept(ttl) < ttl { // it may have moved on since
-			after = time.Now()
-		}
-		if least := backend.Deadline(before, t.kept(ttl)); deadline.Before(least) {
-			t.errorf("%s for %v: the deadline is %v earlier than the TTL allows", what, ttl, least.Sub(deadline))
-		}
-		if most := backend.Deadline(after, t.kept(t.g.Round(ttl))); deadline.After(most) {
-			t.errorf("%s for %v: the deadline is %v later than its margin allows", what, ttl, deadline.Sub(most))
-		}
-	}
 	for _, ttl := range []time.Duration{t.short(), 4 * t.short(), t.long(), 2 * t.long()} {
 		g := t.acquire(t.a, t.newKey(), ttl)
-		check("Acquire", g, ttl, g.before, g.after)
+		t.keepsDeadline(g, ttl, g.before, g.after, "Acquire")
 		longer := min(2*ttl, t.longest())
 		before := time.Now()
 		t.renew(g, longer)
-		check("Renew", g, longer, before, time.Now())
+		t.keepsDeadline(g, longer, before, time.Now(), "Renew")
 		t.release(g)
 	}
 }
@@ -190,6 +177,8 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 	h := t.inspect(g.key)
 	after := time.Now()
 	switch {
+	case h.Owner != g.owner && !g.live(after):
+		t.tooLate("a lease of %v ended before the store could be asked about it", ttl)
 	case h.Owner != g.owner:
 		t.fatalf("Inspect says that %q holds the key, want %q", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
@@ -219,21 +208,5 @@ func (t *trial) describes(g *grant, ttl time.Duration) {
 }
 
 func refusedAttemptsProlongNothing(t *trial) {
-	g := t.acquire(t.a, t.key, t.short())
-	last, pause := t.lastRefusal(g.after, g.ttl), t.short()/32
-	for s := (stalls{}); ; {
-		sent := time.Now()
-		next, err := t.ask(t.ctx, t.b, t.key, t.long(), false)
-		t.answered(err, sent)
-		switch {
-		case err == nil && g.live(next.after):
-			t.doubleGrant("a second owner was granted the key %v before the holder's deadline", g.Deadline().Sub(next.after))
-		case err == nil:
-			return
-		case sent.After(last.Add(s.sum)):
-			t.notInTime(t.rule, "attempts keep the lease of a dead holder alive: still refused %v after a grant of %v", sent.Sub(g.after), g.ttl)
-		}
-		time.Sleep(pause)
-		s.saw(time.Since(sent), pause)
-	}
+	t.succeeds(t.b, t.acquire(t.a, t.key, t.short()), t.short()/32)
 }

@@ -17,7 +17,9 @@ const (
 
 // within waits for ch, for at least d. Time in which this process does not run does not count: what d bounds needs the
 // same processor.
-func (t *trial) within(d time.Duration, ch <-chan struct{}) bool {
+func (t *trial) within(d time.Duration, ch <-chan struct{}) bool { return within(d, ch) }
+
+func within(d time.Duration, ch <-chan struct{}) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for range d/tick + 1 {
@@ -39,7 +41,7 @@ func (t *trial) within(d time.Duration, ch <-chan struct{}) bool {
 // poll asks done until it is true, for at least d as in within.
 func (t *trial) poll(d time.Duration, done func() bool) bool {
 	pause := time.Millisecond
-	for waited := time.Duration(0); ; waited += pause {
+	for waited := time.Duration(0); ; {
 		if done() {
 			return true
 		}
@@ -50,6 +52,7 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 			t.fatalf("the check was ended: %v", err)
 		}
 		time.Sleep(pause)
+		waited += pause
 		pause = min(2*pause, tick)
 	}
 }

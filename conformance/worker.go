@@ -153,7 +153,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 		}
 		w.failf("Acquire: %v", err)
 	}
-	if w.faulty && returned.Sub(begun) > limit+soon {
+	if w.faulty && t.overdue(returned.Sub(begun), limit) {
 		w.failf("Acquire returned %v after its context had ended: %v", returned.Sub(begun)-limit, err)
 	}
 	w.h.attempt(attemptRecord{worker: w.id, client: w.client, key: r.Key, owner: r.Owner, ttl: r.TTL, wait: r.Wait,

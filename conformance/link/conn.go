@@ -208,8 +208,10 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	}
 	f.passed += int64(n)
 	w.staged = next.data[:n]
-	w.queue = w.queue[1:]
-	if len(w.queue) > 0 { // which may go next
+	if next.data = next.data[n:]; len(next.data) == 0 { // the rest goes next if the cut is called off
+		w.queue = w.queue[1:]
+	}
+	if len(w.queue) > 0 {
 		w.wake()
 	}
 	return l.changed, 0

@@ -306,6 +306,23 @@ func TestHealCallsCutOff(t *testing.T) {
 	}
 }
 
+// A cut may be called off when its last byte is on its way already.
+func TestHealLosesNothingBehindCut(t *testing.T) {
+	l := newLink(t)
+	w := &way{conn: &conn{link: l}, direction: toStore, arrived: make(chan struct{}, 1)}
+	l.CutAfter(toStore, 2)
+	w.come([]byte("hello"))
+	w.stage()
+	first := string(w.staged)
+	w.staged = nil
+	l.Heal()
+	w.reached()
+	w.stage()
+	if rest := string(w.staged); first != "he" || rest != "llo" {
+		t.Errorf("%q passes before the cut and %q when it is called off, want \"he\" and \"llo\"", first, rest)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	e := newEcho(t)
 	l := newLink(t, e.addr)

@@ -1,0 +1,61 @@
+package conformance_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A loitering is a client of a right store, on a machine that stands still once while the store is full, as long as a lease lasts.
+type loitering struct {
+	*client
+	before string // the request before which it does
+	once   *sync.Once
+}
+
+func (c loitering) loiters(before string) {
+	c.server.mu.Lock()
+	full := c.server.full
+	c.server.mu.Unlock()
+	if full && before == c.before {
+		const longer = 2 * time.Second
+		c.once.Do(func() { time.Sleep(longer) })
+	}
+}
+
+func (c loitering) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	c.loiters("Inspect")
+	return c.client.Inspect(ctx, key)
+}
+
+func (c loitering) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
+	c.loiters("RenewBatch")
+	return c.client.RenewBatch(ctx, renewals)
+}
+
+// A lease that was over before the store was asked says nothing of a full store.
+func TestLeaseOverInFullStoreProvesNothing(t *testing.T) {
+	for _, before := range []string{"RenewBatch", "Inspect"} {
+		t.Run(before, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer("")
+				defer close(s.stop)
+				h, once := s.harness(), new(sync.Once)
+				h.Open = func(context.Context) (backend.Backend, error) { return loitering{newClient(s), before, once}, nil }
+				results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("FullStoreKeepsLeases"), Timeout: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r := results[0]; r.Status != conformance.Pass {
+					t.Errorf("%s: %s", r.Status, r.Output)
+				}
+				once.Do(func() { t.Error("the machine never stood still") })
+			})
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package conformance_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A distant is a client of a right store that is far away.
+type distant struct{ *client }
+
+func (c distant) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	c.travels()
+	return c.client.Acquire(ctx, r)
+}
+
+func (c distant) Inspect(ctx context.Context, key string) (backend.Holder, error) {
+	c.travels()
+	return c.client.Inspect(ctx, key)
+}
+
+func (c distant) travels() {
+	const there = 300 * time.Millisecond // and back
+	time.Sleep(there)
+}
+
+// A thousand leases of a store that is far away are there long after the first one.
+func TestLargeBatchOfDistantStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		open := func(context.Context) (backend.Backend, error) { return distant{newClient(s)}, nil }
+		results, err := conformance.Execute(t.Context(), conformance.Harness{Open: open}, conformance.Options{Run: only("LargeBatchRenewsEach")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := results[0]; r.Status != conformance.Pass {
+			t.Errorf("%s: %s", r.Status, r.Output)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package conformance_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A touching is a client of a right store that keeps leases for as long as it hears of their client.
+type touching struct{ *client }
+
+const touch = 200 * time.Millisecond
+
+func (c touching) Guarantees() backend.Guarantees {
+	g := c.client.Guarantees()
+	g.MaxSilence = touch
+	return g
+}
+
+func (c touching) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	l, err := c.client.Acquire(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return touchedLease{l}, nil
+}
+
+// A touchedLease has a deadline that moves on by itself.
+type touchedLease struct{ backend.Lease }
+
+func (l touchedLease) Deadline() time.Time {
+	end, near := l.Lease.Deadline(), backend.Deadline(time.Now(), touch)
+	if near.Before(end) {
+		return near
+	}
+	return end
+}
+
+func (l touchedLease) Renew(ctx context.Context, ttl time.Duration) error {
+	time.Sleep(time.Millisecond) // in which the deadline moves
+	return l.Lease.Renew(ctx, ttl)
+}
+
+// Where no deadline is further away than MaxSilence, one that is not is neither early nor moved by the request.
+func TestRenewalsOfTouchedLeases(t *testing.T) {
+	for _, check := range []string{"RenewKeepsAlive", "RenewRacesExpiry", "RenewHonoursContext"} {
+		t.Run(check, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer("")
+				defer close(s.stop)
+				open := func(context.Context) (backend.Backend, error) { return touching{newClient(s)}, nil }
+				results, err := conformance.Execute(t.Context(), conformance.Harness{Open: open}, conformance.Options{Run: only(check)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r := results[0]; r.Status != conformance.Pass {
+					t.Errorf("%s: %s", r.Status, r.Output)
+				}
+			})
+		})
+	}
+}

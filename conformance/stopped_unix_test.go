@@ -1,0 +1,81 @@
+//go:build unix
+
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A suspended is a client of a right store whose process is stopped once, in an Acquire that has little time.
+type suspended struct {
+	*client
+	frozen bool          // it is stopped while the store is frozen, else in one of many
+	asked  *atomic.Int64 // how often it might have been
+}
+
+func (c suspended) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	const many = 20
+	deadline, ends := ctx.Deadline()
+	switch {
+	case !ends || time.Until(deadline) > 2*time.Second:
+	case c.frozen && c.server.frozen.Load() && c.asked.Add(1) == 1, !c.frozen && c.asked.Add(1) == many:
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+	return c.client.Acquire(ctx, r)
+}
+
+// TestStoppedProcessIsNotLate has another run of this program be stopped, as by Ctrl-Z, for longer than a call may take.
+func TestStoppedProcessIsNotLate(t *testing.T) {
+	const variable = "ANYLOCK_TEST_STOPS_IN"
+	if check := os.Getenv(variable); check != "" {
+		s := newServer("")
+		defer close(s.stop)
+		h, asked := s.harness(), new(atomic.Int64)
+		h.Open = func(context.Context) (backend.Backend, error) {
+			return suspended{newClient(s), check == "FrozenStoreHonoursContext", asked}, nil
+		}
+		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only(check)})
+		if err != nil || results[0].Status != conformance.Pass {
+			t.Errorf("%+v, error %v", results, err)
+		}
+		return
+	}
+	if testing.Short() {
+		t.Skip("left to make test-all: a process is stopped for eight seconds")
+	}
+	t.Parallel()
+	for _, check := range []string{"FrozenStoreHonoursContext", "HistoryUnderLinkFaults"} {
+		t.Run(check, func(t *testing.T) {
+			t.Parallel()
+			var output bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedProcessIsNotLate$")
+			cmd.Env = append(os.Environ(), variable+"="+check)
+			cmd.Stdout, cmd.Stderr = &output, &output
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var status syscall.WaitStatus
+			if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+				t.Fatalf("it has not stopped: %v, error %v\n%s", status, err, output.String())
+			}
+			const stop = 8 * time.Second // more than calls may be late, after a TTL of little more than a second
+			time.Sleep(stop)
+			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, output.String())
+			}
+		})
+	}
+}
