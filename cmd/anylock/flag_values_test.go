@@ -49,7 +49,7 @@ func TestRoomToRenew(t *testing.T) {
 				t.Errorf("ttl %v, grace %v: %v to renew in", ttl, grace, left)
 			}
 		}
-		// Package lock renews every third of the TTL. With the default grace that must do.
+		// Package lock renews every third of the TTL. The default grace leaves room for that.
 		if left := room(ttl, ttl/graceShare); left < ttl*2/5 {
 			t.Errorf("ttl %v, default grace: %v to renew in", ttl, left)
 		}

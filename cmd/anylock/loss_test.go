@@ -57,7 +57,7 @@ func TestStoppedHolder(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		const ttl = 10 * time.Second // of which killMargin is a second
 		key := rand.Text()
-		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--verbose")
+		holder := startJob(t, url, key, stubborn, "--ttl", ttl.String(), "--grace", "1", "--verbose") // longer, it would renew more often
 		group := holder.pids(2)[0]
 		holder.says("the command runs")
 		leaseEnd(t, url, key, ttl*85/100) // a renewal has come, and none is near

@@ -1,0 +1,95 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anylock/lock"
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/memory"
+)
+
+// A deafStore grants all that it is asked for, and takes a while for each renewal. It does not answer the one with the number deaf.
+type deafStore struct {
+	backend.Backend
+	leases *backend.Leases
+	takes  time.Duration
+	deaf   int
+	asked  int // renewals, which come one at a time
+}
+
+func newDeafStore(takes time.Duration, deaf int) *deafStore {
+	s := &deafStore{Backend: memory.New(), takes: takes, deaf: deaf}
+	s.leases = backend.NewLeases(s, time.Second)
+	return s
+}
+
+func (s *deafStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return s.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
+}
+
+func (s *deafStore) RenewLease(ctx context.Context, _ *backend.Life, ttl time.Duration) (time.Duration, error) {
+	s.asked++
+	if s.asked == s.deaf {
+		<-ctx.Done()
+		return ttl, backend.ContextError(ctx, nil)
+	}
+	return ttl, backend.Sleep(ctx, s.takes)
+}
+
+func (s *deafStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
+
+func (s *deafStore) Close() error {
+	s.leases.Close()
+	return s.Backend.Close()
+}
+
+// One renewal without an answer does not end the command, whatever the TTL and the grace.
+func TestRenewalWithoutAnswer(t *testing.T) {
+	for _, test := range []struct{ ttl, grace time.Duration }{
+		{time.Second, time.Second / graceShare},
+		{10 * time.Second, time.Second},
+		{10 * time.Second, 10 * time.Second / graceShare},
+		{10 * time.Second, 6 * time.Second},
+		{20 * time.Second, 20 * time.Second / graceShare},
+		{30 * time.Second, defaultMaxGrace},
+		{30 * time.Second, maxGrace(30 * time.Second)},
+		{time.Minute, 40 * time.Second},
+	} {
+		for deaf := 1; deaf <= 4; deaf++ {
+			t.Run(fmt.Sprintf("%v of %v, renewal %d", test.grace, test.ttl, deaf), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { runOnDeafStore(t, test.ttl, test.grace, deaf) })
+			})
+		}
+	}
+}
+
+func runOnDeafStore(t *testing.T, ttl, grace time.Duration, deaf int) {
+	store := newDeafStore(min(ttl/100, room(ttl, grace)/20), deaf)
+	locks, err := lock.New(store, lock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	l, err := locks.Acquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := newFakeChild()
+	defer time.AfterFunc(3*ttl, func() { child.exit(0) }).Stop()
+	stop := keepAhead(l, ttl, grace)
+	s := &supervisor{lease: l, child: child, ttl: ttl, grace: grace, lastError: func() string { return "" }, say: t.Logf}
+	got := s.run()
+	stop()
+	if got != (outcome{}) {
+		t.Errorf("outcome %+v after %v, want the command's own end", got, time.Since(child.start))
+	}
+	if store.asked <= deaf {
+		t.Errorf("%d renewals: this proves nothing", store.asked)
+	}
+}
