@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Redact returns raw without its user, password and query: what may be logged. It is safe on malformed URLs too. Of a URL with an
-// unescaped @ behind a ? or #, it returns only the scheme.
+// Redact returns raw without its user, password and query: what may be logged. It is safe on malformed URLs too. It returns only the
+// scheme of a URL with an unescaped @ behind a ? or #, or with a port that is no number: it may be a password without its @.
 func Redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !validScheme(scheme) {
@@ -29,7 +29,22 @@ func Redact(raw string) string {
 	rest = rest[at+1:] // all up to the last @ goes: a password may hold an unescaped /
 	rest, _, _ = strings.Cut(rest, "?")
 	rest, _, _ = strings.Cut(rest, "#")
+	if slashes != "" && !plainPorts(rest) {
+		rest = "***"
+	}
 	return scheme + ":" + slashes + rest
+}
+
+// plainPorts reports whether what follows the colon of a host is a number everywhere in a list of hosts and a path.
+func plainPorts(rest string) bool {
+	authority, _, _ := strings.Cut(rest, "/")
+	for host := range strings.SplitSeq(authority, ",") {
+		host = host[strings.LastIndexByte(host, ']')+1:]
+		if _, port, _ := strings.Cut(host, ":"); strings.Trim(port, "0123456789") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // CleanError keeps the secrets of raw, the URL that err came from, out of err's message: its password and the values of
