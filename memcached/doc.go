@@ -25,9 +25,9 @@
 //     is ErrInvalid.
 //   - Tokens increase per key across release, expiry, eviction and restart, as long as the server's clock does not step back past
 //     the last grant. They come from one counter. If it is missing, it starts at the time in µs, by the clock of
-//     the client that finds it missing, limited to the four seconds that the server's clock of whole seconds allows. So the
-//     order may break if the counter is lost twice within four seconds and two clients' clocks disagree. Whatever
-//     clocks do, the tokens that one Backend draws increase.
+//     the client that finds it missing, put within five seconds of the server's. So the order may break if the counter is lost twice
+//     within ten seconds and two clients' clocks disagree, or twice in the time of one request. Whatever clocks do, the tokens that
+//     one Backend draws increase.
 //   - A token is drawn after the lock is granted. If that takes more than 250 ms, the lock is checked again. Within that time,
 //     the lock may have been dropped and granted to another owner that has already drawn its token; then the older lease has the
 //     higher token of the two.

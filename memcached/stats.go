@@ -22,20 +22,20 @@ func (r reading) number(name string) int64 {
 // time is the second that the server's clock shows.
 func (r reading) time() time.Time { return time.Unix(r.number("time"), 0) }
 
-// within is the time nearest to now that the server's clock allows. It allows all if it is not there, or was never set.
+// clockWindow is how far apart two clocks may be that the server's takes for right.
+const clockWindow = 10 * time.Second
+
+// within is now, or now without as many whole clockWindows as bring it nearest to the server's clock. It is now if that is not there, or was never
+// set.
 func (r reading) within(now time.Time) time.Time {
 	server := r.time()
 	if server.Unix() <= mostRelative {
 		return now
 	}
-	earliest, latest := server.Add(-serverLead), server.Add((serverLag+1)*time.Second)
-	switch {
-	case now.Before(earliest):
-		return earliest
-	case now.After(latest):
-		return latest
-	}
-	return now
+	// It may be a second ahead, as it adds the seconds that have begun since its start to the one in which it started; or a second and
+	// serverLag behind.
+	middle := server.Add(serverLag * time.Second / 2)
+	return now.Add(-now.Sub(middle).Round(clockWindow))
 }
 
 var errNoStats = errors.New("the server reports no statistics")

@@ -4,19 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
 )
 
-const (
-	// tokenAttempts is how often to count up a counter that is evicted again and again.
-	tokenAttempts = 8
-	// serverLead is by how much the server's clock may be ahead of the time.
-	serverLead = time.Second
-)
+// tokenAttempts is how often to count up a counter that is evicted again and again.
+const tokenAttempts = 8
 
 // nextToken draws the next token from the server's counter. A counter that is missing, because the server is new or has
 // dropped it, begins at the time in microseconds: that is beyond every earlier token as long as there was less than one
@@ -27,19 +22,20 @@ func (b *Backend) nextToken(c *lane) (uint64, error) {
 	for range tokenAttempts {
 		seen := b.seen.Load()
 		token, err := c.Increment(name, 1)
-		if err == nil && token <= seen { // the counter of an older life, or of a slow clock
+		switch {
+		case errors.Is(err, memcache.ErrCacheMiss):
+			token, err = b.begin(c, name, seen)
+		case err == nil && token <= seen: // the counter of an older life, or of a slow clock
 			token, err = b.raiseCounter(c, name)
 		}
-		if errors.Is(err, memcache.ErrCacheMiss) {
-			token, err = b.begin(c, name, seen)
-		}
 		switch {
-		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss): // another client was faster
+		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrCASConflict):
+			continue // another client was faster
 		case err != nil:
 			return 0, fmt.Errorf("token: %w", err)
 		case token >= backend.TokenLimit:
 			return 0, fmt.Errorf("token: %w: the counter %s is at %d, which is not a time", backend.ErrUnsupported, name, token)
-		default:
+		case token > seen:
 			b.raiseSeen(token)
 			return token, nil
 		}
@@ -47,34 +43,54 @@ func (b *Backend) nextToken(c *lane) (uint64, error) {
 	return 0, fmt.Errorf("token: %w", errContended)
 }
 
-// raiseCounter draws a token from a counter that is behind what this Backend has seen. One request at a time raises it: each of many would add
-// all that is missing, and the counter would run ahead of the time by as many times as much, again and again.
+// raiseCounter draws a token from a counter that is behind what this Backend has seen. It swaps the counter, so that only one client raises it: if
+// each added what is missing, the counter would run ahead of the time by as many times as much, again and again.
 func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
-	b.raising.Lock()
+	b.raising.Lock() // one of ours at a time is enough
 	defer b.raising.Unlock()
-	token, err := c.Increment(name, 1)
-	if seen := b.seen.Load(); err == nil && token <= seen {
-		token, err = c.Increment(name, seen-token+1)
+	for range tokenAttempts {
+		item, err := c.Get(name)
+		if err != nil {
+			return 0, err
+		}
+		if err := checkCAS(item); err != nil {
+			return 0, err
+		}
+		seen := b.seen.Load()
+		if value, err := strconv.ParseUint(string(item.Value), 10, 64); err != nil || value >= seen {
+			return c.Increment(name, 1) // another has raised it
+		}
+		token, err := b.fresh(c, seen)
+		if err != nil {
+			return 0, err
+		}
+		item.Value = strconv.AppendUint(nil, token, 10)
+		if err := c.CompareAndSwap(item); !errors.Is(err, memcache.ErrCASConflict) {
+			return token, err
+		}
 	}
-	if err == nil {
-		b.raiseSeen(token)
-	}
-	return token, err
+	return 0, memcache.ErrCASConflict
 }
 
 // begin begins the counter anew, and returns its first token, beyond seen. ErrNotStored says that another client was faster.
-//
-// The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours
-// counts within what the server's allows. The server's may be behind, and ahead too, as it adds the seconds that have begun since
-// its start to the one in which it started. What is right must count as it is, or two clients would begin with the same token.
 func (b *Backend) begin(c *lane, name string, seen uint64) (uint64, error) {
+	token, err := b.fresh(c, seen)
+	if err != nil {
+		return 0, err
+	}
+	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
+}
+
+// fresh is a token beyond seen, and beyond those of all counters that were there before: the time.
+//
+// The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours counts,
+// without whole clockWindows if it is further than that from the server's: clocks that agree give tokens in their order by a wrong server's too.
+func (b *Backend) fresh(c *lane, seen uint64) (uint64, error) {
 	r, err := c.stats()
 	if err != nil && !errors.Is(err, errNoStats) {
 		return 0, err
 	}
-	now := r.within(b.now())
-	token := max(uint64(max(now.UnixMicro(), 0)), seen+1)
-	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
+	return max(uint64(max(r.within(b.now()).UnixMicro(), 0)), seen+1), nil
 }
 
 // raiseSeen notes the greatest token.
