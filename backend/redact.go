@@ -29,22 +29,11 @@ func Redact(raw string) string {
 	rest = rest[at+1:] // all up to the last @ goes: a password may hold an unescaped /
 	rest, _, _ = strings.Cut(rest, "?")
 	rest, _, _ = strings.Cut(rest, "#")
-	if slashes != "" && !plainPorts(rest) {
+	authority, _, _ := strings.Cut(rest, "/")
+	if slashes != "" && slices.ContainsFunc(strings.Split(authority, ","), func(host string) bool { return !validPort(host) }) {
 		rest = "***"
 	}
 	return scheme + ":" + slashes + rest
-}
-
-// plainPorts reports whether what follows the colon of a host is a number everywhere in a list of hosts and a path.
-func plainPorts(rest string) bool {
-	authority, _, _ := strings.Cut(rest, "/")
-	for host := range strings.SplitSeq(authority, ",") {
-		host = host[strings.LastIndexByte(host, ']')+1:]
-		if _, port, _ := strings.Cut(host, ":"); strings.Trim(port, "0123456789") != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // CleanError keeps the secrets of raw, the URL that err came from, out of err's message: its password and the values of

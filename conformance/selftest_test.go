@@ -57,6 +57,18 @@ func only(check string) *regexp.Regexp {
 	return regexp.MustCompile("^" + regexp.QuoteMeta(check) + "$")
 }
 
+// passes runs the check that o selects, which must pass.
+func passes(t *testing.T, h conformance.Harness, o conformance.Options) {
+	t.Helper()
+	results, err := conformance.Execute(t.Context(), h, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := results[0]; r.Status != conformance.Pass {
+		t.Errorf("%s: %s", r.Status, r.Output)
+	}
+}
+
 // TestMutants proves the suite: every bug is found by the check that is there for it, and every check finds a bug. Those that survive in the
 // crowd, on a machine that is too busy for a race to happen, are tried again when it is over. With -short it is a handful of them.
 func TestMutants(t *testing.T) {

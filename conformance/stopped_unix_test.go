@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // A suspended is a client of a right store whose process is stopped once, in an Acquire that has little time.
@@ -50,9 +51,7 @@ func TestStoppedProcessIsNotLate(t *testing.T) {
 		}
 		return
 	}
-	if testing.Short() {
-		t.Skip("left to make test-all: a process is stopped for eight seconds")
-	}
+	storetest.Long(t, "a process is stopped for eight seconds")
 	t.Parallel()
 	for _, check := range []string{"FrozenStoreHonoursContext", "HistoryUnderLinkFaults"} {
 		t.Run(check, func(t *testing.T) {

@@ -19,7 +19,6 @@ type Backend struct {
 	leases     *backend.Leases
 	calls      calls.Calls
 	seen       atomic.Uint64    // the greatest token
-	raising    sync.Mutex       // held by the request that raises a counter beyond seen
 	now        func() time.Time // the wall clock
 
 	closing context.Context // ends when Close begins

@@ -22,11 +22,10 @@ func (r reading) number(name string) int64 {
 // time is the second that the server's clock shows.
 func (r reading) time() time.Time { return time.Unix(r.number("time"), 0) }
 
-// clockWindow is how far apart two clocks may be that the server's takes for right.
+// clockWindow is the time around the server's clock, half of it before and half of it after, in which a client's counts as it is.
 const clockWindow = 10 * time.Second
 
-// within is now, or now without as many whole clockWindows as bring it nearest to the server's clock. It is now if that is not there, or was never
-// set.
+// within is now, moved by whole clockWindows into the one around the server's clock. It is now if that clock is not there, or was never set.
 func (r reading) within(now time.Time) time.Time {
 	server := r.time()
 	if server.Unix() <= mostRelative {

@@ -34,7 +34,7 @@ func TestNoStatistics(t *testing.T) {
 	}
 }
 
-// Clocks that agree agree still within a server's clock that is some seconds off: else tokens would begin at the same second again.
+// Clients whose clocks agree begin counters in order, although the server's clock is off. Else a counter would begin twice at the same second.
 func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

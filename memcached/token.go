@@ -43,11 +43,9 @@ func (b *Backend) nextToken(c *lane) (uint64, error) {
 	return 0, fmt.Errorf("token: %w", errContended)
 }
 
-// raiseCounter draws a token from a counter that is behind what this Backend has seen. It swaps the counter, so that only one client raises it: if
-// each added what is missing, the counter would run ahead of the time by as many times as much, again and again.
+// raiseCounter draws a token from a counter that is behind what this Backend has seen. It swaps the counter, so that only one request
+// raises it. If each of many added what is missing, the counter would run ahead of the time by as many times as much, again and again.
 func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
-	b.raising.Lock() // one of ours at a time is enough
-	defer b.raising.Unlock()
 	for range tokenAttempts {
 		item, err := c.Get(name)
 		if err != nil {
@@ -83,8 +81,9 @@ func (b *Backend) begin(c *lane, name string, seen uint64) (uint64, error) {
 
 // fresh is a token beyond seen, and beyond those of all counters that were there before: the time.
 //
-// The clients' clocks tell microseconds and may be wrong; the server's tells whole seconds, and is one for all. So ours counts,
-// without whole clockWindows if it is further than that from the server's: clocks that agree give tokens in their order by a wrong server's too.
+// The clients' clocks tell microseconds and may be wrong. The server's tells whole seconds, and is one for all. So the client's counts if
+// the two are about the same, and otherwise it is moved to the server's. It is moved by whole clockWindows, so that clients whose clocks agree are
+// moved alike, and their tokens stay in order.
 func (b *Backend) fresh(c *lane, seen uint64) (uint64, error) {
 	r, err := c.stats()
 	if err != nil && !errors.Is(err, errNoStats) {
