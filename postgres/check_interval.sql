@@ -1,2 +1,3 @@
--- A queued session that lost its client leaves the queue. Not every platform has it.
-SELECT set_config('client_connection_check_interval', '1s', false) WHERE current_setting('anylock.session', true) = 'MARK'
+-- A queued session that lost its client leaves the queue. Not every platform has this setting.
+SELECT pg_catalog.set_config('client_connection_check_interval', '1s', false)
+WHERE pg_catalog.current_setting('anylock.session', true) OPERATOR(pg_catalog.=) 'MARK'

@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
+// Every statement names the schema of what it uses, because a role's search_path may put another schema before pg_catalog. An operator
+// without its schema would be looked up there too.
+//
 //go:embed *.sql
 var files embed.FS
 
@@ -70,14 +73,14 @@ const (
 
 // texts are the statements' SQL, and the types of their parameters.
 func (o Options) texts() [statements][2]string {
-	token := "pg_current_xact_id()::text"
+	token := "pg_catalog.pg_current_xact_id()::pg_catalog.text"
 	if o.Durable { // the message makes the commit wait for the write-ahead log, so that no crash gives the same token again
-		token += " || left(pg_logical_emit_message(true, 'anylock', '')::text, 0)"
+		token += " OPERATOR(pg_catalog.||) pg_catalog.left(pg_catalog.pg_logical_emit_message(true, 'anylock', '')::pg_catalog.text, 0)"
 	}
 	grant := func(sql string) [2]string {
-		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, xid)"}
+		return [2]string{strings.ReplaceAll(sql, tokenPlace, token), "(bigint, pg_catalog.xid)"}
 	}
-	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"}}
+	return [statements][2]string{grant(trySQL), grant(waitSQL), {timeoutSQL, "(pg_catalog.text)"}, {renewSQL, ""}, {releaseSQL, "(bigint)"}}
 }
 
 // name is that of a prepared statement of s, unlike any other session's: a pooler may give a session on with another client's.

@@ -1,1 +1,2 @@
-SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, txid_current()
+SELECT (extract(epoch FROM pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint,
+    pg_catalog.txid_current()

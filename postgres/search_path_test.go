@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// hostileSchema shadows what the store's statements use, if they name it without its schema: the functions of $1, the operators, types
+// and views. Each function and operator fails when it is called, each type refuses every value, and each view is empty.
+const hostileSchema = `
+DO $do$
+DECLARE r record;
+	known text[] := '{smallint,integer,bigint,oid,name,text,numeric,timestamp with time zone}';
+BEGIN
+	CREATE SCHEMA hostile;
+	FOR r IN SELECT proname, pg_get_function_identity_arguments(oid) AS args, pg_get_function_result(oid) AS result FROM pg_proc
+		WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind = 'f' AND proname = ANY ('{FUNCTIONS}')
+	LOOP
+		BEGIN
+			EXECUTE format('CREATE FUNCTION hostile.%I(%s) RETURNS %s LANGUAGE plpgsql AS $f$BEGIN RAISE ''hostile function''; END$f$',
+				r.proname, r.args, r.result);
+		EXCEPTION WHEN OTHERS THEN NULL; -- pseudo-types that PL/pgSQL has not
+		END;
+	END LOOP;
+	FOR r IN SELECT 'of_' || oid AS f, oprname, format_type(oprleft, NULL) AS l, format_type(oprright, NULL) AS r,
+			format_type(oprresult, NULL) AS result FROM pg_operator
+		WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprname IN ('=', '<>', '<', '<=', '>', '>=', '+', '-', '*', '||', '~~')
+		AND format_type(oprleft, NULL) = ANY (known) AND format_type(oprright, NULL) = ANY (known)
+	LOOP
+		EXECUTE format('CREATE FUNCTION hostile.%s(%s, %s) RETURNS %s LANGUAGE plpgsql AS $f$BEGIN RAISE ''hostile operator''; END$f$',
+			r.f, r.l, r.r, r.result);
+		EXECUTE format('CREATE OPERATOR hostile.%s (FUNCTION = hostile.%s, LEFTARG = %s, RIGHTARG = %s)', r.oprname, r.f, r.l, r.r);
+	END LOOP;
+	FOR r IN SELECT unnest('{text,oid,xid,timestamptz,int8,int4}'::text[]) AS name LOOP
+		EXECUTE format('CREATE DOMAIN hostile.%I AS pg_catalog.%I CHECK (false)', r.name, r.name);
+	END LOOP;
+	FOR r IN SELECT unnest('{pg_locks,pg_stat_activity,pg_database,pg_stat_database,pg_settings,pg_roles,pg_stat_replication}'::text[]) AS name LOOP
+		EXECUTE format('CREATE VIEW hostile.%I AS SELECT * FROM pg_catalog.%I WHERE false', r.name, r.name);
+	END LOOP;
+END $do$`
+
+// TestHostileSearchPath runs everything that the store does for a role whose search_path begins with a schema that shadows the server's
+// functions, operators, types and views.
+func TestHostileSearchPath(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	c := dialed(t, s.PostgresURL())
+	if _, err := c.Exec(t.Context(), strings.Replace(hostileSchema, "{FUNCTIONS}", "{"+strings.Join(calledFunctions(t), ",")+"}", 1)); err != nil {
+		t.Fatal(err)
+	}
+	for name, params := range map[string]string{
+		"session": "", "durable": "&lock_durable=true", "transaction": "&lock_mode=transaction",
+		"transaction, durable": "&lock_mode=transaction&lock_durable=true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.UseAll(t, opened(t, s.PostgresURL()+"&search_path=hostile,pg_catalog"+params), name)
+		})
+	}
+}
+
+// calledFunctions are the names of the functions that the SQL files call.
+func calledFunctions(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := regexp.MustCompile(`\b([a-z_]+)\(`)
+	for _, e := range entries {
+		text := sqlOf(strings.TrimSuffix(e.Name(), ".sql"))
+		for _, m := range call.FindAllStringSubmatch(text, -1) {
+			names = append(names, m[1])
+		}
+	}
+	names = append(names, "pg_current_xact_id", "pg_logical_emit_message") // of Options.texts
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// TestStatementsNameSchemas finds a function, operator or type in the SQL files that is looked up in the search_path.
+func TestStatementsNameSchemas(t *testing.T) {
+	t.Parallel()
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	harmless := regexp.MustCompile(`(?m)--.*$|'[^']*'|OPERATOR\(pg_catalog\.[^)]+\)|%\[?\d?\]?d`)
+	unqualified := regexp.MustCompile(`(?:^|[^.\w])(?:pg_\w+|\w+\()|::(?:text|oid|xid|timestamptz)\b|[^:\w\s()\[\],.$;]{1,2}`)
+	syntax := []string{"extract(", "coalesce(", "greatest(", "least("} // these are grammar, not names
+	for _, e := range entries {
+		text := harmless.ReplaceAllString(sqlOf(strings.TrimSuffix(e.Name(), ".sql")), "")
+		text = strings.ReplaceAll(text, "count(*)", "count()")
+		text = strings.ReplaceAll(text, "SET LOCAL idle_in_transaction_session_timeout =", "")
+		text = strings.ReplaceAll(text, "SET LOCAL statement_timeout =", "")
+		for _, found := range unqualified.FindAllString(text, -1) {
+			name := strings.TrimLeft(found, " (:\n\t")
+			if !slices.Contains(syntax, name) && name != "pg_catalog" {
+				t.Errorf("%s: %q is looked up in the search_path", e.Name(), found)
+			}
+		}
+	}
+}
