@@ -9,7 +9,13 @@ import (
 func StopAt(f func(point string)) { stopAt = f }
 
 // Monotonic is the host's clock.
-func Monotonic() int64 { return monotonic() }
+func Monotonic() int64 {
+	clock, err := hostClock()
+	if err != nil {
+		panic(err)
+	}
+	return clock()
+}
 
 // BucketName is the name of a key's file.
 func BucketName(key string) string { return bucketName(key) }

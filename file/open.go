@@ -40,7 +40,11 @@ func openStore(dir string) (*store, error) {
 	}
 	boot, err := bootName()
 	if err != nil {
-		return nil, fmt.Errorf("%w: the file store runs on Linux and macOS", err)
+		return nil, fmt.Errorf("identify the boot of this host: %w", err)
+	}
+	clock, err := hostClock()
+	if err != nil {
+		return nil, fmt.Errorf("read the clock of this host: %w", err)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -59,7 +63,7 @@ func openStore(dir string) (*store, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(boot))
-	s := &store{dir: dir, boot: bootID(sum[:16]), clock: monotonic, wall: time.Now, done: make(chan struct{})}
+	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now, done: make(chan struct{})}
 	s.mode = fileMode(info.Mode())
 	return s, s.takeFolder()
 }

@@ -5,24 +5,34 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// monotonic is the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's
-// deadline and its record agree even when the machine sleeps. It stands still then, for everybody.
-func monotonic() int64 { return nanotime(unix.CLOCK_MONOTONIC) - namespaceOffset() }
+// hostClock returns the host's clock in nanoseconds since boot: the one that Go's timers and time.Now use, so that a holder's deadline
+// and its record agree even when the machine sleeps. It stands still then, for everybody.
+func hostClock() (monotonic func() int64, err error) {
+	offset, err := namespaceOffset()
+	return func() int64 { return nanotime(unix.CLOCK_MONOTONIC) - offset }, err
+}
 
-// namespaceOffset is what a time namespace (some containers have one) adds to the host's clock.
-var namespaceOffset = sync.OnceValue(func() int64 {
-	b, err := os.ReadFile("/proc/self/timens_offsets")
-	if err != nil {
-		return 0 // a kernel without time namespaces
+// namespaceOffset is what this process's time namespace (some containers have one) adds to the host's monotonic clock.
+func namespaceOffset() (int64, error) {
+	// The file of offsets describes the namespace of the children that the process will have, see time_namespaces(7). After
+	// unshare(CLONE_NEWTIME) the process itself is in another one.
+	const initial = "time:[4026531834]" // PROC_TIME_INIT_INO of the kernel: the host's namespace, which adds nothing
+	own, err := os.Readlink("/proc/self/ns/time")
+	if err != nil || own == initial {
+		return 0, nil // an error means a kernel without time namespaces
 	}
-	return parseOffsets(string(b))
-})
+	if children, err := os.Readlink("/proc/self/ns/time_for_children"); err != nil || children != own {
+		return 0, fmt.Errorf("%w: the process has called unshare(CLONE_NEWTIME) in a time namespace, whose offset is unknown now",
+			errUnsupported)
+	}
+	b, err := os.ReadFile("/proc/self/timens_offsets")
+	return parseOffsets(string(b)), err
+}
 
 // parseOffsets finds the offset of the monotonic clock in lines of a clock's name, seconds and nanoseconds.
 func parseOffsets(s string) int64 {

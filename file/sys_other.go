@@ -4,6 +4,7 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 )
@@ -14,9 +15,11 @@ const openWrite, openRead, openNew, openFIFO, listenFIFO = 0, 0, 0, 0, 0
 
 var errSystem = errors.New("not on " + runtime.GOOS)
 
-func bootName() (string, error) { return "", errUnsupported }
+func bootName() (string, error) {
+	return "", fmt.Errorf("%w: the file store runs on Linux and macOS", errUnsupported)
+}
 
-func monotonic() int64                                 { panic(errSystem) }
+func hostClock() (func() int64, error)                 { return nil, errUnsupported }
 func checkFS(string) error                             { return errUnsupported }
 func openAt(path string, _ int, _ uint32) (int, error) { return -1, pathError("open", path, errSystem) }
 func closeFD(int)                                      {}
