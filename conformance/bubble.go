@@ -143,7 +143,11 @@ const (
 // inBubble runs f in a bubble of testing/synctest. Unlike synctest.Test, it returns an error if goroutines remain blocked when f has
 // returned and its cleanup is done, and if the bubble's clock stands still for maxStandstill: then the bubble's goroutines run on.
 func inBubble(t *testing.T, f func(t *testing.T)) error {
-	var seconds atomic.Int64 // of fake time
+	var (
+		seconds atomic.Int64 // of fake time
+		bubble  atomic.Value // its name, a string
+	)
+	bubble.Store("")
 	done := make(chan error, 1)
 	go func() {
 		var err error // also nil if synctest.Test calls runtime.Goexit, after it has failed t
@@ -154,6 +158,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 			done <- err
 		}()
 		synctest.Test(t, func(t *testing.T) {
+			bubble.Store(bubbleName())
 			over := make(chan struct{})
 			go func() {
 				for {
@@ -176,7 +181,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 		case <-time.After(maxStandstill):
 			if seconds.Load() == last {
 				return fmt.Errorf("the clock of the bubble has stood still for %v: a goroutine runs all the time, or is blocked by something "+
-					"that is not the bubble's, such as a mutex, a socket, or a channel made outside of it", maxStandstill)
+					"that is not the bubble's, such as a mutex, a socket, or a channel made outside of it:\n%s", maxStandstill, undurable(bubble.Load().(string)))
 			}
 		}
 	}
