@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -150,8 +151,9 @@ func (b *bent) Release(ctx context.Context) error {
 		}
 	case b.is("Release ends every lease of the client"):
 		b.c.mu.Lock()
-		defer b.c.mu.Unlock()
-		for _, l := range b.c.lives {
+		lives := slices.Clone(b.c.lives)
+		b.c.mu.Unlock()
+		for _, l := range lives {
 			_ = l.Release(ctx)
 		}
 	case b.is("Release waits for the store for ever"):

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ func (w whole) Run() int {
 // three times, one after the other.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, func(*testing.T) conformance.Harness {
+	conformance.RunInBubble(t, func(*testing.T) conformance.Harness {
 		h := newServer("").harness()
 		h.Many = 256 // as by default, but in a large batch too: the mutants beside it leave little of the machine
 		if testing.Short() {
@@ -69,46 +70,26 @@ func passes(t *testing.T, h conformance.Harness, o conformance.Options) {
 	}
 }
 
-// TestMutants proves the suite: every bug is found by the check that is there for it, and every check finds a bug. Those that survive in the
-// crowd, on a machine that is too busy for a race to happen, are tried again when it is over. With -short it is a handful of them.
+// TestMutants proves the suite: the check of each bug finds the bug at the first attempt, and each check has a bug. Mutants run in bubbles,
+// which takes little time, so that -short runs all of them too; those of inRealTime do not.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	var (
-		tried     = mutants
-		slots     = make(chan struct{}, 40)
-		all       sync.WaitGroup
-		mu        sync.Mutex
-		survivors []mutant
+		all   sync.WaitGroup
+		slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 	)
-	if testing.Short() {
-		tried = handful()
-	}
-	for _, m := range tried {
+	for _, m := range mutants {
+		if m.realTime() != "" {
+			all.Go(func() { m.mustBeFound(t, func() (bool, string) { return m.found(t) }) })
+			continue
+		}
+		slots <- struct{}{}
 		all.Go(func() {
-			slots <- struct{}{}
 			defer func() { <-slots }()
-			if found, _ := m.found(t); !found {
-				mu.Lock()
-				defer mu.Unlock()
-				survivors = append(survivors, m)
-			}
+			m.mustBeFound(t, func() (bool, string) { return m.foundInBubble(t) })
 		})
 	}
 	all.Wait()
-	for _, m := range survivors {
-		const again = 2
-		var found bool
-		var output string
-		for attempt := 0; attempt < again && !found; attempt++ {
-			found, output = m.found(t)
-		}
-		if t.Logf("%s survived %s in the crowd", m.bug, m.check); !found {
-			t.Errorf("%s survives %s: %s", m.bug, m.check, output)
-		}
-	}
-	if most := max(1, len(tried)/20); len(survivors) > most {
-		t.Errorf("%d of %d mutants survived at first", len(survivors), len(tried))
-	}
 	for _, c := range conformance.Checks() {
 		if !slices.ContainsFunc(mutants, func(m mutant) bool { return m.check == c.Name }) {
 			t.Errorf("no mutant proves that %s can fail", c.Name)
@@ -116,18 +97,27 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// handful is one mutant in so many: some of each list.
-func handful() (some []mutant) {
-	const one = 16
-	for i := one / 2; i < len(mutants); i += one {
-		some = append(some, mutants[i])
+func (m mutant) mustBeFound(t *testing.T, find func() (found bool, output string)) {
+	begun := time.Now()
+	found, output := find()
+	if !found {
+		t.Errorf("%s survives %s: %s", m.bug, m.check, output)
 	}
-	return some
+	if testing.Verbose() {
+		t.Logf("%s: %s: %v", m.check, m.bug, time.Since(begun).Round(time.Millisecond))
+	}
+}
+
+// foundInBubble is found in fake time.
+func (m mutant) foundInBubble(t *testing.T) (found bool, output string) {
+	if err := conformance.InBubble(t, func(t *testing.T) { found, output = m.found(t) }); err != nil {
+		return false, err.Error() + "\n" + output
+	}
+	return found, output
 }
 
 // found reports whether the mutant's check finds it, and calls it what it is.
 func (m mutant) found(t *testing.T) (found bool, output string) {
-	begun := time.Now()
 	s := newServer(m.bug)
 	defer close(s.stop)
 	results, err := conformance.Execute(t.Context(), s.harness(),
@@ -141,8 +131,6 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 		return false, string(results[0].Status) + "\n" + results[0].Output
 	case m.misnamed(results[0]) != "":
 		return false, m.misnamed(results[0]) + ":\n" + results[0].Broken + "\n" + results[0].Output
-	case testing.Verbose():
-		t.Logf("%s: found by %s in %v: %s: %.300s", m.bug, m.check, time.Since(begun).Round(time.Millisecond), results[0].Broken, results[0].Output)
 	}
 	return true, ""
 }

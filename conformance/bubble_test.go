@@ -1,0 +1,50 @@
+package conformance_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// TestRunInBubbleReportsBrokenStores runs the suite in a bubble on stores whose goroutines never end, in a process of its own: they fail
+// checks, with the others reported, and the process does not panic.
+func TestRunInBubbleReportsBrokenStores(t *testing.T) {
+	t.Parallel()
+	const child = "ANYLOCK_TEST_BROKEN_IN_BUBBLE"
+	if bug := os.Getenv(child); bug != "" {
+		conformance.RunInBubble(t, func(*testing.T) conformance.Harness {
+			s := newServer(bug) // never stopped
+			return conformance.Harness{Open: func(context.Context) (backend.Backend, error) { return newClient(s), nil }}
+		})
+		return
+	}
+	for bug, want := range map[string][]string{
+		"release leaves waiters parked": {"--- FAIL: " + t.Name() + "/waiting/WaiterGetsReleasedKey"},
+		"wait ignores the context": {
+			"--- FAIL: " + t.Name() + "/cancel/CancelledWhileWaiting", "blocked goroutines remain", "goroutines of ", "client_acquire_test.go",
+		},
+		"Close leaves a goroutine": {"--- FAIL: " + t.Name() + "/close/CloseLeaksNoGoroutine", "blocked goroutines remain"},
+	} {
+		t.Run(bug, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestRunInBubbleReportsBrokenStores$")
+			cmd.Env = append(os.Environ(), child+"="+bug)
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Error("the suite passes")
+			}
+			for _, line := range append(want, "--- PASS: TestRunInBubbleReportsBrokenStores/exclusion/ExclusiveAcrossClients") {
+				if !strings.Contains(string(out), line) {
+					t.Errorf("no %q in\n%.6000s", line, out)
+				}
+			}
+			if strings.Contains(string(out), "\npanic: ") {
+				t.Errorf("the process panicked:\n%.6000s", out)
+			}
+		})
+	}
+}
