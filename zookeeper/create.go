@@ -46,6 +46,9 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		if i < attempts {
 			err = s.removeStray(ctx, stray, err)
 		}
+		if err != nil && !errors.Is(s.reason(), errExpired) || !stray.absent.IsZero() {
+			n.stray = true
+		}
 		if err != nil {
 			s.doom(stray)
 			return nil, time.Time{}, err
