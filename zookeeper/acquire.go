@@ -105,10 +105,7 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 		return nil, err
 	}
 	defer a.b.leave(s)
-	n := newNode(a.b, a.r)
-	n.s = s
-	names, sent, err := s.create(ctx, n, a.missing)
-	a.unproven = a.unproven || n.stray
+	n, names, sent, err := a.place(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +118,22 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// place creates a node whose number gives it a place in the queue.
+func (a *attempt) place(ctx context.Context, s *session) (n *node, names []string, sent time.Time, err error) {
+	for {
+		n = newNode(a.b, a.r)
+		n.s = s
+		names, sent, err = s.create(ctx, n, a.missing)
+		a.unproven = a.unproven || n.stray
+		if err != nil || isOrdered(n.number) {
+			return n, names, sent, err
+		}
+		if err = a.replaceContainer(ctx, s, n); err != nil {
+			return nil, nil, time.Time{}, err
+		}
+	}
 }
 
 // queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need

@@ -32,7 +32,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		names, sent, err = s.createOnce(ctx, n, !missing && !s.b.turns.expects(n.dir))
 		switch {
 		case err == nil:
-			if made && n.number == 0 || s.b.turns.follows(n) {
+			if made && n.number == 0 || isOrdered(n.number) && s.b.turns.follows(n) {
 				names = []string{n.name}
 			}
 			return names, sent, nil
