@@ -24,6 +24,7 @@ type attempt struct {
 	missing  bool      // the key had no container
 	answered time.Time // when the ensemble said last that the key is busy, or was heard of since
 	busy     error     // what it said then: ErrHeld; nil before
+	unproven bool      // a node of this attempt may still exist: see refusal.go
 }
 
 // leastPatience is the shortest time for which a waiter outlives an outage.
@@ -35,6 +36,7 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
 		l, err := a.try(ctx)
+		err = a.definite(err)
 		switch {
 		case err == nil:
 			return l, nil
@@ -42,7 +44,7 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 			return nil, backend.ContextError(ctx, cmp.Or(a.busy, err))
 		case a.b.isClosing():
 			return nil, backend.ErrClosed
-		case errors.Is(err, errExpired) && !expired: // and the node with it, if there was one
+		case (errors.Is(err, errExpired) || errors.Is(err, errAbandoned)) && !expired:
 			expired = true
 			continue
 		case !a.r.Wait, a.answered.IsZero(), !passing(err), time.Since(a.answered) > max(a.ttl, leastPatience):
@@ -103,30 +105,35 @@ func (a *attempt) once(ctx context.Context) (backend.Lease, error) {
 		return nil, err
 	}
 	defer a.b.leave(s)
-	n := newNode(a.b, a.r)
-	n.s = s
-	names, sent, err := s.create(ctx, n, a.missing)
+	n, names, sent, err := a.place(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	a.queued = time.Now()
 	l, err := a.queue(ctx, s, n, names, sent)
 	if err != nil {
-		s.giveUp(ctx, n, err)
+		if !s.withdraw(ctx, n, err) {
+			a.unproven = true
+		}
 		return nil, err
 	}
 	return l, nil
 }
 
-// giveUp removes n. An attempt that was refused leaves nothing behind when it returns, unless its context ends; one that has
-// waited does not wait for that, too.
-func (s *session) giveUp(ctx context.Context, n *node, err error) {
-	if errors.Is(err, backend.ErrHeld) {
-		if rerr := s.remove(ctx, n.path()); rerr == nil || isReply(rerr) {
-			return
+// place creates a node whose number gives it a place in the queue.
+func (a *attempt) place(ctx context.Context, s *session) (n *node, names []string, sent time.Time, err error) {
+	for {
+		n = newNode(a.b, a.r)
+		n.s = s
+		names, sent, err = s.create(ctx, n, a.missing)
+		a.unproven = a.unproven || n.stray
+		if err != nil || isOrdered(n.number) {
+			return n, names, sent, err
+		}
+		if err = a.replaceContainer(ctx, s, n); err != nil {
+			return nil, nil, time.Time{}, err
 		}
 	}
-	s.doom(&doom{dir: n.dir, name: n.name})
 }
 
 // queue brings n from its place in the queue to its grant. Nobody comes before it: who was told that the last one there is gone need

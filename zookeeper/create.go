@@ -32,7 +32,7 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		names, sent, err = s.createOnce(ctx, n, !missing && !s.b.turns.expects(n.dir))
 		switch {
 		case err == nil:
-			if made && n.number == 0 || s.b.turns.follows(n) {
+			if made && n.number == 0 || isOrdered(n.number) && s.b.turns.follows(n) {
 				names = []string{n.name}
 			}
 			return names, sent, nil
@@ -45,6 +45,9 @@ func (s *session) create(ctx context.Context, n *node, missing bool) (names []st
 		stray := &doom{dir: n.dir, prefix: n.prefix}
 		if i < attempts {
 			err = s.removeStray(ctx, stray, err)
+		}
+		if err != nil && !errors.Is(s.reason(), errExpired) || !stray.absent.IsZero() {
+			n.stray = true
 		}
 		if err != nil {
 			s.doom(stray)

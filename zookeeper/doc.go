@@ -35,7 +35,9 @@
 //     dies right after a renewal is free after the TTL and three ticks, up to seven for the longest. What counts is the
 //     longest TTL that the lease has had. The parameter session_timeout shortens MaxLate, and MaxSilence with it.
 //   - Tokens are the zxids of the nodes' creation, not their sequence numbers, which start again when the servers have removed
-//     an empty container, and turn negative after 2^31 nodes.
+//     an empty container.
+//   - A container has 2^31 sequence numbers, and the last ones are not used. A key that has used up the others stays in use: its queue
+//     empties, then the store deletes the container, and numbers start again. Clients that wait at that moment are served in any order.
 //   - Waiters are served in the order in which their creates were committed, whichever server they are connected to. A
 //     waiter sends a read from time to time (5 to 10 s), in case its watch got lost.
 //   - Idle leases and waiters cost no goroutine of their own, except those of the calls that wait. A session costs one

@@ -90,7 +90,7 @@ func (s *session) tryReap(ctx context.Context, d *doom) bool {
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return isReply(err)
 		}
-		for _, p := range queueOf(names) {
+		for _, p := range placesOf(names) {
 			if p.prefix == d.prefix {
 				name = p.name
 			}

@@ -64,17 +64,21 @@ func (p place) owner() string {
 	return owner
 }
 
-// queueOf returns the places of a key in order. The server's counter wraps around after 2^31 nodes, so numbers are
-// compared by their distance, which is right while the queue is shorter than 2^31.
-func queueOf(children []string) []place {
-	var q []place
+// placesOf returns the places among children, in any order.
+func placesOf(children []string) (all []place) {
 	for _, name := range children {
 		if p, ok := parsePlace(name); ok {
-			q = append(q, p)
+			all = append(all, p)
 		}
 	}
+	return all
+}
+
+// queueOf returns the places of a key in order, without those whose numbers give no order: see lastNumber.
+func queueOf(children []string) []place {
+	q := slices.DeleteFunc(placesOf(children), func(p place) bool { return !p.isOrdered() })
 	slices.SortFunc(q, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.number-b.number, 0), strings.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.name, b.name))
 	})
 	return q
 }

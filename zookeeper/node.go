@@ -20,6 +20,7 @@ type node struct {
 	name   string
 	number int32
 	token  uint64 // the zxid of the create
+	stray  bool   // an unanswered create may have made another node, or make one later
 
 	mu     sync.Mutex
 	s      *session      // where it lives

@@ -147,9 +147,13 @@ func (w *wire) writeHandshake(p []byte) error {
 	if len(p) < idEnd {
 		return errFrame
 	}
-	if !w.s.mayShake(be.Uint64(p[idAt:]) == 0) {
-		w.s.die(errExpired)
-		return errExpired
+	if fresh := be.Uint64(p[idAt:]) == 0; !w.s.mayShake(fresh) {
+		err := errAbandoned
+		if fresh { // the library asks for a new session because a server has answered that the last one expired
+			err = errExpired
+		}
+		w.s.die(err)
+		return err
 	}
 	out := append([]byte(nil), p...)
 	w.seen = w.s.zxid.Load()
