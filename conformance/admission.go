@@ -168,8 +168,8 @@ func (s *suite) recovers(stretch int) {
 
 // look finds out, behind a failed check, whether the store is of use still. If not, the others would only fail alike.
 func (s *suite) look() {
-	s.ending.Lock()
-	defer s.ending.Unlock()
+	s.ending <- struct{}{}
+	defer func() { <-s.ending }()
 	if s.nothing == nil {
 		s.nothing = s.useless()
 	}
@@ -177,7 +177,7 @@ func (s *suite) look() {
 
 // ended tells why the store is of no use any more.
 func (s *suite) ended() error {
-	s.ending.Lock()
-	defer s.ending.Unlock()
+	s.ending <- struct{}{}
+	defer func() { <-s.ending }()
 	return s.nothing
 }

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// RunInBubble is [Run] in fake time: the whole suite runs in one bubble of [testing/synctest], so that waiting takes no time and a busy
-// machine cannot fail a check. It suits a store whose goroutines all run in the test's process and block on channels, timers, contexts or
-// wait groups that were made in the bubble: a store in memory. A store that reaches a server, a file lock or another process needs Run,
-// and so does a store that holds a sync.Mutex while it waits: blocking on a mutex, on a socket, or on a channel that was made outside
-// the bubble stops the bubble's clock.
+// RunInBubble is [Run] in fake time: the whole suite runs in one bubble of [testing/synctest], so that waiting takes no
+// time and a busy machine cannot fail a check. It suits a store whose goroutines all run in the test's process and
+// block on channels, timers, contexts or wait groups that were made in the bubble: a store in memory. A store that
+// reaches a server, a file lock or another process needs Run, and so does a store that holds a sync.Mutex while it
+// waits: blocking on a mutex, on a socket, or on a channel that was made outside the bubble stops the bubble's clock.
 //
-// The test and newHarness may not call Run, Parallel or Deadline on the T that newHarness receives, which belongs to the bubble. Its
-// context and its Cleanup do work. The wall clock begins at 2000-01-01.
+// The test and newHarness may not call Run, Parallel or Deadline on the T that newHarness receives, which belongs to
+// the bubble. Its context and its Cleanup do work. The wall clock begins at 2000-01-01.
 //
-// Subtests, -run and -short work as with Run. A goroutine that is still blocked after the last check, and after the cleanup, fails the
-// test itself, with its stack. If the bubble's clock stands still for a minute of real time, the checks that have begun fail with the
-// stacks of their goroutines.
+// Subtests, -run and -short work as with Run. A goroutine that is still blocked after the last check, and after the
+// cleanup, fails the test itself, with its stack. If the bubble's clock stands still for a minute of real time, the
+// checks that have begun fail with the stacks of their goroutines.
 func RunInBubble(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
 	r := bubbleRun{began: make(map[string]bool), results: make(map[string]Result), labels: make(map[string]string)}
@@ -140,8 +140,9 @@ const (
 	lull = time.Minute
 )
 
-// inBubble runs f in a bubble of testing/synctest. Unlike synctest.Test, it returns an error if goroutines remain blocked when f has
-// returned and its cleanup is done, and if the bubble's clock stands still for maxStandstill: then the bubble's goroutines run on.
+// inBubble runs f in a bubble of testing/synctest. Unlike synctest.Test, it returns an error if goroutines remain
+// blocked when f has returned and its cleanup is done, and if the bubble's clock stands still for maxStandstill: then
+// the bubble's goroutines run on.
 func inBubble(t *testing.T, f func(t *testing.T)) error {
 	var (
 		seconds atomic.Int64 // of fake time
@@ -180,14 +181,16 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 			return err
 		case <-time.After(maxStandstill):
 			if seconds.Load() == last {
-				return fmt.Errorf("the clock of the bubble has stood still for %v: a goroutine runs all the time, or is blocked by something "+
-					"that is not the bubble's, such as a mutex, a socket, or a channel made outside of it:\n%s", maxStandstill, undurable(bubble.Load().(string)))
+				return fmt.Errorf("the clock of the bubble has stood still for %v: a goroutine runs all the time, or is "+
+					"blocked by something that is not the bubble's, such as a mutex, a socket, or a channel made outside of it:\n%s",
+					maxStandstill, undurable(bubble.Load().(string)))
 			}
 		}
 	}
 }
 
-// moveClock lets time pass if none has since a moment, which happens in a bubble: its clock moves only while all goroutines are blocked.
+// moveClock lets time pass if none has since a moment, which happens in a bubble: its clock moves only while all
+// goroutines are blocked.
 func moveClock(since time.Time) {
 	if time.Since(since) == 0 {
 		time.Sleep(time.Microsecond)

@@ -24,6 +24,11 @@
 // failure is a bug in the store, or a promise in its [backend.Guarantees] that it does not keep. The reverse does not hold: races
 // may go unseen in one run. Run the suite often, with -race.
 //
+// # Fake time
+//
+// [RunInBubble] runs the suite of a store in memory in a bubble of [testing/synctest]: in seconds, whatever else the machine does. It
+// does not replace [Run] for races between threads, because few requests overlap in fake time.
+//
 // docs/write-a-backend.md leads from nothing to a passing suite.
 package conformance
 

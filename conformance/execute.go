@@ -120,8 +120,8 @@ type suite struct {
 	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
 	alone   chan struct{}  // full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the clock
 
-	ending  sync.Mutex
-	nothing error // why the store is of no use any more
+	ending  chan struct{} // a mutex that stops no bubble's clock: full while nothing is read or found out
+	nothing error         // why the store is of no use any more
 }
 
 // defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
@@ -145,7 +145,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	}
 	s := &suite{
 		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
-		alone: make(chan struct{}, 1),
+		alone: make(chan struct{}, 1), ending: make(chan struct{}, 1),
 	}
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -12,7 +13,9 @@ import (
 )
 
 // The wire of the reference store cuts where it is told to: at every byte of an attempt, both ways.
-func TestWireCuts(t *testing.T) {
+func TestWireCuts(t *testing.T) { synctest.Test(t, wireCuts) }
+
+func wireCuts(t *testing.T) {
 	for _, way := range []struct {
 		d       conformance.Direction
 		length  int64
