@@ -13,6 +13,8 @@ TIMEOUT ?= 30m
 DURATION ?= 10m
 COUNT ?= 20
 JOBS ?= 4
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests need no server. For other systems only these are vetted with their tests: the container library is
@@ -31,7 +33,7 @@ each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && 
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
@@ -93,7 +95,7 @@ test-docker: ## Run the conformance tests with every server in a container; with
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
 
 .PHONY: lint
-lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and staticcheck
+lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticcheck, and the workflows of GitHub
 	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 		if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 	@GO="$(GO)" scripts/tidy
@@ -101,8 +103,14 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and static
 	for os in darwin windows; do \
 		GOOS=$$os $(GO) build $$($(GO) list ./... | grep -v /internal/servers) && GOOS=$$os $(GO) vet $(SERVERLESS) || exit 1; \
 	done
+	$(GO) run $(ACTIONLINT)
 	$(GO) run $(STATICCHECK) ./...
 	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Check that no module calls code with a known vulnerability
+	$(GO) run $(GOVULNCHECK) ./...
+	$(call each_module,$(GO) run $(GOVULNCHECK) ./...)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for FUZZTIME
