@@ -11,11 +11,19 @@ FUZZTIME ?= 10s
 BENCHTIME ?= 1s
 TIMEOUT ?= 30m
 DURATION ?= 10m
+COUNT ?= 20
+JOBS ?= 4
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Packages whose tests need no server. For other systems only these are vetted with their tests: the container library is
 # slow to compile.
 SERVERLESS := ./backend ./memory ./file ./conformance
+
+# What test-race leaves out: suites on more topologies than a store's main one, and packages without concurrency.
+RACE_SKIP := ^TestConformance(Cluster|TLS|DocumentedRights|Current)
+RACELESS := /(bench|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
@@ -25,9 +33,9 @@ each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && 
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; STORES='redis queue' those of steady; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 .PHONY: test
@@ -50,6 +58,23 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 	$(if $(filter ./...,$(PKG)),$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test $$([ $$module != conformance/specimens ] || echo -race) \
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
+# The race detector multiplies the processor time of a test, so that fewer tests run at a time than in "make test".
+.PHONY: test-race
+test-race: ## Run the fast tests with the race detector, each store's suite on its main server only
+	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
+	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) -skip '$(RACE_SKIP)' $(ARGS) \
+		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '$(RACELESS)'),$(PKG))
+
+.PHONY: test-modules
+test-modules: ## Run the fast tests of the modules beside the library
+	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer chromium mariadb
+	$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -timeout $(TIMEOUT) $(ARGS) ./...)
+
+.PHONY: flakes
+flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, and list the failures with their seeds
+	@scripts/install-servers
+	GO="$(GO)" $(if $(ARGS),ARGS="$(ARGS)") COUNT="$(COUNT)" JOBS="$(JOBS)" scripts/flakes $(filter-out ./...,$(PKG))
+
 .PHONY: soak
 soak: ## Run histories and storms on all stores with fresh seeds for DURATION; ends at the first failure, and prints its seed
 	@scripts/install-servers
@@ -70,7 +95,7 @@ test-docker: ## Run the conformance tests with every server in a container; with
 	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
 
 .PHONY: lint
-lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and staticcheck
+lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticcheck, and the workflows of GitHub
 	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); \
 		if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 	@GO="$(GO)" scripts/tidy
@@ -78,8 +103,14 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, and static
 	for os in darwin windows; do \
 		GOOS=$$os $(GO) build $$($(GO) list ./... | grep -v /internal/servers) && GOOS=$$os $(GO) vet $(SERVERLESS) || exit 1; \
 	done
+	$(GO) run $(ACTIONLINT)
 	$(GO) run $(STATICCHECK) ./...
 	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Check that no module calls code with a known vulnerability
+	$(GO) run $(GOVULNCHECK) ./...
+	$(call each_module,$(GO) run $(GOVULNCHECK) ./...)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz test for FUZZTIME

@@ -63,7 +63,11 @@ func TestConformStock(t *testing.T) {
 			if store == "redlock" && testing.Short() {
 				url += "?lock_max_ttl=20s"
 			}
-			cmd := exec.Command("anylock", "conform", "--backend", url, "--run", only, "--format", "json")
+			run := only
+			if store == "zookeeper" && testing.Short() { // waits for TTLs, which are long with the default tickTime
+				run = strings.Replace(only, "LongQueueIsServed|", "", 1)
+			}
+			cmd := exec.Command("anylock", "conform", "--backend", url, "--run", run, "--format", "json")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()

@@ -2,7 +2,7 @@ package storetest
 
 import "testing"
 
-// Long leaves a test to the complete run, which is any without -short: "make test-all" and .ci/run. It says what takes long.
+// Long skips a slow test with -short: only a complete run, such as "make test-all", includes the test. why says what takes long.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {
