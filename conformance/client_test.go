@@ -154,6 +154,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
+		if c.server.framed() {
+			return c.renewFrames(ctx, lives, ttls)
+		}
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil

@@ -178,7 +178,7 @@ func groups() []group {
 		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
 		topic("ttl", ttlChecks, numberChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
-		topic("renewal", renewalChecks, batchChecks),
+		topic("renewal", renewalChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, toldChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
 		topic("cancel", cancelChecks, underWayChecks),
