@@ -28,22 +28,27 @@ var batchFrameChecks = []Check{
 	},
 }
 
+const (
+	leastOfBatch = 300             // leases of a large batch, on the slowest store
+	batchBudget  = 2 * time.Second // for getting its leases
+)
+
 // batchSize is how many leases a large batch has if the check makes so many requests for each lease: fewer on a slow store.
 func (t *trial) batchSize(requestsEach int) int {
-	const (
-		budget = 3 * time.Second
-		least  = 300
-		gain   = 4 // of requests that are made turns at a time
-	)
-	most := int(budget * gain / (max(t.usual(), time.Microsecond) * time.Duration(requestsEach)))
-	return min(t.large, max(least, most))
+	const gain = 4 // of requests that are made turns at a time
+	most := int(batchBudget * gain / (max(t.usual(), time.Microsecond) * time.Duration(requestsEach)))
+	return min(t.large, max(leastOfBatch, most))
 }
 
-// acquireMany gets n fresh keys for client c.
+// acquireMany gets up to n fresh keys for client c: as many as it gets within batchBudget, and leastOfBatch in any case.
 func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*grant {
-	grants := make([]*grant, n)
-	t.inTurns(n, func(i int) { grants[i] = t.acquire(c, t.newKey(), ttl) })
-	return grants
+	grants, end := make([]*grant, n), time.Now().Add(batchBudget)
+	t.inTurns(n, func(i int) {
+		if i < leastOfBatch || time.Now().Before(end) {
+			grants[i] = t.acquire(c, t.newKey(), ttl)
+		}
+	})
+	return slices.DeleteFunc(grants, func(g *grant) bool { return g == nil })
 }
 
 // lossPattern chooses which of n leases are dropped: any, but at each boundary of frames of a likely size the lease before and the one
@@ -75,9 +80,10 @@ func batchFindsLossesAnywhere(t *trial) {
 	if !ok {
 		t.skipf("the store is no BatchRenewer")
 	}
-	n := t.batchSize(5)
 	ttl := t.long()
-	grants, lost := t.acquireMany(client, n, ttl), lossPattern(n)
+	grants := t.acquireMany(client, t.batchSize(5), ttl)
+	n := len(grants)
+	lost := lossPattern(n)
 	for range 2 { // the second time with the complement
 		deliver := lossesWait()
 		taken := t.dropAll(grants, lost)

@@ -241,6 +241,10 @@ func (c *client) abandon(r backend.Request) {
 }
 
 func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*backend.Life, error) {
+	if c.lostAtOnce(r) {
+		c.leave(r)
+		return nil, backend.ErrLost
+	}
 	switch {
 	case c.is("deadline counts from the answer"):
 		sent = time.Now()

@@ -176,7 +176,7 @@ func groups() []group {
 		topic("exclusion", exclusionChecks),
 		topic("histories", historyChecks),
 		topic("crowds", crowdChecks, inFlightChecks, maxLeasesChecks),
-		topic("ttl", ttlChecks, numberChecks),
+		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks, batchFrameChecks),
 		topic("loss", lossChecks, toldChecks, removedChecks),
