@@ -184,7 +184,7 @@ func groups() []group {
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),
-		topic("inspect", inspectChecks, operateChecks),
+		topic("inspect", inspectChecks, operateChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks),
