@@ -119,7 +119,7 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
-		if a.conn, err = c.wire.dial(); err != nil {
+		if a.conn, err = c.dial(ctx); err != nil {
 			return a, err
 		}
 	}

@@ -189,7 +189,7 @@ func groups() []group {
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks),
 		topic("late", replyChecks, lateChecks),
-		topic("partitions", partitionChecks),
+		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),
 		topic("faults", faultChecks, fullChecks, emptyChecks, clockStepChecks),
 		topic("members", memberChecks),
