@@ -266,9 +266,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	}
 	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
-		c.mu.Lock()
-		c.lives = append(c.lives, life)
-		c.mu.Unlock()
+		if c.server.tells() || c.is("Release ends every lease of the client") {
+			c.mu.Lock()
+			c.lives = append(c.lives, life)
+			c.mu.Unlock()
+		}
 		c.asksAfter(life)
 	}
 	return life, err

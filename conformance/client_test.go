@@ -23,8 +23,8 @@ type client struct {
 	skew   time.Duration   // of its wall clock
 
 	mu    sync.Mutex
-	asked int // how often for its guarantees
-	lives []*backend.Life
+	asked int             // how often for its guarantees
+	lives []*backend.Life // for bugs and tests that need them
 
 	pushed sync.Map // owners whose leases the server has told to be gone
 
