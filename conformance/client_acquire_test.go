@@ -119,7 +119,7 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
-		if a.conn, err = c.wire.dial(); err != nil {
+		if a.conn, err = c.dial(ctx); err != nil {
 			return a, err
 		}
 	}
@@ -241,6 +241,10 @@ func (c *client) abandon(r backend.Request) {
 }
 
 func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*backend.Life, error) {
+	if c.lostAtOnce(r) {
+		c.leave(r)
+		return nil, backend.ErrLost
+	}
 	switch {
 	case c.is("deadline counts from the answer"):
 		sent = time.Now()
@@ -262,9 +266,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	}
 	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
-		c.mu.Lock()
-		c.lives = append(c.lives, life)
-		c.mu.Unlock()
+		if c.server.tells() || c.is("Release ends every lease of the client") {
+			c.mu.Lock()
+			c.lives = append(c.lives, life)
+			c.mu.Unlock()
+		}
 		c.asksAfter(life)
 	}
 	return life, err

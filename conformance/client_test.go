@@ -23,8 +23,8 @@ type client struct {
 	skew   time.Duration   // of its wall clock
 
 	mu    sync.Mutex
-	asked int // how often for its guarantees
-	lives []*backend.Life
+	asked int             // how often for its guarantees
+	lives []*backend.Life // for bugs and tests that need them
 
 	pushed sync.Map // owners whose leases the server has told to be gone
 
@@ -154,6 +154,9 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
+		if c.server.framed() {
+			return c.renewFrames(ctx, lives, ttls)
+		}
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil

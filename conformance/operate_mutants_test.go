@@ -35,6 +35,9 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 		return nil, backend.ErrClosed
 	}
 	ctx = c.only(ctx, "list under way ignores cancellation")
+	if c.server.paged() {
+		return c.listPages(ctx, prefix)
+	}
 	var found []string
 	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
 	if err != nil {

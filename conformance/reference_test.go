@@ -323,7 +323,10 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case !owns, s.renewInCrowd(e):
 		return owns
 	}
+	refused, skipped := s.renewShortest(e, ttl)
 	switch {
+	case refused, skipped:
+		return skipped
 	case s.is("renew never reaches the store"):
 		return true
 	case s.is("renew counts the token up"):
