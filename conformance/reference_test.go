@@ -21,6 +21,7 @@ type server struct {
 	stop   chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
+	calls    atomic.Int64 // of a wrongStore
 
 	mu      sync.Mutex
 	keys    map[string]*entry

@@ -68,6 +68,9 @@ func (s *suite) subtest(t *testing.T, c Check, start func(Check) <-chan Result) 
 	case Fail:
 		say("broken rule: %s", r.Broken)
 		t.Fail()
+	case NoVerdict:
+		say("no verdict")
+		t.Fail()
 	case Skip:
 		t.SkipNow()
 	}
