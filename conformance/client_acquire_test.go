@@ -146,7 +146,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
 	}
 	switch {
-	case c.is("restart parks waiters"):
+	case c.is("restart parks waiters"), c.missesRestart(p):
 		kicked = nil
 	case c.is("broken connection ends the wait"):
 		select {

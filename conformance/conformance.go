@@ -191,7 +191,7 @@ func groups() []group {
 		topic("late", replyChecks, lateChecks),
 		topic("partitions", partitionChecks),
 		topic("processes", processChecks),
-		topic("faults", faultChecks, fullChecks, emptyChecks, clockStepChecks),
+		topic("faults", faultChecks, restartChecks, fullChecks, emptyChecks, clockStepChecks),
 		topic("members", memberChecks),
 	}
 }

@@ -256,6 +256,12 @@ func restartKeepsLeases(t *trial) {
 
 // keptOverRestart fails unless g, which lives until end at least, is still held after a restart, and can be renewed and released.
 func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
+	t.heldOverRestart(g, end, what)
+	t.release(g)
+}
+
+// heldOverRestart is keptOverRestart without the release.
+func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 	const comeBack = time.Second // what the holder must have left to find the store again
 	var err error
 	ok := t.poll(recovery, func() bool {
@@ -273,13 +279,12 @@ func (t *trial) keptOverRestart(g *grant, end time.Time, what string) {
 		return errors.Is(err, backend.ErrHeld)
 	})
 	if !ok {
-		t.fatalf("Acquire of a held key, %v after a restart: %v, want ErrHeld", recovery, err)
+		t.fatalf("Acquire of the key of a %s, %v after a restart: %v, want ErrHeld", what, recovery, err)
 	}
 	if !t.poll(recovery, func() bool { err = g.Renew(t.ctx, t.long()); return err == nil }) {
 		t.fatalf("Renew of a live %s, %v after a restart: %v", what, recovery, err)
 	}
 	t.heldBy(g)
-	t.release(g)
 }
 
 func frozenStoreKeepsOrder(t *trial) {

@@ -23,17 +23,18 @@ type server struct {
 	inFlight atomic.Int64 // requests that are under way
 	calls    atomic.Int64 // of a wrongStore
 
-	mu      sync.Mutex
-	keys    map[string]*entry
-	tokens  map[string]uint64 // outlives a restart
-	clients int
-	kick    chan struct{} // closed by a restart: waiters ask again
-	emptied int           // how often it has lost its data
-	nth     int           // counts what a bug spares mostly
-	full    bool          // there is no room for more leases
-	lastTTL time.Duration // of any grant
-	stepped time.Duration // what the clock was stepped by
-	apart   bool          // a member has come back and not caught up; only for hooks
+	mu       sync.Mutex
+	keys     map[string]*entry
+	tokens   map[string]uint64 // outlives a restart
+	clients  int
+	kick     chan struct{} // closed by a restart: waiters ask again
+	emptied  int           // how often it has lost its data
+	restarts int           // how often it was restarted
+	nth      int           // counts what a bug spares mostly
+	full     bool          // there is no room for more leases
+	lastTTL  time.Duration // of any grant
+	stepped  time.Duration // what the clock was stepped by
+	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
 type entry struct {
@@ -51,6 +52,7 @@ type entry struct {
 	expired  bool           // the lease before has, and was not given up
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
+	gaveUp   string         // the owner that released it last
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
@@ -361,8 +363,11 @@ func (s *server) release(key, owner string) bool {
 	if s.busy("release above %d in flight is missed") {
 		return true
 	}
+	if s.releaseMissesOdd(key) {
+		return false
+	}
 	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
-		e.released, e.expired = time.Now(), false
+		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
 	}
@@ -374,6 +379,7 @@ func (s *server) release(key, owner string) bool {
 	switch {
 	case i < 0:
 		return false
+	case s.takesNextAlong(e, i):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
