@@ -193,6 +193,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.timedOut(r)
+		}
 		c.abandon(r)
 		return granted{}, c.endOfWait(ctx)
 	case <-done:

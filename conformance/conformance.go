@@ -180,7 +180,7 @@ func groups() []group {
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks),
 		topic("loss", lossChecks, toldChecks, removedChecks),
-		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks),
+		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),

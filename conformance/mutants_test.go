@@ -9,7 +9,7 @@ type mutant struct {
 }
 
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
-	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants, clockMutants, keyMutants, batchMutants, restartMutants)
+	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants, clockMutants, keyMutants, batchMutants, restartMutants, queueEventMutants)
 
 var plainMutants = []mutant{
 	// guarantees

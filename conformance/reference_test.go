@@ -53,6 +53,7 @@ type entry struct {
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
 	gaveUp   string         // the owner that released it last
+	broken   bool           // a lease of it has been
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
@@ -255,6 +256,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 			delete(s.tokens, key)
 		}
 		e.expired = true
+		s.expiredQueue(key, e)
 		s.endLocked(key, e)
 	}
 }
@@ -323,7 +325,10 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false
-	case !owns, s.renewInCrowd(e):
+	case !owns:
+		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
+		return false
+	case s.renewInCrowd(e):
 		return owns
 	}
 	switch {
@@ -378,6 +383,7 @@ func (s *server) release(key, owner string) bool {
 	}
 	switch {
 	case i < 0:
+		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		return false
 	case s.takesNextAlong(e, i):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
@@ -389,7 +395,9 @@ func (s *server) release(key, owner string) bool {
 	case s.is("who leaves a long queue takes the next along") && len(e.queue) > 10:
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
+		left := e.queue[i].client
 		e.queue = slices.Delete(e.queue, i, i+1)
+		s.gaveUpPlace(key, e, left)
 	}
 	return true
 }

@@ -95,13 +95,14 @@ func (t *trial) renewsOrLost(g *grant, on string) (live bool) {
 type deadLease struct {
 	what     string
 	grant    *grant
+	ttl      time.Duration // as granted or last prolonged
 	deadline time.Time // until which nobody else may be granted the key; zero if it may be free
 	last     time.Time // at which the store may refuse the key
 }
 
 // dies returns g, which was granted or last prolonged to ttl by an answer at answered.
 func (t *trial) dies(what string, g *grant, answered time.Time, ttl time.Duration) *deadLease {
-	return &deadLease{what, g, g.Deadline(), t.lastRefusal(answered, ttl)}
+	return &deadLease{what, g, ttl, g.Deadline(), t.lastRefusal(answered, ttl)}
 }
 
 func restartEndsDeadLeases(t *trial) {
@@ -171,7 +172,7 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 	last := d.last
 	if strings.Contains(t.g.EnforcedBy, "leader") && !last.IsZero() { // which counts the TTL anew
-		last = later(last, t.lastRefusal(restarted, d.grant.ttl))
+		last = later(last, t.lastRefusal(restarted, d.ttl))
 	}
 	last = later(last, restarted)
 	for late := 0; ; time.Sleep(tick) {
