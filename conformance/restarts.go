@@ -60,16 +60,19 @@ func restartKeepsOddKeys(t *trial) {
 // afterRestart fails unless g is still what it was, or properly lost if the store may lose it. Other is a client that did not acquire g.
 func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	on := "the key " + show(g.key)
-	if t.g.EarlyLoss == "" {
+	switch {
+	case t.g.EarlyLoss == "":
 		t.heldOverRestart(g, g.Deadline(), "lease on "+on)
 		t.describes(g, t.long())
 		t.release(g)
-	} else if t.renewsOrLost(g, on) {
+	case t.renewsOrLost(g, on):
 		t.describes(g, t.long())
 		t.heldBy(g)
 		t.release(g)
-	} else if !t.within(soon, g.Lost()) {
+	case !t.within(soon, g.Lost()):
 		t.breaks(6, "%s: Lost is open after Renew was ErrLost", on)
+	default:
+		return // a store of several parts may keep the key until the TTL
 	}
 	next := t.acquireAfterOutage(other, g.key, t.long())
 	if t.g.Fencing >= backend.FencingRestart && next.Token() <= g.Token() {
@@ -96,8 +99,8 @@ type deadLease struct {
 	what     string
 	grant    *grant
 	ttl      time.Duration // as granted or last prolonged
-	deadline time.Time // until which nobody else may be granted the key; zero if it may be free
-	last     time.Time // at which the store may refuse the key
+	deadline time.Time     // until which nobody else may be granted the key; zero if it may be free
+	last     time.Time     // at which the store may refuse the key
 }
 
 // dies returns g, which was granted or last prolonged to ttl by an answer at answered.
