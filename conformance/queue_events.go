@@ -58,9 +58,28 @@ func leaves(places ...int) queueEvent {
 }
 
 // leavesAtRelease is an event: waiters give up as the holder releases.
-func leavesAtRelease(places ...int) queueEvent {
-	return queueEvent{fmt.Sprintf("waiters %v gave up at the release", places), func(t *trial, g *grant, l *line) bool {
-		released := t.call(func() error { t.release(g); return nil })
+func leavesAtRelease(places ...int) queueEvent { return leavesAt("the release", release, places) }
+
+// leavesAtBreak is leavesAtRelease for a holder that is broken instead.
+func leavesAtBreak(places ...int) queueEvent { return leavesAt("the Break", breakOrRelease, places) }
+
+// release ends g.
+func release(t *trial, g *grant) error { t.release(g); return nil }
+
+// breakOrRelease ends g by Break where the store has it.
+func breakOrRelease(t *trial, g *grant) error {
+	if b, ok := t.b.(backend.Breaker); ok {
+		if err := t.breaksLease(b, g); err != nil {
+			t.fatalf("Break of a live lease: %v", err)
+		}
+		return nil
+	}
+	return release(t, g)
+}
+
+func leavesAt(when string, end func(t *trial, g *grant) error, places []int) queueEvent {
+	return queueEvent{fmt.Sprintf("waiters %v gave up at %s", places, when), func(t *trial, g *grant, l *line) bool {
+		released := t.call(func() error { return end(t, g) })
 		for _, i := range places {
 			l.waits[i].cancel()
 		}
@@ -69,7 +88,7 @@ func leavesAtRelease(places ...int) queueEvent {
 	}}
 }
 
-// breaks is an event: Break is called for owners that wait, and for one that nobody is.
+// breaksWaiters is an event: Break is called for owners that wait, and for one that nobody is.
 func breaksWaiters(places ...int) queueEvent {
 	return queueEvent{fmt.Sprintf("Break was called for waiters %v", places), func(t *trial, _ *grant, l *line) bool {
 		if b, ok := t.b.(backend.Breaker); ok {
@@ -83,7 +102,7 @@ func breaksWaiters(places ...int) queueEvent {
 }
 
 var queueEvents = []queueEvent{
-	leaves(0), leaves(queued / 2), leaves(queued - 1), leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1),
+	leaves(0), leaves(queued / 2), leaves(queued - 1), leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1), leavesAtBreak(0),
 	breaksWaiters(0), breaksWaiters(queued/2, queued-1),
 	{"attempts were refused and timed out", func(t *trial, g *grant, l *line) bool {
 		for i := range 4 {
@@ -93,16 +112,7 @@ var queueEvents = []queueEvent{
 		t.leftOf(l.key, l.waiting())
 		return false
 	}},
-	{"the holder was broken", func(t *trial, g *grant, l *line) bool {
-		b, ok := t.b.(backend.Breaker)
-		if !ok {
-			return false
-		}
-		if err := t.breaksLease(b, g); err != nil {
-			t.fatalf("Break of a live lease: %v", err)
-		}
-		return true
-	}},
+	{"the holder was broken", func(t *trial, g *grant, _ *line) bool { return breakOrRelease(t, g) == nil }},
 	{"the holder has expired", func(t *trial, g *grant, l *line) bool {
 		t.renew(g, t.short())
 		return true
@@ -194,8 +204,12 @@ func brokenHoldersKeepQueue(t *trial) {
 			}
 		}
 		t.heldBy(g)
-		t.release(g)
-		t.becomesFree(t.b, g.key, t.handOff(), "after the last waiter's release")
+		if err := t.breaksLease(breaker, g); err != nil {
+			t.fatalf("Break of a live lease: %v", err)
+		}
+		t.becomesFree(t.a, g.key, t.handOff(), "after Break of a lease that nobody waited for")
+		t.tellsLoss("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		t.free(t.b, g.key, "after Renew of a lease that was broken")
 	}
 }
 
@@ -230,20 +244,19 @@ func queuesAreSeparate(t *trial) {
 		t.refused(t.b, g)
 		t.timesOut(t.a, g.key, true)
 		others("after attempts")
-		if b, ok := t.b.(backend.Breaker); ok {
-			if err := t.breaksLease(b, g); err != nil {
-				t.fatalf("Break of a live lease: %v", err)
-			}
-			others("after Break")
-		} else {
-			t.release(g)
-		}
+		_ = breakOrRelease(t, g)
+		others("after Break or release")
 		for len(queue) > 1 {
 			g, queue = t.next(queue, t.handOff(), "after the holder's end")
 			t.release(g)
 			others("after a release")
 		}
 		g, _ = t.next(queue, t.handOff(), "after release")
+		if i > 0 {
+			t.release(g)
+			t.becomesFree(t.b, g.key, t.handOff(), "after the last waiter's release")
+			continue
+		}
 		t.renew(g, t.short())
 		t.becomesFree(t.b, g.key, t.g.Round(t.short())+t.handOff(), "after the last waiter's expiry")
 		others("after an expiry")

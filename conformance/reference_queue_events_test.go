@@ -67,7 +67,7 @@ func (s *server) gaveUpPlace(key string, e *entry, client *client) {
 
 // expiredQueue does what the end of a lease by itself must not do.
 func (s *server) expiredQueue(key string, e *entry) {
-	unreached := e.waited && e.client.wire != nil
+	unreached := e.waited && e.client != nil && e.client.wire != nil
 	switch n := len(e.queue); {
 	case unreached && n > 1 && s.is("turn that is not taken puts the next waiter last"):
 		e.queue = append(e.queue[1:], e.queue[0])

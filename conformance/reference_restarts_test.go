@@ -33,7 +33,7 @@ func (s *server) restartLocked(key string, e *entry) {
 		e.expires = e.granted.Add(e.ttl)
 	case s.is("lease that ends as the store restarts begins anew") && e.expires.Sub(now) < 100*time.Millisecond:
 		e.expires = now.Add(e.ttl)
-	case s.is("lease of a closed client never ends after a restart") && e.client.leases.Closed():
+	case s.is("lease of a closed client never ends after a restart") && e.client != nil && e.client.leases.Closed():
 		e.expires = now.Add(noExpiry)
 	}
 }
