@@ -15,6 +15,9 @@ func (s *suite) attempt(c Check) outcome {
 	for n := 1; ; n = s.budget.nextStretch(n) {
 		stretch := min(n, s.stretch)
 		t := newTrial(s, c, stretch)
+		if s.labelled != nil {
+			s.labelled(t.label, c)
+		}
 		end := t.perform()
 		if end.status != late {
 			return end

@@ -112,7 +112,10 @@ type suite struct {
 	large   int // how many leases a large batch has
 	stretch int // the longest that TTLs are made
 	began   func(Check)
-	slots   chan struct{}
+
+	labelled func(label string, c Check) // called with the goroutine label of each attempt at c; may be nil
+
+	slots chan struct{}
 
 	started chan struct{}  // closed when the last check has been started
 	gate    *gate          // what all others wait for
