@@ -43,7 +43,7 @@ func (b *budget) add(cost time.Duration, hung bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed++; b.failed == 1 {
-		time.AfterFunc(time.Until(b.begun.Add(b.total)), func() { b.end("the suite has taken more than %v", b.total) })
+		time.AfterFunc(b.left(), func() { b.end("the suite has taken more than %v", b.total) })
 	}
 	b.cost += cost
 	if hung {
@@ -76,6 +76,9 @@ func (b *budget) over() error {
 	defer b.mu.Unlock()
 	return b.why
 }
+
+// left is how much of the total is left.
+func (b *budget) left() time.Duration { return time.Until(b.begun.Add(b.total)) }
 
 // isWrong reports whether a check has failed.
 func (b *budget) isWrong() bool {

@@ -250,15 +250,16 @@ func (s *suite) execute(c Check) (r Result) {
 	if err := s.ctx.Err(); err != nil && (r.Status == Fail || r.Status == NoVerdict) {
 		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
 	}
-	if r.Status == Fail && s.budget.over() == nil {
-		s.look()
-	}
+	wrong := s.budget.isWrong()
 	if r.Status == Fail || r.Status == NoVerdict {
-		cost := time.Since(begun)
+		cost := r.Duration
 		if !c.alone {
 			cost /= time.Duration(cap(s.slots)) // others ran beside it
 		}
 		s.budget.add(cost, end.hung)
+	}
+	if r.Status == Fail && (s.budget.over() == nil || !wrong && s.budget.left() > 0) {
+		s.look()
 	}
 	return r
 }

@@ -314,7 +314,7 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	}
 	refusal := err
 	if still := t.stoodStill(); still != "" && t.poll(soon, free) {
-		t.lateFor(grantRule, t.pulse.stood() > 0, "%s; %s: the key did not become free within %v: %v", still, when, d, refusal)
+		t.lateFor(grantRule, t.machineIsSlow(), "%s: the key did not become free within %v: %v; %s", when, d, refusal, still)
 	}
 	t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, refusal)
 }

@@ -126,6 +126,9 @@ func (t *trial) inLimit(done <-chan struct{}) bool {
 // grace is how long a check may still run when its result is known.
 func (t *trial) grace() time.Duration {
 	grace := 2 * soon
+	if t.isOver() {
+		grace = soon
+	}
 	if t.alone { // what it has stopped has to be started again
 		grace += recovery + time.Duration(min(2, len(t.h.Members)))*t.h.Outage
 	}

@@ -216,7 +216,7 @@ func (w *waiting) failed(t *trial) {
 	if !faulty {
 		w.unavailable(t)
 	} else if still := t.stoodStill(); still != "" && errors.Is(w.err, backend.ErrUnavailable) {
-		t.lateFor(t.ruleText(9), t.pulse.stood() > 0, "%s; a waiting Acquire: %v", still, w.err)
+		t.lateFor(t.ruleText(9), t.machineIsSlow(), "a waiting Acquire: %v; %s", w.err, still)
 	}
 }
 
