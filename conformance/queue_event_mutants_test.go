@@ -5,6 +5,7 @@ var queueEventMutants = []mutant{
 	{"break turns the queue round", "EventsKeepQueue"},
 	{"break of a waiter's owner puts the waiter last", "EventsKeepQueue"},
 	{"wait that times out drops who came before", "EventsKeepQueue"},
+	{"wait that times out sends the waiter behind it to the end", "EventsKeepQueue"},
 	{"waiter that gives up soon after a release turns the queue round", "EventsKeepQueue"},
 
 	{"break drops who waits second", "BrokenHoldersKeepQueue"},

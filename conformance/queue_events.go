@@ -42,19 +42,42 @@ const queued = 6
 
 // A queueEvent happens to a full queue behind a holder. It reports whether the holder's lease has ended by it.
 type queueEvent struct {
-	what string
-	do   func(t *trial, g *grant, l *line) (ended bool)
+	what   string
+	do     func(t *trial, g *grant, l *line) (ended bool)
+	timing []int // places of waiters whose contexts end before it
+	holds  bool  // the first waiter does not release its lease by itself
 }
 
 // leaves is an event: waiters give up, one after the other.
 func leaves(places ...int) queueEvent {
-	return queueEvent{fmt.Sprintf("waiters %v have given up", places), func(t *trial, _ *grant, l *line) bool {
+	return queueEvent{what: fmt.Sprintf("waiters %v have given up", places), do: func(t *trial, _ *grant, l *line) bool {
 		for _, i := range places {
 			l.waits[i].cancelAndFail(t)
 			t.leftOf(l.key, l.waiting())
 		}
 		return false
 	}}
+}
+
+// timeOut is an event: the contexts of waiters have ended.
+func timeOut(places ...int) queueEvent {
+	return queueEvent{what: fmt.Sprintf("waiters %v have timed out", places), timing: places, do: func(t *trial, _ *grant, l *line) bool {
+		for _, i := range places {
+			w := l.waits[i]
+			t.within(t.patience(), w.done)
+			if err := w.fails(t, "Acquire with a timeout"); !errors.Is(err, context.DeadlineExceeded) {
+				w.unavailable(t)
+				t.breaks(4, "Acquire with a timeout: %v, want context.DeadlineExceeded", err)
+			}
+		}
+		t.leftOf(l.key, l.waiting())
+		return false
+	}}
+}
+
+// patience is how long a waiter waits that is to time out when all others have arrived.
+func (t *trial) patience() time.Duration {
+	return t.short() + queued*(t.h.Settle+stall)*time.Duration(t.stretch)
 }
 
 // leavesAtRelease is an event: waiters give up as the holder releases.
@@ -78,7 +101,7 @@ func breakOrRelease(t *trial, g *grant) error {
 }
 
 func leavesAt(when string, end func(t *trial, g *grant) error, places []int) queueEvent {
-	return queueEvent{fmt.Sprintf("waiters %v gave up at %s", places, when), func(t *trial, g *grant, l *line) bool {
+	return queueEvent{what: fmt.Sprintf("waiters %v gave up at %s", places, when), do: func(t *trial, g *grant, l *line) bool {
 		released := t.call(func() error { return end(t, g) })
 		for _, i := range places {
 			l.waits[i].cancel()
@@ -90,7 +113,7 @@ func leavesAt(when string, end func(t *trial, g *grant) error, places []int) que
 
 // breaksWaiters is an event: Break is called for owners that wait, and for one that nobody is.
 func breaksWaiters(places ...int) queueEvent {
-	return queueEvent{fmt.Sprintf("Break was called for waiters %v", places), func(t *trial, _ *grant, l *line) bool {
+	return queueEvent{what: fmt.Sprintf("Break was called for waiters %v", places), do: func(t *trial, _ *grant, l *line) bool {
 		if b, ok := t.b.(backend.Breaker); ok {
 			for _, i := range places {
 				t.breaksNothing(b, l.key, l.waits[i].owner, "Break of an owner that waits")
@@ -102,9 +125,9 @@ func breaksWaiters(places ...int) queueEvent {
 }
 
 var queueEvents = []queueEvent{
-	leaves(0), leaves(queued / 2), leaves(queued - 1), leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1), leavesAtBreak(0),
+	leaves(0), leaves(queued / 2), leaves(queued - 1), timeOut(0), timeOut(queued / 2), leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1), leavesAtBreak(0),
 	breaksWaiters(0), breaksWaiters(queued/2, queued-1),
-	{"attempts were refused and timed out", func(t *trial, g *grant, l *line) bool {
+	{what: "attempts were refused and timed out", do: func(t *trial, g *grant, l *line) bool {
 		for i := range 4 {
 			t.refused(t.client(i), g)
 			t.timesOut(t.client(i), l.key, i%2 == 0)
@@ -112,8 +135,18 @@ var queueEvents = []queueEvent{
 		t.leftOf(l.key, l.waiting())
 		return false
 	}},
-	{"the holder was broken", func(t *trial, g *grant, _ *line) bool { return breakOrRelease(t, g) == nil }},
-	{"the holder has expired", func(t *trial, g *grant, l *line) bool {
+	{what: "waiters 1 and 5 gave up while waiter 0 had its turn", holds: true, do: func(t *trial, g *grant, l *line) bool {
+		t.release(g)
+		first := l.waits[0].granted(t, t.handOff(), "after release")
+		for _, i := range []int{1, queued - 1} {
+			l.waits[i].cancelAndFail(t)
+			t.leftOf(l.key, l.waiting())
+		}
+		t.release(first)
+		return true
+	}},
+	{what: "the holder was broken", do: func(t *trial, g *grant, _ *line) bool { return breakOrRelease(t, g) == nil }},
+	{what: "the holder has expired", do: func(t *trial, g *grant, l *line) bool {
 		t.renew(g, t.short())
 		return true
 	}},
@@ -136,8 +169,14 @@ func eventsKeepQueue(t *trial) {
 		e := queueEvents[i]
 		g := t.acquire(t.client(i), t.newKey(), t.long())
 		l := t.newLine(g.key)
+		l.after = "; " + e.what
 		for i := range queued {
-			l.join(t.client(i/2), t.long(), false)
+			ctx, cancel := t.ctx, func() {}
+			if slices.Contains(e.timing, i) {
+				ctx, cancel = context.WithTimeout(ctx, t.patience())
+			}
+			defer cancel()
+			l.joinWith(ctx, t.client(i/2), t.long(), e.holds && i == 0)
 		}
 		if !e.do(t, g, l) {
 			t.release(g)

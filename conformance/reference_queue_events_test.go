@@ -85,7 +85,11 @@ func (c *client) timedOut(r backend.Request) {
 	defer s.mu.Unlock()
 	e := s.entryLocked(s.name(r.Key))
 	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == r.Owner })
-	if i > 2 && s.is("wait that times out drops who came before") {
+	switch {
+	case i > 2 && s.is("wait that times out drops who came before"):
 		e.queue = slices.Delete(e.queue, i-1, i)
+	case i >= 0 && i+2 < len(e.queue) && s.is("wait that times out sends the waiter behind it to the end"):
+		p := e.queue[i+1]
+		e.queue = append(slices.Delete(e.queue, i+1, i+2), p)
 	}
 }
