@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual, where the store grants such.
+// mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual, where the store
+// grants such.
 const mostStretch = 16
 
 // attempt runs c, and repeats it with longer TTLs while it is too late to prove anything.
@@ -30,15 +31,17 @@ func (s *suite) attempt(c Check) outcome {
 	}
 }
 
-// verdictOf returns the outcome of a check whose attempts, the last with TTLs that many times as long, were all too late to prove what the
-// check is for. What the attempts saw is a failure in two cases: all of them saw the same, or the machine was not slow in the last one.
+// verdictOf returns the outcome of a check whose attempts, the last with TTLs that many times as long, were all too
+// late to prove what the check is for. What the attempts saw is a failure in two cases: all of them saw the same, or
+// the machine was not slow in the last one.
 func verdictOf(lates []outcome, stretch int) outcome {
 	last := lates[len(lates)-1]
 	slowest := time.Duration(0)
 	for _, l := range lates {
 		slowest = max(slowest, l.stood)
 	}
-	same := len(lates) > 1 && !slices.ContainsFunc(lates, func(l outcome) bool { return l.harmless || l.seen != last.seen })
+	differs := func(l outcome) bool { return l.harmless || l.seen != last.seen }
+	same := len(lates) > 1 && !slices.ContainsFunc(lates, differs)
 	attempts := fmt.Sprintf("%d attempts, the last with TTLs %d times as long", len(lates), stretch)
 	slow := ""
 	if slowest > 0 {

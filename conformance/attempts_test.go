@@ -10,8 +10,10 @@ import (
 func TestVerdictOfLateAttempts(t *testing.T) {
 	over := outcome{status: late, broken: ttlRule, seen: "over", output: "x.go:1: the lease was over"}
 	silent := outcome{status: late, broken: answerRule, seen: "silent", output: "x.go:2: no answer"}
-	stood := outcome{status: late, broken: "rule 9: x", seen: "%s; parked", output: "x.go:3: this process stood still", harmless: true, stood: time.Second}
-	restart := outcome{status: late, broken: "rule 3: x", seen: "restart", output: "x.go:4: the restart took long", harmless: true}
+	stood := outcome{status: late, broken: "rule 9: x", seen: "parked; %s", output: "x.go:3: this process stood still"}
+	stood.harmless, stood.stood = true, time.Second
+	restart := outcome{status: late, broken: "rule 3: x", seen: "restart", output: "x.go:4: the restart took long"}
+	restart.harmless = true
 	onSlow := func(o outcome) outcome { o.stood = time.Second; return o }
 	for _, test := range []struct {
 		what   string

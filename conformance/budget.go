@@ -8,11 +8,12 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// mostHung is how many checks may hang before the rest is skipped: a store whose calls do not return would cost the time limit of every check.
+// mostHung is how many checks may hang before the rest is skipped: a store whose calls do not return would cost the
+// time limit of every check.
 const mostHung = 3
 
-// A budget bounds the suite on a store that fails checks: it ends within two minutes where leases are short. Before the first failure
-// nothing is limited: a correct store may be slow.
+// A budget bounds the suite on a store that fails checks: it ends within two minutes where leases are short. Before
+// the first failure nothing is limited: a correct store may be slow.
 type budget struct {
 	total time.Duration // that the whole suite may take once a check has failed
 	fails time.Duration // that failed checks may take of it
@@ -26,7 +27,8 @@ type budget struct {
 	why    error // set when spent is closed
 }
 
-// newBudget returns the budget of a suite that begins now. No check's time limit is longer than limit, unless its TTLs are stretched.
+// newBudget returns the budget of a suite that begins now. No check's time limit is longer than limit, unless its
+// TTLs are stretched.
 func newBudget(g backend.Guarantees, h Harness, limit time.Duration) *budget {
 	const (
 		usual   = 90 * time.Second
@@ -87,8 +89,8 @@ func (b *budget) isWrong() bool {
 	return b.failed > 0
 }
 
-// nextStretch is the stretch of the attempt that follows one with stretch n, which was too late. On a store that has failed a check there
-// are only two attempts.
+// nextStretch is the stretch of the attempt that follows one with stretch n, which was too late. On a store that has
+// failed a check there are only two attempts.
 func (b *budget) nextStretch(n int) int {
 	if b.isWrong() {
 		return mostStretch

@@ -13,25 +13,26 @@ import (
 var queueEventChecks = []Check{
 	{
 		Name: "EventsKeepQueue",
-		Rule: "rule 9: a waiter that gives up or times out, an attempt, and a Break of the holder or of others drop no other waiter and, where " +
-			"Guarantees.FIFO, change no order, wherever in the queue they happen",
+		Rule: "rule 9: a waiter that gives up or times out, an attempt, and a Break of the holder or of others drop no other " +
+			"waiter and, where Guarantees.FIFO, change no order, wherever in the queue they happen",
 		run: eventsKeepQueue,
 	},
 	{
 		Name: "BrokenHoldersKeepQueue",
-		Rule: "rule 9: when one holder after the other is ended by Breaker.Break, each gives way to one waiter, the first where Guarantees.FIFO; " +
-			"what the broken holders send later changes nothing",
+		Rule: "rule 9: when one holder after the other is ended by Breaker.Break, each gives way to one waiter, the first where " +
+			"Guarantees.FIFO; what the broken holders send later changes nothing",
 		run: brokenHoldersKeepQueue,
 	},
 	{
 		Name: "QueuesAreSeparate",
-		Rule: "rules 8 and 9: what happens to one key and its waiters does not touch the waiters of another key, of the same clients either",
-		run:  queuesAreSeparate,
+		Rule: "rules 8 and 9: what happens to one key and its waiters does not touch the waiters of another key, " +
+			"of the same clients either",
+		run: queuesAreSeparate,
 	},
 	{
 		Name: "SilentWaitersKeepQueue",
-		Rule: "rule 9: a turn that a waiter does not take, because it cannot be reached, ends for that waiter alone: the others are served within its " +
-			"TTL and MaxLate, in their order where Guarantees.FIFO",
+		Rule: "rule 9: a turn that a waiter does not take, because it cannot be reached, ends for that waiter alone: " +
+			"the others are served within its TTL and MaxLate, in their order where Guarantees.FIFO",
 		Needs: []Need{needsLinked},
 		run:   silentWaitersKeepQueue,
 	},
@@ -61,7 +62,8 @@ func leaves(places ...int) queueEvent {
 
 // timeOut is an event: the contexts of waiters have ended.
 func timeOut(places ...int) queueEvent {
-	return queueEvent{what: fmt.Sprintf("waiters %v have timed out", places), timing: places, do: func(t *trial, _ *grant, l *line) bool {
+	what := fmt.Sprintf("waiters %v have timed out", places)
+	return queueEvent{what: what, timing: places, do: func(t *trial, _ *grant, l *line) bool {
 		for _, i := range places {
 			w := l.waits[i]
 			t.within(t.patience(), w.done)
@@ -101,7 +103,8 @@ func breakOrRelease(t *trial, g *grant) error {
 }
 
 func leavesAt(when string, end func(t *trial, g *grant) error, places []int) queueEvent {
-	return queueEvent{what: fmt.Sprintf("waiters %v gave up at %s", places, when), do: func(t *trial, g *grant, l *line) bool {
+	what := fmt.Sprintf("waiters %v gave up at %s", places, when)
+	return queueEvent{what: what, do: func(t *trial, g *grant, l *line) bool {
 		released := t.call(func() error { return end(t, g) })
 		for _, i := range places {
 			l.waits[i].cancel()
@@ -113,7 +116,8 @@ func leavesAt(when string, end func(t *trial, g *grant) error, places []int) que
 
 // breaksWaiters is an event: Break is called for owners that wait, and for one that nobody is.
 func breaksWaiters(places ...int) queueEvent {
-	return queueEvent{what: fmt.Sprintf("Break was called for waiters %v", places), do: func(t *trial, _ *grant, l *line) bool {
+	what := fmt.Sprintf("Break was called for waiters %v", places)
+	return queueEvent{what: what, do: func(t *trial, _ *grant, l *line) bool {
 		if b, ok := t.b.(backend.Breaker); ok {
 			for _, i := range places {
 				t.breaksNothing(b, l.key, l.waits[i].owner, "Break of an owner that waits")
@@ -125,7 +129,8 @@ func breaksWaiters(places ...int) queueEvent {
 }
 
 var queueEvents = []queueEvent{
-	leaves(0), leaves(queued / 2), leaves(queued - 1), timeOut(0), timeOut(queued / 2), leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1), leavesAtBreak(0),
+	leaves(0), leaves(queued / 2), leaves(queued - 1), timeOut(0), timeOut(queued / 2),
+	leavesAtRelease(0), leavesAtRelease(1), leavesAtRelease(0, 1, queued-1), leavesAtBreak(0),
 	breaksWaiters(0), breaksWaiters(queued/2, queued-1),
 	{what: "attempts were refused and timed out", do: func(t *trial, g *grant, l *line) bool {
 		for i := range 4 {
@@ -135,7 +140,7 @@ var queueEvents = []queueEvent{
 		t.leftOf(l.key, l.waiting())
 		return false
 	}},
-	{what: "waiters 1 and 5 gave up while waiter 0 had its turn", holds: true, do: func(t *trial, g *grant, l *line) bool {
+	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
 		t.release(g)
 		first := l.waits[0].granted(t, t.handOff(), "after release")
 		for _, i := range []int{1, queued - 1} {
@@ -152,7 +157,8 @@ var queueEvents = []queueEvent{
 	}},
 }
 
-// timesOut asks for a key that is held with a context that ends soon: as a waiter, or as an attempt whose answer may come before.
+// timesOut asks for a key that is held with a context that ends soon: as a waiter, or as an attempt whose answer may
+// come before.
 func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.short()/8)
 	defer cancel()

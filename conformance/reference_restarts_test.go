@@ -59,7 +59,8 @@ func (c *client) missesRestart(p *place) bool {
 
 // releaseMissesOdd reports whether a release finds nothing because of its key.
 func (s *server) releaseMissesOdd(key string) bool {
-	return s.restarts > 0 && s.is("release of an odd key finds nothing after a restart") && strings.ContainsAny(key, "\x00\n")
+	odd := "release of an odd key finds nothing after a restart"
+	return s.restarts > 0 && s.is(odd) && strings.ContainsAny(key, "\x00\n")
 }
 
 // takesNextAlong removes two places instead of that of i.

@@ -12,23 +12,23 @@ import (
 var restartChecks = []Check{
 	{
 		Name: "RestartKeepsOddKeys",
-		Rule: "rules 1, 5, 7 and 8: a lease on a key of any bytes and length is after a restart of the store what it was: held, with its token, renewable " +
-			"and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its next renewal reports",
+		Rule: "rules 1, 5, 7 and 8: a lease on a key of any bytes and length is after a restart of the store what it was: " +
+			"held, with its token, renewable and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its next renewal reports",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartKeepsOddKeys,
 	},
 	{
 		Name: "RestartEndsDeadLeases",
-		Rule: "rules 1 and 3: the lease of a dead holder ends by the TTL that it had last and Guarantees.MaxLate, also if the store restarts, and not " +
-			"before unless Guarantees.EarlyLoss says so; a released lease stays released",
+		Rule: "rules 1 and 3: the lease of a dead holder ends by the TTL that it had last and Guarantees.MaxLate, " +
+			"also if the store restarts, and not before unless Guarantees.EarlyLoss says so; a released lease stays released",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartEndsDeadLeases,
 	},
 	{
 		Name:  "RestartServesAllWaiters",
-		Rule:  "rules 1 and 9: after a restart of the store every waiter gets its turn, one at a time, except those that give up",
+		Rule:  "rules 1 and 9: after a restart of the store each waiter that goes on gets its turn, one at a time",
 		Needs: []Need{needsRestart},
 		alone: true,
 		run:   restartServesAllWaiters,
@@ -38,9 +38,12 @@ var restartChecks = []Check{
 // oddest are the keys that a store's files and logs are likeliest to get wrong, the most important first.
 func (t *trial) oddest(most int) []string {
 	k := t.key
-	keys := []string{k + "\x00", t.pad(backend.MaxKeyLen, "\xff"), k + "\n", k + "\xff", k + "/b", k + "A", k + "\x00b", k + strings.Repeat("\x00", backend.MaxKeyLen-len(k)),
-		k + "a", t.pad(256, ""), k + "\xfe", k + "\nb", k + "//b", k + " ", " " + k, k + "\r\n", k + "%00", k + "\ufffd", k + "é", k + "e\u0301", k + "\t",
-		k + `\n`, k + `"`, k + "/", k + "/../b", k + "{b}", k + ":b", k + "=b", k + ",", k + "*", t.pad(255, ""), t.pad(backend.MaxKeyLen, "b")}
+	keys := []string{
+		k + "\x00", t.pad(backend.MaxKeyLen, "\xff"), k + "\n", k + "\xff", k + "/b", k + "A", k + "\x00b",
+		k + strings.Repeat("\x00", backend.MaxKeyLen-len(k)), k + "a", t.pad(256, ""), k + "\xfe", k + "\nb", k + "//b",
+		k + " ", " " + k, k + "\r\n", k + "%00", k + "\ufffd", k + "é", k + "e\u0301", k + "\t", k + `\n`, k + `"`, k + "/",
+		k + "/../b", k + "{b}", k + ":b", k + "=b", k + ",", k + "*", t.pad(255, ""), t.pad(backend.MaxKeyLen, "b"),
+	}
 	return keys[:min(len(keys), most)]
 }
 
@@ -57,7 +60,8 @@ func restartKeepsOddKeys(t *trial) {
 	t.inTurns(len(keys), func(i int) { t.afterRestart(grants[i], t.client(i+1)) })
 }
 
-// afterRestart fails unless g is still what it was, or properly lost if the store may lose it. Other is a client that did not acquire g.
+// afterRestart fails unless g is still what it was, or properly lost if the store may lose it. Other is a client that
+// did not acquire g.
 func (t *trial) afterRestart(g *grant, other backend.Backend) {
 	on := "the key " + show(g.key)
 	switch {
@@ -193,7 +197,8 @@ func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 		case errors.Is(err, backend.ErrHeld) && sent.After(last):
 			const stillHeld = 2 // in a row, as the store may have stood still
 			if late++; late > stillHeld {
-				t.notInTime(t.ruleText(3), "after a restart, the key of %s is held %v later than the store may refuse it: %v", d.what, sent.Sub(last), err)
+				t.notInTime(t.ruleText(3), "after a restart, the key of %s is held %v later than the store may refuse it: %v",
+					d.what, sent.Sub(last), err)
 			}
 			time.Sleep(stall)
 		case !errors.Is(err, backend.ErrHeld) && sent.After(last.Add(recovery)):

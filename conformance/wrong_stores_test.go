@@ -170,7 +170,8 @@ var wrongStores = map[string]struct {
 	}, "called a function 2 times"},
 }
 
-// TestWrongStoresEndSoon runs the suite on stores that are wrong in everything. It ends within two minutes, with failures that say what was seen.
+// TestWrongStoresEndSoon runs the suite on stores that are wrong in everything. It ends within two minutes, with
+// failures that say what was seen.
 func TestWrongStoresEndSoon(t *testing.T) {
 	const most = 2 * time.Minute
 	for what, test := range wrongStores {
