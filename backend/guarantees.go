@@ -29,7 +29,8 @@ type Guarantees struct {
 	TellsLoss bool
 	// EnforcedBy names the clock that ends the lease of a dead holder, as in "server clock". If it says "wall clock", a step back of
 	// that clock keeps the key of a dead holder for longer than MaxLate, by the size of the step, and a step forward may end live leases
-	// if EarlyLoss mentions a clock. Otherwise no step of a clock changes when leases end.
+	// if EarlyLoss mentions a clock. Otherwise no step of a clock changes when leases end. If it says "leader", a restart of the store or a
+	// change of its leader counts the TTL of a dead holder anew.
 	EnforcedBy string
 	// Fencing says what the order of tokens survives.
 	Fencing Fencing

@@ -146,7 +146,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
 	}
 	switch {
-	case c.is("restart parks waiters"):
+	case c.is("restart parks waiters"), c.missesRestart(p):
 		kicked = nil
 	case c.is("broken connection ends the wait"):
 		select {
@@ -193,6 +193,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.timedOut(r)
+		}
 		c.abandon(r)
 		return granted{}, c.endOfWait(ctx)
 	case <-done:

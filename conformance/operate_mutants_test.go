@@ -109,9 +109,12 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}
+	s.breakWaiter(e, owner)
 	if !s.isOf(e.owner, owner, "break") && !s.is("break ends whoever holds the key") {
 		return false
 	}
+	s.breakQueue(key, e)
+	e.broken = true
 	switch {
 	case s.is("break ends nothing"):
 	case s.is("break wakes nobody"):

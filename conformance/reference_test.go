@@ -21,18 +21,20 @@ type server struct {
 	stop   chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
+	calls    atomic.Int64 // of a wrongStore
 
-	mu      sync.Mutex
-	keys    map[string]*entry
-	tokens  map[string]uint64 // outlives a restart
-	clients int
-	kick    chan struct{} // closed by a restart: waiters ask again
-	emptied int           // how often it has lost its data
-	nth     int           // counts what a bug spares mostly
-	full    bool          // there is no room for more leases
-	lastTTL time.Duration // of any grant
-	stepped time.Duration // what the clock was stepped by
-	apart   bool          // a member has come back and not caught up; only for hooks
+	mu       sync.Mutex
+	keys     map[string]*entry
+	tokens   map[string]uint64 // outlives a restart
+	clients  int
+	kick     chan struct{} // closed by a restart: waiters ask again
+	emptied  int           // how often it has lost its data
+	restarts int           // how often it was restarted
+	nth      int           // counts what a bug spares mostly
+	full     bool          // there is no room for more leases
+	lastTTL  time.Duration // of any grant
+	stepped  time.Duration // what the clock was stepped by
+	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
 type entry struct {
@@ -50,6 +52,8 @@ type entry struct {
 	expired  bool           // the lease before has, and was not given up
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
+	gaveUp   string         // the owner that released it last
+	broken   bool           // a lease of it has been
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
@@ -252,6 +256,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 			delete(s.tokens, key)
 		}
 		e.expired = true
+		s.expiredQueue(key, e)
 		s.endLocked(key, e)
 	}
 }
@@ -320,7 +325,10 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false
-	case !owns, s.renewInCrowd(e):
+	case !owns:
+		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
+		return false
+	case s.renewInCrowd(e):
 		return owns
 	}
 	refused, skipped := s.renewShortest(e, ttl)
@@ -363,8 +371,11 @@ func (s *server) release(key, owner string) bool {
 	if s.busy("release above %d in flight is missed") {
 		return true
 	}
+	if s.releaseMissesOdd(key) {
+		return false
+	}
 	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
-		e.released, e.expired = time.Now(), false
+		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
 	}
@@ -375,7 +386,9 @@ func (s *server) release(key, owner string) bool {
 	}
 	switch {
 	case i < 0:
+		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		return false
+	case s.takesNextAlong(e, i):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
@@ -385,7 +398,9 @@ func (s *server) release(key, owner string) bool {
 	case s.is("who leaves a long queue takes the next along") && len(e.queue) > 10:
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
+		left := e.queue[i].client
 		e.queue = slices.Delete(e.queue, i, i+1)
+		s.gaveUpPlace(key, e, left)
 	}
 	return true
 }

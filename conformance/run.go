@@ -72,6 +72,9 @@ func (r Result) report(t *testing.T) {
 	case Fail:
 		say("broken rule: %s", r.Broken)
 		t.Fail()
+	case NoVerdict:
+		say("no verdict")
+		t.Fail()
 	case Skip:
 		t.SkipNow()
 	}

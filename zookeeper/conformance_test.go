@@ -94,8 +94,8 @@ func TestEnsembleMembersFail(t *testing.T) {
 	}
 	for _, r := range results {
 		t.Logf("%s: %s after %v\n%s", r.Name, r.Status, r.Duration, r.Output)
-		if r.Status == conformance.Fail {
-			t.Errorf("%s: broken rule: %s", r.Name, r.Rule)
+		if r.Status == conformance.Fail || r.Status == conformance.NoVerdict {
+			t.Errorf("%s: %s: %s", r.Name, r.Status, r.Broken)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 		return err
 	}
 	switch n := count(results); {
-	case n.Failed > 0:
+	case n.Failed+n.NoVerdict > 0:
 		return exitWith(exitChecksFailed)
 	case interrupted != nil && n.Interrupted > 0:
 		return interrupted
