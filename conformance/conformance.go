@@ -187,7 +187,7 @@ func groups() []group {
 		topic("inspect", inspectChecks, operateChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks),
+		topic("cuts", cutChecks, cutRefusalChecks),
 		topic("late", replyChecks, lateChecks),
 		topic("partitions", partitionChecks),
 		topic("processes", processChecks),
