@@ -197,7 +197,7 @@ func groups() []group {
 		topic("inspect", inspectChecks, operateChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks),
+		topic("cuts", cutChecks, cutRefusalChecks),
 		topic("late", replyChecks, lateChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),
