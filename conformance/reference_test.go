@@ -22,17 +22,18 @@ type server struct {
 
 	inFlight atomic.Int64 // requests that are under way
 
-	mu      sync.Mutex
-	keys    map[string]*entry
-	tokens  map[string]uint64 // outlives a restart
-	clients int
-	kick    chan struct{} // closed by a restart: waiters ask again
-	emptied int           // how often it has lost its data
-	nth     int           // counts what a bug spares mostly
-	full    bool          // there is no room for more leases
-	lastTTL time.Duration // of any grant
-	stepped time.Duration // what the clock was stepped by
-	apart   bool          // a member has come back and not caught up; only for hooks
+	mu       sync.Mutex
+	keys     map[string]*entry
+	tokens   map[string]uint64 // outlives a restart
+	clients  int
+	kick     chan struct{} // closed by a restart: waiters ask again
+	emptied  int           // how often it has lost its data
+	nth      int           // counts what a bug spares mostly
+	full     bool          // there is no room for more leases
+	lastTTL  time.Duration // of any grant
+	stepped  time.Duration // what the clock was stepped by
+	clientOf sync.Map      // by owner that was granted a lease
+	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
 type entry struct {
@@ -53,6 +54,8 @@ type entry struct {
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
+	last     string         // the owner whose lease has expired last
+	cuts     int64          // of the holder's client before the grant
 }
 
 // A place is one in a queue.
@@ -149,7 +152,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
 	switch {
-	case s.enqueueInCrowd(e, p):
+	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -187,7 +190,8 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	e.granted = now
+	e.granted, e.cuts = now, c.contact.cuts.Load()
+	s.clientOf.Store(r.Owner, c)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -251,7 +255,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
-		e.expired = true
+		e.expired, e.last = true, e.owner
 		s.endLocked(key, e)
 	}
 }
@@ -312,10 +316,12 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	e := s.entryLocked(key)
 	now := time.Now()
 	s.expireLocked(key, e, now)
+	s.revives(e, owner, c)
 	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
+	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
 	case e.owner != "" && s.is("renew ignores the owner", "lease that a step of the clock has ended is renewed over the next one"):
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
@@ -360,7 +366,7 @@ func (s *server) release(key, owner string) bool {
 	if s.busy("release above %d in flight is missed") {
 		return true
 	}
-	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
+	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
 		e.released, e.expired = time.Now(), false
 		s.endLocked(key, e)
 		return true
@@ -373,6 +379,7 @@ func (s *server) release(key, owner string) bool {
 	switch {
 	case i < 0:
 		return false
+	case s.takesAlong(e, e.queue[i]):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
