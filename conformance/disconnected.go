@@ -108,6 +108,7 @@ func (t *trial) outlivedOutage(g *grant, what string) {
 	case !ok:
 		t.fatalf("Renew by a holder %s, %v after that ended: %v", what, recovery, err)
 	}
+	t.refusedFor(t.b, g, lateBy) // a store may end it in the background
 	t.heldBy(g)
 	t.describes(g, t.long())
 	if err := g.Release(t.ctx); errors.Is(err, backend.ErrLost) {
@@ -134,7 +135,10 @@ func silentWaiterOutlivesOutage(t *trial) {
 		w.stillWaits(t, g, t.rule)
 		t.refused(t.b, g)
 		t.release(g)
-		next := w.granted(t, recovery+t.g.MaxLate, "after release, by a waiter "+d.what)
+		if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
+			t.fatalf("a waiter %s has not been granted the key within %v after that ended and the key was released", d.what, most)
+		}
+		next := w.granted(t, 0, "after release")
 		t.refused(t.b, next)
 		_ = next.Release(t.ctx)
 		t.becomesFree(t.b, g.key, recovery, "after the release by a waiter "+d.what)

@@ -82,7 +82,7 @@ func (l *line) sparesOthers(client backend.Backend) {
 	for i, later := range l.turns {
 		for _, owner := range l.turns[i+1:] {
 			if n := arrival(owner); n < arrival(later) && l.waits[n].client != client {
-				l.t.notInTime(l.t.rule, "waiter %d had its turn before waiter %d, whose connections never broke", arrival(later)+1, n+1)
+				l.t.fatalf("waiter %d had its turn before waiter %d, whose connections never broke", arrival(later)+1, n+1)
 			}
 		}
 	}
@@ -203,6 +203,6 @@ func (t *trial) removedAfterCut(remove func(g *grant) error) {
 		if other.gone() && other.live(time.Now()) && !t.mayEndLeases() {
 			t.fatalf("Lost of another lease is closed: one was %s", cases[i].of)
 		}
-		t.free(t.b, lost.key, "after the holder has learnt that its lease was removed")
+		t.becomesFree(t.b, lost.key, recovery, "after the holder has learnt that its lease was removed")
 	})
 }

@@ -213,6 +213,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	if err != nil {
 		return err
 	}
+	c.begins()
 	c.wire.asking.Add(1)
 	defer c.wire.asking.Add(-1)
 	answered := make(chan struct{})

@@ -17,6 +17,7 @@ import (
 type contact struct {
 	cuts    atomic.Int64  // how often its connection broke
 	silent  atomic.Bool   // the path was silent for 2 seconds at least once
+	expired atomic.Bool   // the session has ended
 	gaveUp  chan struct{} // closed when that happens
 	batched sync.Map      // owners in a batch
 	asked   sync.Map      // owners that have queued
@@ -51,9 +52,6 @@ func (s *server) watchContact(c *client) {
 		wasConnected := false
 		for ; !c.wire.isDead(); time.Sleep(every) {
 			closed, silent, connected := c.wire.outOfContact()
-			if connected && closedFor >= 3*time.Second && s.is("reconnect after 3 seconds begins a new session") {
-				s.dropOf(c)
-			}
 			wasConnected = wasConnected || connected
 			closedFor, silentFor = prolong(closedFor, closed && wasConnected, every), prolong(silentFor, silent, every)
 			s.outOfContact(c, closedFor, silentFor)
@@ -75,6 +73,8 @@ func (s *server) outOfContact(c *client, closed, silent time.Duration) {
 	case closed >= ends && s.is("lease ends 3 seconds after its connection was closed"),
 		silent >= ends && s.is("lease ends 3 seconds after its client fell silent"):
 		s.dropOf(c)
+	case closed >= ends && s.is("reconnect after 3 seconds begins a new session"):
+		c.contact.expired.Store(true)
 	case max(closed, silent) >= ends && s.is("holder gives up after 3 seconds without contact"):
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -101,6 +101,13 @@ func (s *server) forgetWaiters(c *client) {
 
 // wasCut reports whether the client's connection has ever broken.
 func (c *client) wasCut() bool { return c != nil && c.contact.cuts.Load() > 0 }
+
+// begins ends what the client holds if its session has ended.
+func (c *client) begins() {
+	if c.contact.expired.CompareAndSwap(true, false) {
+		c.server.dropOf(c)
+	}
+}
 
 // newsIsLate delays, or keeps back for ever, the message that it is a waiter's turn.
 func (c *client) newsIsLate(p *place) (never bool) {
@@ -172,9 +179,11 @@ func (c *client) abandonsBriefly(r backend.Request, of string) bool {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		_ = c.do(ctx, func() {})
-		if ctx.Err() == nil {
-			c.abandon(r)
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			if c.do(ctx, func() {}) == nil {
+				c.abandon(r)
+				return
+			}
 		}
 	}()
 	return true
