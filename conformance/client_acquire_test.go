@@ -143,7 +143,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		over := make(chan struct{})
 		defer close(over)
 		c.asks(p, over)
-		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
+		cut, turn = a.conn.broken, c.turnThrough(p, a.conn, turn, over)
 	}
 	switch {
 	case c.is("restart parks waiters"), c.missesRestart(p):
@@ -181,7 +181,11 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		}
 		return g, nil
 	case <-kicked:
+	case <-c.contact.gaveUp:
+		c.leave(r)
+		return granted{}, errSilent
 	case <-cut:
+		c.queuesAgain(r)
 		if c.is("broken connection ends the wait") {
 			return granted{}, errors.New("connection reset")
 		}
@@ -196,7 +200,9 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.timedOut(r)
 		}
-		c.abandon(r)
+		if !c.abandonsBriefly(r, "a cancelled wait") {
+			c.abandon(r)
+		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
 		if !c.is("waiter of a closed client stays in the queue") {

@@ -22,6 +22,8 @@ type client struct {
 	wire   *wire           // what lies between, nil for nothing
 	skew   time.Duration   // of its wall clock
 
+	contact contact
+
 	mu    sync.Mutex
 	asked int             // how often for its guarantees
 	lives []*backend.Life // for bugs and tests that need them
@@ -158,6 +160,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 			return c.renewFrames(ctx, lives, ttls)
 		}
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
+			c.contact.batched.Store(lives[i].Owner(), true)
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}

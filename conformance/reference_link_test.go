@@ -196,6 +196,7 @@ func (s *server) linked(context.Context) (backend.Backend, conformance.Link, err
 	if s.is("lease ends with its connection, and nobody is told") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}
+	s.watchContact(c)
 	return c, c.wire, nil
 }
 
@@ -216,6 +217,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	if err != nil {
 		return err
 	}
+	c.begins()
 	c.wire.asking.Add(1)
 	defer c.wire.asking.Add(-1)
 	answered := make(chan struct{})
@@ -257,12 +259,12 @@ const wirePatience = 2 * time.Second
 
 // turnThrough brings the message that it is a waiter's turn through the wire. broken is closed if the connection breaks
 // before.
-func (c *client) turnThrough(conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
+func (c *client) turnThrough(p *place, conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
 	through := make(chan granted, 1)
 	go func() {
 		select {
 		case g := <-turn:
-			if c.wire.pass(conn, conformance.FromStore, replyLen) {
+			if !c.newsIsLate(p) && c.wire.pass(conn, conformance.FromStore, replyLen) {
 				through <- g
 			}
 		case <-conn.broken:

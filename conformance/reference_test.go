@@ -34,6 +34,7 @@ type server struct {
 	full     bool          // there is no room for more leases
 	lastTTL  time.Duration // of any grant
 	stepped  time.Duration // what the clock was stepped by
+	clientOf sync.Map      // by owner that was granted a lease
 	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
@@ -57,6 +58,8 @@ type entry struct {
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
+	last     string         // the owner whose lease has expired last
+	cuts     int64          // of the holder's client before the grant
 }
 
 // A place is one in a queue.
@@ -153,7 +156,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
 	switch {
-	case s.enqueueInCrowd(e, p):
+	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -191,7 +194,8 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	e.granted = now
+	e.granted, e.cuts = now, c.contact.cuts.Load()
+	s.clientOf.Store(r.Owner, c)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -255,7 +259,7 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
-		e.expired = true
+		e.expired, e.last = true, e.owner
 		s.expiredQueue(key, e)
 		s.endLocked(key, e)
 	}
@@ -317,10 +321,12 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	e := s.entryLocked(key)
 	now := time.Now()
 	s.expireLocked(key, e, now)
+	s.revives(e, owner, c)
 	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
+	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
 	case e.owner != "" && s.is("renew ignores the owner", "lease that a step of the clock has ended is renewed over the next one"):
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
@@ -374,7 +380,7 @@ func (s *server) release(key, owner string) bool {
 	if s.releaseMissesOdd(key) {
 		return false
 	}
-	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
+	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
@@ -389,6 +395,7 @@ func (s *server) release(key, owner string) bool {
 		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		return false
 	case s.takesNextAlong(e, i):
+	case s.takesAlong(e, e.queue[i]):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
