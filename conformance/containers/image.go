@@ -21,8 +21,8 @@ type image struct {
 }
 
 var images = []image{
-	{name: "redis", ref: "redis:7", port: "6379", url: "redis://HOST", command: []string{"redis-server", "--appendonly", "yes"}},
-	{name: "valkey", ref: "valkey/valkey:8.1", port: "6379", url: "redis://HOST", command: []string{"valkey-server", "--appendonly", "yes"}},
+	{name: "redis", ref: "redis:7", port: "6379", url: "redis://HOST", command: []string{"redis-server", "--protected-mode", "no", "--appendonly", "yes"}},
+	{name: "valkey", ref: "valkey/valkey:8.1", port: "6379", url: "redis://HOST", command: []string{"valkey-server", "--protected-mode", "no", "--appendonly", "yes"}},
 	{
 		name: "etcd", ref: "gcr.io/etcd-development/etcd:v3.6.5", port: "2379", url: "etcd://HOST",
 		command: []string{"/usr/local/bin/etcd", "--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://HOST"},
