@@ -31,7 +31,6 @@ func Postgres(t testing.TB, settings ...string) *Server {
 // PostgresPair starts a primary and a standby of it that streams.
 func PostgresPair(t testing.TB, settings ...string) (primary, standby *Server) {
 	t.Helper()
-	const both = 2
 	g := postgresKind.source(t)
 	primary = g.start(t, postgresSpec{settings: settings}.launch(g))
 	standby = g.start(t, postgresSpec{settings: settings, primary: primary}.launch(g))
