@@ -68,11 +68,10 @@ func TestEnsembleMembersFail(t *testing.T) {
 	gather := func() { servers.GatherZooKeeper(t, list) }
 	var members []conformance.Member
 	for _, s := range list {
-		m := conformance.Member{Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start}
-		if servers.CanEmptyZooKeeper(s) {
-			m.StartEmpty = func() { servers.EmptyZooKeeper(t, s); s.Start() }
-		}
-		members = append(members, m)
+		members = append(members, conformance.Member{
+			Freeze: s.Freeze, Thaw: s.Thaw, Stop: s.Kill, Start: s.Start,
+			StartEmpty: func() { servers.EmptyZooKeeper(t, s); s.Start() },
+		})
 	}
 	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
