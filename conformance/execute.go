@@ -107,14 +107,17 @@ type suite struct {
 	large   int // how many leases a large batch has
 	stretch int // the longest that TTLs are made
 	began   func(Check)
-	slots   chan struct{}
+
+	labelled func(label string, c Check) // called with the goroutine label of each attempt at c; may be nil
+
+	slots chan struct{}
 
 	started chan struct{}  // closed when the last check has been started
 	gate    *gate          // what all others wait for
 	gated   bool           // whether its check was started; until started is closed
 	shared  sync.WaitGroup // checks that run side by side
 	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
-	alone   sync.Mutex     // held by a check that makes faults, when those that run side by side are done
+	alone   chan struct{}  // full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the clock
 
 	ending  sync.Mutex
 	nothing error // why the store is of no use any more
@@ -144,6 +147,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	}
 	s := &suite{
 		ctx: ctx, h: h.withDefaults(), timeout: cmp.Or(max(o.Timeout, 0), time.Minute), began: o.Began, started: make(chan struct{}), gate: newGate(), short: o.Short,
+		alone: make(chan struct{}, 1),
 	}
 	if o.Short {
 		s.h.Members = s.h.Members[:min(1, len(s.h.Members))]
@@ -208,8 +212,8 @@ func (s *suite) execute(c Check) (r Result) {
 		} else {
 			defer s.faults.Done()
 		}
-		s.alone.Lock()
-		defer s.alone.Unlock()
+		s.alone <- struct{}{}
+		defer func() { <-s.alone }()
 	} else {
 		defer s.shared.Done()
 		s.slots <- struct{}{}
@@ -299,6 +303,9 @@ func (s *suite) attempt(c Check) outcome {
 	for n := 1; ; n *= 2 {
 		stretch := min(n, s.stretch)
 		t := newTrial(s, c, stretch)
+		if s.labelled != nil {
+			s.labelled(t.label, c)
+		}
 		end := t.perform()
 		switch {
 		case end.status != late:

@@ -40,9 +40,11 @@ func manyInFlight(t *trial) {
 	t.atOnce(n, func(i int) {
 		const most = 50
 		for !t.ended() && grants.Load() < most && time.Now().Before(end) {
+			begun := time.Now()
 			g, err := t.attempt(clients[i%2], t.key, t.long())
 			switch {
 			case errors.Is(err, backend.ErrHeld):
+				moveClock(begun)
 			case err != nil:
 				t.fatalf("Acquire of a contended key: %v, want ErrHeld", err)
 			case holders.Add(1) > 1:

@@ -50,7 +50,8 @@ func (t *trial) killedInside(begin func(p Process, key string) (done func() bool
 			p, key := t.process(0), t.newKey()
 			typical := t.remoteTypical(p)
 			done := begin(p, key)
-			for until := time.Now().Add(rand.N(3 * typical / 2)); time.Now().Before(until); {
+			for now, until := time.Now(), time.Now().Add(rand.N(3*typical/2)); now.Before(until); now = time.Now() {
+				moveClock(now)
 				if typical > time.Millisecond {
 					time.Sleep(100 * time.Microsecond) // a shorter one is past before a timer fires
 				}

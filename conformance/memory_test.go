@@ -12,7 +12,7 @@ import (
 // TestMemory runs the suite on a store that is known to be good.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunInBubble(t, func(t *testing.T) conformance.Harness {
 		store := memory.NewStore()
 		return conformance.Harness{
 			Open: func(context.Context) (backend.Backend, error) { return store.Client(), nil },

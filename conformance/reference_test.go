@@ -16,7 +16,7 @@ import (
 // a bug, it is a mutant: see mutants.
 type server struct {
 	bug    string
-	gate   sync.RWMutex // held for writing while frozen
+	gate   gate // held for writing while frozen
 	frozen atomic.Bool
 	stop   chan struct{} // closed at the end: what leaks ends
 
@@ -72,7 +72,7 @@ type granted struct {
 
 func newServer(bug string) *server {
 	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
-		stop: make(chan struct{})}
+		stop: make(chan struct{}), gate: newGate()}
 }
 
 func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }

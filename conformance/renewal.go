@@ -163,6 +163,7 @@ func (t *trial) raceRenewals(g *grant) {
 			if err != nil {
 				t.fatalf("Renew racing with Release: %v", err)
 			}
+			moveClock(begun)
 		}
 	})
 	if g.gone() {

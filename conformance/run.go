@@ -72,7 +72,11 @@ func (s *suite) subtest(t *testing.T, c Check, start func(Check) <-chan Result) 
 	// The check starts now, on a goroutine of its own. Parallel then sets this subtest aside until all are started.
 	done := start(c)
 	t.Parallel()
-	r := <-done
+	(<-done).report(t)
+}
+
+// report ends t, which is the subtest of one check, with r.
+func (r Result) report(t *testing.T) {
 	// Not by Log, which would show a line of this file.
 	say := func(format string, args ...any) { fmt.Fprintf(t.Output(), format+"\n", args...) }
 	if r.Output != "" {

@@ -42,7 +42,7 @@ func (w whole) Run() int {
 // three times, one after the other.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, func(*testing.T) conformance.Harness {
+	conformance.RunInBubble(t, func(*testing.T) conformance.Harness {
 		h := newServer("").harness()
 		h.Many = 256 // as by default, but in a large batch too: the mutants beside it leave little of the machine
 		if testing.Short() {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunInBubble(t, func(t *testing.T) conformance.Harness {
 		store := memory.NewStore()
 		return conformance.Harness{Open: func(context.Context) (backend.Backend, error) { return store.Client(), nil }}
 	})

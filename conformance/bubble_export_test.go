@@ -1,0 +1,4 @@
+package conformance
+
+// InBubble is inBubble.
+var InBubble = inBubble
