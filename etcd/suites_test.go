@@ -39,35 +39,24 @@ func TestConformance(t *testing.T) {
 func TestConformanceClusterCurrent(t *testing.T) {
 	storetest.Long(t, "another cluster")
 	c := servers.EtcdClusterCurrent(t, 3)
-	runAhead(t, coreAndMembers, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
+	runAhead(t, storetest.Core("members"), func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
 func TestConformanceCurrent(t *testing.T) {
 	storetest.Long(t, "the current etcd is built")
 	s := servers.EtcdCurrent(t)
-	runAhead(t, core, func(t *testing.T) conformance.Harness { return harness(t, s) })
+	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
 func TestConformanceCluster(t *testing.T) {
 	storetest.Long(t, "a cluster")
 	c := servers.EtcdCluster(t, 3)
-	coreAndMembers(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
-}
-
-// A suite is conformance.Run or a shorter run.
-type suite func(t *testing.T, newHarness func(t *testing.T) conformance.Harness)
-
-func core(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
-	conformance.RunCore(t, newHarness)
-}
-
-func coreAndMembers(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
-	conformance.RunCore(t, newHarness, "members")
+	storetest.Core("members")(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
 // runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them has the
 // store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
-func runAhead(t *testing.T, run suite, newHarness func(t *testing.T) conformance.Harness) {
+func runAhead(t *testing.T, run storetest.Suite, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	begun := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(begun) })

@@ -30,13 +30,13 @@ func TestConformance3(t *testing.T) {
 
 func TestConformance5(t *testing.T) {
 	storetest.Long(t, "five servers")
-	conform(t, coreAndMembers, 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
+	conform(t, storetest.Core("members"), 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
 }
 
 // A fleet of which each node is of another release.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
-	conform(t, core, len(servers.RedisVersions), func(t *testing.T) *fleet {
+	conform(t, storetest.Core(), len(servers.RedisVersions), func(t *testing.T) *fleet {
 		f := &fleet{t: t}
 		for _, name := range servers.RedisVersions {
 			f.nodes = append(f.nodes, redistest.Version(t, name, redistest.Durable...))
@@ -45,18 +45,7 @@ func TestConformanceVersions(t *testing.T) {
 	})
 }
 
-// A suite is conformance.Run or a shorter run.
-type suite func(t *testing.T, newHarness func(t *testing.T) conformance.Harness)
-
-func core(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
-	conformance.RunCore(t, newHarness)
-}
-
-func coreAndMembers(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
-	conformance.RunCore(t, newHarness, "members")
-}
-
-func conform(t *testing.T, run suite, size int, start func(t *testing.T) *fleet) {
+func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.T) *fleet) {
 	t.Parallel()
 	run(t, func(t *testing.T) conformance.Harness {
 		f := start(t)
