@@ -155,9 +155,12 @@ size: ## Count the lines of code of each part, and write the table into docs/ARC
 	scripts/size
 
 .PHONY: evidence
-evidence: ## Record what the suite says of specimens and mutants, which "make docs" shows
-	ANYLOCK_UPDATE=1 $(GO) test -count=1 -run MutantsRecord ./conformance
+evidence: ## Record what the suite finds in mutants and specimens, and write docs/evidence and the core of the suite; FRESH=1 tries all mutants again
+	$(if $(FRESH),rm -f conformance/testdata/matrix.tsv)
+	ANYLOCK_UPDATE=1 $(GO) test -count=1 -timeout 0 -run 'MutantsRecord|MatrixRecord' ./conformance
+	$(GO) run ./internal/killtable
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens ./...
+	$(GO) run ./internal/killtable
 
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins

@@ -16,6 +16,8 @@ import (
 // Options configure Execute. The zero Options are good defaults.
 type Options struct {
 	Run      *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
+	Core     bool           // only checks of the core, see Core, and those of Extra
+	Extra    []string       // names of checks and groups that Core does not leave out
 	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
@@ -69,10 +71,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		started []<-chan Result
 		observe sync.Mutex
 	)
-	for _, c := range Checks() {
-		if !c.Matches(o.Run) {
-			continue
-		}
+	for _, c := range o.selected(Checks()) {
 		started = append(started, s.start(c, func(r Result) {
 			if o.Observe != nil {
 				observe.Lock()
@@ -86,7 +85,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	for i, done := range started {
 		results[i] = <-done
 	}
-	if o.Run == nil && ctx.Err() == nil {
+	if o.Run == nil && !o.Core && ctx.Err() == nil {
 		for _, c := range s.unproven(results) {
 			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason, Missing: c.Missing})
 		}
@@ -142,6 +141,9 @@ func defaultParallel(g backend.Guarantees) int {
 func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if h.Open == nil {
 		return nil, fmt.Errorf("%w: conformance: harness without Open", backend.ErrInvalid)
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
 	for name := range h.Skip {
 		if !slices.ContainsFunc(Checks(), func(c Check) bool { return c.Name == name }) {

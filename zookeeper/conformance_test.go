@@ -43,7 +43,7 @@ func TestConformanceEnsemble(t *testing.T) {
 	storetest.Long(t, "the suite once more, on an ensemble")
 	url := "zookeeper://" + addresses(servers.ZooKeeperEnsemble(t, 3))
 	admin := opened(t, url)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) {
 				return openURL(ctx, url+"?session_timeout=6s")
@@ -51,7 +51,7 @@ func TestConformanceEnsemble(t *testing.T) {
 			Evict: func(ctx context.Context, key string) error { return evict(ctx, admin, key) },
 			Cut:   cut,
 		}
-	})
+	}, "cuts")
 }
 
 // longSessions lets an ensemble grant sessions as long as it would with the usual tick, 40 s. Leases live through an outage of

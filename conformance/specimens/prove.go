@@ -47,7 +47,7 @@ const attempts = 3
 const abreast = 6
 
 // Prove runs, side by side, every specimen against the checks that must find it, and the twin against the same checks,
-// which it must pass. It then holds the result against testdata/specimens.json, which docs/specimens.md is made of; with
+// which it must pass. It then holds the result against testdata/specimens.json, which docs/evidence/specimens.md is made of; with
 // ANYLOCK_UPDATE=1 it writes that file, with what the checks said. With ANYLOCK_TWINS=1 the twin goes through the whole
 // suite as well.
 func Prove(t *testing.T, c Collection, harness HarnessMaker, options ...Option) {
