@@ -18,11 +18,6 @@ import (
 	_ "github.com/anylock/lock/zookeeper"
 )
 
-// runCore puts a store through the part of the suite that every image must pass.
-func runCore(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
-	conformance.Run(t, newHarness)
-}
-
 func TestConformance(t *testing.T) {
 	if _, err := docker(); err != nil {
 		servers.Missing(t, "Docker cannot be used: %v", err)
@@ -32,7 +27,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			s := start(t, i, func(ctx context.Context, addr string) error { return answers(ctx, at(i.url, addr)) })
 			url := at(i.url, s.addr)
-			runCore(t, func(t *testing.T) conformance.Harness {
+			conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 				return conformance.Harness{
 					Open:         func(ctx context.Context) (backend.Backend, error) { return open(ctx, url) },
 					Freeze:       s.Freeze,
@@ -42,7 +37,7 @@ func TestConformance(t *testing.T) {
 					Linked:       link.URL(url),
 					Many:         i.many,
 				}
-			})
+			}, "cuts", "faults")
 		})
 	}
 }
