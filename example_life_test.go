@@ -34,7 +34,7 @@ func ExampleLocker_Do_election() {
 				return
 			case errors.Is(err, lock.ErrLost): // stand in line again
 			case ctx.Err() == nil: // the store is away
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // sleeps: a pause between attempts
 			}
 		}
 	}

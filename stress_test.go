@@ -96,7 +96,7 @@ func TestStressEverything(t *testing.T) {
 			for range workers / 3 {
 				wg.Go(func() { worker(l) })
 			}
-			time.Sleep(rand.N(60 * time.Millisecond))
+			time.Sleep(rand.N(60 * time.Millisecond)) // sleeps: how long a Locker lives
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
@@ -158,7 +158,7 @@ func useUp(l *lock.Locker, lease *lock.Lease, key string, known func(string, err
 			wg.Go(func() { known("early release", lease.Release(context.Background())) })
 		}
 	}
-	time.Sleep(rand.N(15 * time.Millisecond))
+	time.Sleep(rand.N(15 * time.Millisecond)) // sleeps: the work under the lock
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	known("release", lease.Release(ended))

@@ -254,7 +254,7 @@ func TestTracerIsNotToldOfOvertakenRenewals(t *testing.T) {
 type slowRecorder struct{ recorder }
 
 func (r *slowRecorder) TraceRenewal(e lock.RenewalEnd) {
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // sleeps: a slow Tracer; in fake time
 	r.recorder.TraceRenewal(e)
 }
 

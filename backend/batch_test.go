@@ -12,7 +12,7 @@ import (
 // answers is a batch request that is answered, after d, with these errors in order.
 func answers(d time.Duration, errs ...error) func(context.Context, []*Life, []time.Duration) ([]time.Duration, []error) {
 	return func(_ context.Context, _ []*Life, ttls []time.Duration) ([]time.Duration, []error) {
-		time.Sleep(d)
+		time.Sleep(d) // sleeps: in fake time, unless d is 0
 		return ttls, errs
 	}
 }

@@ -36,7 +36,7 @@ type distant struct {
 func (distant) Guarantees() backend.Guarantees { return backend.Guarantees{MinTTL: time.Second} }
 
 func (d distant) Inspect(context.Context, string) (backend.Holder, error) {
-	time.Sleep(d.away)
+	time.Sleep(d.away) // sleeps: in fake time
 	return backend.Holder{}, nil
 }
 

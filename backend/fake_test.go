@@ -57,7 +57,7 @@ func hang(ctx context.Context) error {
 // after is a request that is answered late, whether its caller still waits or not.
 func after(d time.Duration, err error) func(context.Context) error {
 	return func(context.Context) error {
-		time.Sleep(d)
+		time.Sleep(d) // sleeps: in fake time
 		return err
 	}
 }

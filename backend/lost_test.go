@@ -27,7 +27,7 @@ func TestOnLost(t *testing.T) {
 // A callback may use the lease and the leases that called it.
 func TestOnLostRunsUnlocked(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *Leases, *Life){
-		"deadline": func(context.Context, *Leases, *Life) { time.Sleep(time.Minute) },
+		"deadline": func(context.Context, *Leases, *Life) { time.Sleep(time.Minute) }, // sleeps: in fake time
 		"store":    func(_ context.Context, _ *Leases, l *Life) { l.Lose() },
 		"close":    func(_ context.Context, s *Leases, _ *Life) { s.Close() },
 		"renewal":  func(ctx context.Context, _ *Leases, l *Life) { _ = l.Renew(ctx, time.Minute) },

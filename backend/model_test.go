@@ -101,16 +101,16 @@ func (s *lossyStore) travel(ctx context.Context, apply func() error) error {
 	case 3: // arrives after its sender has given up
 		err := hang(ctx)
 		s.pending.Go(func() {
-			time.Sleep(min(delay, cleanupSettle/2))
+			time.Sleep(min(delay, cleanupSettle/2)) // sleeps: in fake time
 			_ = apply()
 		})
 		return err
 	case 4: // arrives twice
 		_ = apply()
 	}
-	time.Sleep(delay)
+	time.Sleep(delay) // sleeps: in fake time
 	err := apply()
-	time.Sleep(delay)
+	time.Sleep(delay) // sleeps: in fake time
 	return err
 }
 
@@ -162,7 +162,7 @@ func (h *holder) hold() {
 	h.steps = []string{"acquire " + ttl.String()}
 	sent := time.Now()
 	if !h.store.acquire(r.Key, r.Owner, ttl) {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // sleeps: in fake time
 		return
 	}
 	l, err := h.leases.Grant(h.t.Context(), r, Grant{Sent: sent, TTL: ttl})
@@ -193,7 +193,7 @@ func (h *holder) step(l *Life, over bool) (nowOver bool) {
 	case 0:
 		d := time.Duration(h.store.below(1500)) * time.Millisecond
 		h.steps = append(h.steps, "sleep "+d.String())
-		time.Sleep(d)
+		time.Sleep(d) // sleeps: in fake time
 	case 1, 2, 3:
 		ttl := time.Duration(5+h.store.below(3000)) * time.Millisecond
 		ctx, cancel := context.WithTimeout(h.t.Context(), time.Duration(1+h.store.below(400))*time.Millisecond)
@@ -263,7 +263,7 @@ func randomHistory(seed uint64) func(t *testing.T) {
 		store.mu.Lock()
 		store.calm = true
 		store.mu.Unlock()
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // sleeps: in fake time
 		for i := range keys {
 			if owner, left := store.holder(fmt.Sprint("key ", i)); owner != "" {
 				t.Errorf("key %d stays with %s for %v", i, owner, left)

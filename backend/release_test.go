@@ -158,7 +158,7 @@ func TestConcurrentReleases(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			next := script(test.errs...)
 			f := &fakeStore{release: func(ctx context.Context) error {
-				time.Sleep(time.Second / 2)
+				time.Sleep(time.Second / 2) // sleeps: in fake time
 				return next(ctx)
 			}}
 			bubble(t, f, func(t *testing.T, s *Leases) {

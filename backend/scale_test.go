@@ -33,8 +33,8 @@ func TestManyLeasesCostNoGoroutines(t *testing.T) {
 	}
 	// The first leases may be over already, and be told so by the timer's goroutine for a moment.
 	after := runtime.NumGoroutine()
-	for deadline := time.Now().Add(10 * time.Second); after > before && time.Now().Before(deadline); after = runtime.NumGoroutine() {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); after > before && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		after = runtime.NumGoroutine()
 	}
 	if after > before {
 		t.Errorf("%d goroutines, %d before", after, before)
@@ -88,14 +88,13 @@ func TestEverythingAtOnce(t *testing.T) {
 		})
 	}
 	all.Go(func() {
-		for time.Now().Before(end) {
+		for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
 			_, _ = s.Len(), s.Closed()
 			s.Abandon("k", "o", time.Second)
-			time.Sleep(time.Millisecond)
 		}
 	})
 	all.Go(func() {
-		time.Sleep(800 * time.Millisecond)
+		time.Sleep(800 * time.Millisecond) // sleeps: Close must meet the other calls at work
 		s.Close()
 	})
 	all.Wait()
@@ -129,7 +128,7 @@ func abuse(t *testing.T, s *Leases) {
 	} {
 		uses.Go(func() {
 			if pause := time.Duration(rand.IntN(int(ttl))); rand.IntN(2) == 0 {
-				time.Sleep(pause)
+				time.Sleep(pause) // sleeps: a random moment of the lease's life
 			}
 			use()
 		})

@@ -275,7 +275,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	}
 	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
-		if c.server.tells() || c.is("Release ends every lease of the client") {
+		if c.server.keepsLives() {
 			c.mu.Lock()
 			c.lives = append(c.lives, life)
 			c.mu.Unlock()

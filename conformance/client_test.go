@@ -26,7 +26,7 @@ type client struct {
 
 	mu    sync.Mutex
 	asked int             // how often for its guarantees
-	lives []*backend.Life // for bugs and tests that need them
+	lives []*backend.Life // see keepsLives
 
 	pushed sync.Map // owners whose leases the server has told to be gone
 

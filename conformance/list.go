@@ -179,11 +179,10 @@ func cutListIsNoPart(t *trial) {
 	lister, prefix := c.(backend.Lister), t.newKey()+"/"
 	held := t.holdMany(prefix, t.large)
 	from := link.Passed(FromStore)
-	begun := time.Now()
 	if missing := misses(t.list(lister, prefix), held); missing != "" {
 		t.fatalf("List %s", missing)
 	}
-	size, took := link.Passed(FromStore)-from, time.Since(begun)
+	size := link.Passed(FromStore) - from
 	whole := func(ctx context.Context, what string) {
 		keys, err := lister.List(ctx, prefix)
 		if err != nil {
@@ -206,6 +205,11 @@ func cutListIsNoPart(t *trial) {
 		link.Heal()
 	}
 	t.usable(c)
+	const perAnswer = 5 * time.Millisecond // so that a context can end between two pages of a fast store
+	link.Delay(FromStore, perAnswer)
+	begun := time.Now()
+	whole(t.ctx, "over a slow link")
+	took := time.Since(begun)
 	for i := range t.rounds(places, time.Now().Add(3*time.Second)) {
 		ctx, cancel := context.WithTimeout(t.ctx, took*time.Duration(2*i+1)/(2*places))
 		whole(ctx, "whose context ended")

@@ -71,7 +71,7 @@ func (c *client) dial(ctx context.Context) (*conn, error) {
 		switch {
 		case c.is("dial that is given up leaves a goroutine"):
 			for range 3 {
-				go func() { <-c.done }()
+				go func() { <-c.server.stop }() // a client whose Open failed is never closed
 			}
 		case c.is("unanswered dial calls a key busy"):
 			return nil, backend.ErrHeld

@@ -57,7 +57,7 @@ func TestKeysLeaveNothing(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(20 * time.Millisecond) // what has been taken runs out
+		time.Sleep(20 * time.Millisecond) // sleeps: the short TTLs must pass
 		files, bytes := usage(t, dir)
 		t.Logf("%d keys: %d files, %d bytes", 1250*(round+1), files, bytes)
 		if files > buckets+1 || bytes > buckets*2*pageSize {

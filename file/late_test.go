@@ -28,11 +28,11 @@ func TestLateGrantIsNotTakenAgain(t *testing.T) {
 		switch {
 		case goroutine() != waiter:
 			if point == "opened" { // what is done in the background comes last
-				time.Sleep(ttl / 2)
+				time.Sleep(ttl / 2) // sleeps: a slow release in the background
 			}
 		case point == "written" && !late:
 			late = true
-			time.Sleep(ttl)
+			time.Sleep(ttl) // sleeps: a waiter that stands still for its TTL
 		case point == "opened" && late && !blocked:
 			blocked = true
 			unlock := lockFile(t, filepath.Join(dir, file.BucketName(key)))
@@ -51,11 +51,10 @@ func TestLateGrantIsNotTakenAgain(t *testing.T) {
 		mustWait(t, other, key, ttl)
 		return
 	}
-	for time.Now().Before(l.Deadline()) {
+	for ; time.Now().Before(l.Deadline()); time.Sleep(time.Millisecond) {
 		if _, err := try(other, key, ttl); err == nil && time.Now().Before(l.Deadline()) {
 			t.Fatalf("a second owner, %v before the first one's deadline", time.Until(l.Deadline()))
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

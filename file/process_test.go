@@ -267,7 +267,7 @@ func idle(b *file.Backend) {
 	var line [8]byte
 	os.Stdin.Read(line[:])
 	begin := cpuTime()
-	time.Sleep(3 * time.Second) // what is measured
+	time.Sleep(3 * time.Second) // sleeps: the period over which CPU time is measured
 	os.Stdout.WriteString(strconv.FormatFloat((cpuTime()-begin).Seconds(), 'f', 6, 64) + "\n")
 	cancel()
 	wg.Wait()

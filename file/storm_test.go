@@ -40,12 +40,12 @@ func TestStorm(t *testing.T) {
 	}
 	kills, stops := 0, 0
 	for end := time.Now().Add(duration); time.Now().Before(end); {
-		time.Sleep(rand.N(20 * time.Millisecond)) // the storm's own pace
+		time.Sleep(rand.N(20 * time.Millisecond)) // sleeps: the pace of the storm
 		i := rand.N(len(children))
 		switch rand.N(3) {
 		case 0:
 			children[i].freeze()
-			time.Sleep(rand.N(2 * file.BreakAfter))
+			time.Sleep(rand.N(2 * file.BreakAfter)) // sleeps: how long a process stands still
 			children[i].thaw()
 			stops++
 		default:
@@ -121,7 +121,7 @@ func stormOnce(ctx context.Context, b *file.Backend, key string, log *os.File) e
 		fmt.Fprintf(log, "%s %s %d %d %d\n", what, key, l.Token(), now, deadline)
 	}
 	note("G")
-	time.Sleep(rand.N(2 * time.Millisecond))
+	time.Sleep(rand.N(2 * time.Millisecond)) // sleeps: the work under the lock
 	if rand.N(2) == 0 {
 		if err := l.Renew(ctx, stormTTL); err == nil {
 			note("N")

@@ -30,7 +30,7 @@ func TestClockIsGos(t *testing.T) {
 		t.Fatal(err)
 	}
 	t1, m1 := time.Now(), monotonic()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // sleeps: both clocks must advance
 	m2, t2 := monotonic(), time.Now()
 	if store, gos := time.Duration(m2-m1), t2.Sub(t1); store > gos || store < 20*time.Millisecond {
 		t.Errorf("%v passed by the store's clock, %v by Go's", store, gos)

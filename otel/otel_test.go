@@ -135,41 +135,40 @@ func (w *world) is(want int64, instrument string, with ...string) {
 }
 
 func TestMetrics(t *testing.T) {
-	w := newWorld(t)
-	first := w.acquire("k")
-	w.is(1, "lock.client.lease.count")
-	if _, err := w.locks.TryAcquire(context.Background(), "k"); !errors.Is(err, lock.ErrHeld) {
-		t.Fatal(err)
-	}
-	again := w.acquireUnder(first, "k")
-	w.release(again)
-	w.is(1, "lock.client.lease.count")
-	for w.value("lock.client.renewal.duration") == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	w.release(first)
-	w.is(w.value("lock.client.renewal.duration"), "lock.client.renewal.lateness")
-	lost := w.acquire("lost", lock.WithoutRenewal())
-	<-lost.Lost()
-	for w.value("lock.client.lease.losses") == 0 { // its holder is told first
-		time.Sleep(time.Millisecond)
-	}
-	if err := lost.Release(context.Background()); !errors.Is(err, lock.ErrLost) {
-		t.Error(err)
-	}
-	if _, err := w.locks.Acquire(context.Background(), ""); !errors.Is(err, lock.ErrInvalid) {
-		t.Error(err)
-	}
-	w.is(0, "lock.client.lease.count")
-	w.is(0, "lock.client.acquire.pending")
-	w.is(1, "lock.client.lease.losses", "lock.backend=memory", "error.type=lost")
-	w.is(2, "lock.client.lease.hold_time", "lock.backend=memory")
-	w.is(1, "lock.client.lease.hold_time", "error.type=lost")
-	w.is(2, "lock.client.acquire.duration", "lock.outcome=granted")
-	w.is(1, "lock.client.acquire.duration", "lock.outcome=reentered")
-	w.is(1, "lock.client.acquire.duration", "lock.outcome=held", "error.type=held")
-	w.is(1, "lock.client.acquire.duration", "lock.outcome=error", "error.type=invalid")
-	w.is(5, "lock.client.acquire.duration")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := w.acquire("k")
+		w.is(1, "lock.client.lease.count")
+		if _, err := w.locks.TryAcquire(context.Background(), "k"); !errors.Is(err, lock.ErrHeld) {
+			t.Fatal(err)
+		}
+		again := w.acquireUnder(first, "k")
+		w.release(again)
+		w.is(1, "lock.client.lease.count")
+		time.Sleep(ttl)
+		synctest.Wait()
+		w.release(first)
+		w.is(w.value("lock.client.renewal.duration"), "lock.client.renewal.lateness")
+		lost := w.acquire("lost", lock.WithoutRenewal())
+		<-lost.Lost()
+		synctest.Wait() // the Tracer is called after Lost is closed
+		if err := lost.Release(context.Background()); !errors.Is(err, lock.ErrLost) {
+			t.Error(err)
+		}
+		if _, err := w.locks.Acquire(context.Background(), ""); !errors.Is(err, lock.ErrInvalid) {
+			t.Error(err)
+		}
+		w.is(0, "lock.client.lease.count")
+		w.is(0, "lock.client.acquire.pending")
+		w.is(1, "lock.client.lease.losses", "lock.backend=memory", "error.type=lost")
+		w.is(2, "lock.client.lease.hold_time", "lock.backend=memory")
+		w.is(1, "lock.client.lease.hold_time", "error.type=lost")
+		w.is(2, "lock.client.acquire.duration", "lock.outcome=granted")
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=reentered")
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=held", "error.type=held")
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=error", "error.type=invalid")
+		w.is(5, "lock.client.acquire.duration")
+	})
 }
 
 // An acquisition that ends without a lease has one outcome, which error.type tells too, whatever else its error matches.
@@ -242,22 +241,20 @@ func TestAgeOfOldestLease(t *testing.T) {
 }
 
 func TestHandoffsAreCounted(t *testing.T) {
-	w := newWorld(t)
-	for w.value("lock.client.handoffs") == 0 { // one that comes when the key is free is granted it
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
 		first := w.acquire("k")
 		next := make(chan *lock.Lease)
 		go func() { next <- w.acquire("k") }()
-		for w.value("lock.client.acquire.pending") != 1 {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		w.is(1, "lock.client.acquire.pending")
 		w.release(first)
 		w.release(<-next)
-	}
-	w.is(1, "lock.client.handoffs", "lock.backend=memory")
-	w.is(1, "lock.client.acquire.duration", "lock.outcome=handed_on")
-	w.is(0, "lock.client.lease.count")
-	w.is(w.value("lock.client.acquire.duration"), "lock.client.lease.hold_time")
+		w.is(1, "lock.client.handoffs", "lock.backend=memory")
+		w.is(1, "lock.client.acquire.duration", "lock.outcome=handed_on")
+		w.is(0, "lock.client.lease.count")
+		w.is(w.value("lock.client.acquire.duration"), "lock.client.lease.hold_time")
+	})
 }
 
 func (w *world) acquireUnder(l *lock.Lease, key string) *lock.Lease {

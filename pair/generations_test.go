@@ -177,7 +177,7 @@ func (r *roll) start(g generation) {
 	r.pause(500 * time.Millisecond)
 }
 
-func (r *roll) pause(d time.Duration) { time.Sleep(d) } // for as long as processes contend
+func (r *roll) pause(d time.Duration) { time.Sleep(d) } // sleeps: how long processes contend
 
 func (r *roll) roll(p plan) {
 	r.replace(generation{p.both, 0})
@@ -279,12 +279,12 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 			r.mu.Lock()
 			r.refused++
 			r.mu.Unlock()
-			time.Sleep(rand.N(20 * time.Millisecond)) // between attempts
+			time.Sleep(rand.N(20 * time.Millisecond)) // sleeps: a pause between attempts
 			continue
 		}
 		deadline := got.Looked.Add(got.Left)
 		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // it may be told of late
-		time.Sleep(rand.N(10 * time.Millisecond))                                              // it works
+		time.Sleep(rand.N(10 * time.Millisecond))                                              // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
 		last := i == times-1

@@ -94,7 +94,7 @@ func (c *reporter) run(url string) error {
 	fair := locks.Guarantees().FIFO
 	yield := func() {
 		if !fair {
-			time.Sleep(rand.N(200 * time.Millisecond))
+			time.Sleep(rand.N(200 * time.Millisecond)) // sleeps: a pause between turns
 		}
 	}
 	workers.Go(func() {
@@ -154,7 +154,7 @@ func (c *reporter) failed(err error) bool {
 		}
 	}
 	if err != nil {
-		time.Sleep(10 * time.Millisecond) // until the next attempt
+		time.Sleep(10 * time.Millisecond) // sleeps: a pause between attempts
 	}
 	return err != nil
 }

@@ -67,7 +67,7 @@ const latency = time.Microsecond
 
 // count adds a request, and returns the error to fail with.
 func (w *world) count(key string) error {
-	time.Sleep(latency)
+	time.Sleep(latency) // sleeps: in fake time
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
@@ -102,7 +102,7 @@ func (w *world) wantEvents(want ...string) {
 
 // settle returns when everybody waits who is going to.
 func settle() {
-	time.Sleep(1000 * latency)
+	time.Sleep(1000 * latency) // sleeps: in fake time
 	synctest.Wait()
 }
 
@@ -135,7 +135,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 		return nil, err
 	}
 	c.w.note("acquire " + r.Key)
-	time.Sleep(c.w.slow)
+	time.Sleep(c.w.slow) // sleeps: in fake time
 	return &counted{l.(*backend.Life), r.Key, c.w}, nil
 }
 

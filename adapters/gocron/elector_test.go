@@ -140,7 +140,7 @@ func leadUntilKilled(url string) {
 	_, err = s.NewJob(gocron.DurationJob(tick), gocron.NewTask(func() { fmt.Println("led") }))
 	fail(err)
 	s.Start()
-	time.Sleep(time.Minute) // the test kills it long before
+	time.Sleep(time.Minute) // sleeps: a process that lives until the test kills it
 	os.Exit(1)
 }
 

@@ -32,14 +32,13 @@ func TestKeyIsFreeAfterJobAndMinHold(t *testing.T) {
 				}
 			})
 			var next interface{ Unlock(context.Context) error }
-			for {
+			for ; ; time.Sleep(10 * time.Millisecond) {
 				if next, err = other.Lock(t.Context(), "job"); err == nil {
 					break
 				}
 				if !errors.Is(err, lock.ErrHeld) {
 					t.Fatal(err)
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 			free := time.Now()
 			if held := free.Sub(begin); held < minHold-10*time.Millisecond || free.Before(<-ended) {

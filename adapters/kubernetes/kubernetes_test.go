@@ -191,7 +191,7 @@ func (l *hangingLease) Renew(ctx context.Context, ttl time.Duration) error {
 func (l *hangingLease) Release(ctx context.Context) error {
 	err := l.Life.Release(ctx)
 	if l.store.hangs.Load() {
-		time.Sleep(5 * time.Second) // until the answer arrives, or the store's client gives up
+		time.Sleep(5 * time.Second) // sleeps: a reply that is late
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func newStage() *stage {
 // after runs f at a time since now, in the background.
 func after(d time.Duration, f func()) {
 	go func() {
-		time.Sleep(d) // synctest's clock
+		time.Sleep(d) // sleeps: in fake time
 		f()
 	}()
 }
@@ -175,7 +175,7 @@ func TestSupervise(t *testing.T) {
 		},
 		{
 			name: "no renewal: ends when asked",
-			plan: func(s *stage) { s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) } },
+			plan: func(s *stage) { s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) } }, // sleeps: in fake time
 			want: outcome{lost: true}, ends: 20 * time.Second,
 			log: []string{"19s TERM wake=true"},
 		},
@@ -183,7 +183,7 @@ func TestSupervise(t *testing.T) {
 			name: "no renewal: ends, but leaves a process that ignores SIGTERM",
 			plan: func(s *stage) {
 				s.child.survivors = true
-				s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) }
+				s.child.onTerm = func() { time.Sleep(time.Second); s.child.exit(0) } // sleeps: in fake time
 			},
 			want: outcome{lost: true}, ends: 29 * time.Second,
 			log: []string{"19s TERM wake=true", "29s KILL"},

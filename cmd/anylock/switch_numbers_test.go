@@ -105,7 +105,7 @@ type clocked struct {
 func (c clocked) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	l, err := c.Backend.Acquire(ctx, r)
 	defer c.answered()
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // sleeps: a slow store; in fake time
 	return clockedLease{l, uint64(time.Now().UnixMicro())}, err
 }
 
@@ -168,7 +168,7 @@ func TestBaseLeavesRoomForLateOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * within)
+	time.Sleep(2 * within) // sleeps: the store's numbers, which follow its clock, must pass the cut
 	late, err := old.number(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 // serve is the server's process. It tells its address, and ends with the test, which is when nothing more can come from it.
 func serve(addr string) {
 	l, err := net.Listen("tcp", addr)
-	for until := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(until); l, err = net.Listen("tcp", addr) {
-		time.Sleep(10 * time.Millisecond) // another connection of this host may have the port for a moment
+	// Another connection of this host may use the port for a moment.
+	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		l, err = net.Listen("tcp", addr)
 	}
 	if err != nil {
 		panic(err)

@@ -135,8 +135,8 @@ func TestLateAnswerIsWaitedForAsleep(t *testing.T) {
 	c, below, peer := pair(t, time.Millisecond)
 	write(t, c, "question")
 	go func() { // when it is looked for no more
-		for begun := time.Now(); below.reads.Load() == 0 && time.Since(begun) < 10*time.Second; {
-			time.Sleep(time.Millisecond)
+		end := time.Now().Add(10 * time.Second)
+		for ; below.reads.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 		_, _ = io.WriteString(peer, "answer")
 	}()

@@ -74,7 +74,7 @@ func TestDashboardOfRealRun(t *testing.T) {
 			if until() {
 				return
 			}
-			time.Sleep(200 * time.Millisecond) // as a server that scrapes
+			time.Sleep(200 * time.Millisecond) // sleeps: the pause between two scrapes
 		}
 		t.Fatal("it does not come")
 	}
