@@ -161,7 +161,7 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		opts ...grpc.CallOption,
 	) error {
 		if strings.HasSuffix(method, "/Status") {
-			time.Sleep(timeout/attemptShare + 100*time.Millisecond)
+			time.Sleep(timeout/attemptShare + 100*time.Millisecond) // sleeps: a slow server
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}

@@ -23,11 +23,11 @@ func (s *slowLink) unary(ctx context.Context, method string, req, reply any, cc 
 	opts ...grpc.CallOption,
 ) error {
 	if deletes(req) {
-		time.Sleep(s.deletions)
+		time.Sleep(s.deletions) // sleeps: a slow link
 	}
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if looksBefore(req) {
-		time.Sleep(time.Duration(s.answer.Swap(0)))
+		time.Sleep(time.Duration(s.answer.Swap(0))) // sleeps: a slow link
 	}
 	return err
 }
@@ -146,7 +146,7 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 	place := get(t, c, ownKey(t, c, r.Owner)).CreateRevision
 	second := queueUp(t, behind, waiting("k", ttl), 2)
 	// The member catches up within the 100 ms for which a server leaves watches of the past alone.
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // sleeps: longer than the 100 ms for which a server leaves watches of the past alone
 	release(t, holder)
 	o := granted(t, first, soon)
 	if o.Lease.Token() != uint64(place) {

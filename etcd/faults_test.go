@@ -272,7 +272,7 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	defer b.Close()
 	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
 	done := queueUp(t, b, waiting("k", leastPatience), 1)
-	time.Sleep(leastPatience + time.Second)
+	time.Sleep(leastPatience + time.Second) // sleeps: a wait that is longer than the outage may be
 	p.Refuse(true)
 	p.Cut()
 	select {
@@ -373,8 +373,10 @@ func TestCompactionKeepsWaiter(t *testing.T) {
 	if _, err := c.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
+	stream := other.watches.stream()
 	p.Cut() // the watch has to begin again, behind the compaction
-	time.Sleep(100 * time.Millisecond)
+	until(t, soon, "the stream has broken", func() bool { return other.watches.stream() != stream })
+	watched(t, other)
 	begun := time.Now()
 	release(t, holder)
 	o := granted(t, done, soon)
@@ -428,7 +430,7 @@ func TestDeletedKeyIsLost(t *testing.T) {
 	} {
 		r := req(name, time.Hour)
 		l := acquire(t, b, r)
-		time.Sleep(2 * guardAfter) // its key is watched by now
+		watched(t, b, l)
 		begun := time.Now()
 		own := ownKey(t, c, r.Owner)
 		bound := clientv3.LeaseID(get(t, c, own).Lease)
@@ -560,9 +562,10 @@ func TestGuardOutlivesCut(t *testing.T) {
 	b := opened(t, s.via(p.Addr))
 	r := req("k", time.Hour)
 	l := acquire(t, b, r)
-	time.Sleep(2 * guardAfter)
+	watched(t, b, l)
+	stream := b.watches.stream()
 	p.Cut()
-	time.Sleep(50 * time.Millisecond)
+	until(t, soon, "the stream has broken", func() bool { return b.watches.stream() != stream })
 	if _, err := c.Delete(t.Context(), ownKey(t, c, r.Owner)); err != nil {
 		t.Fatal(err)
 	}
@@ -603,7 +606,7 @@ func TestLockTTLIsItsOwn(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(time.Until(end))
+	time.Sleep(time.Until(end)) // sleeps: the TTL and MaxLate must pass
 	l, err := other.Acquire(t.Context(), req("not renewed", ttl))
 	if err != nil {
 		t.Errorf("a lock that nobody renewed, TTL and MaxLate later: %v", err)

@@ -3,12 +3,15 @@ package etcd
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -70,6 +73,38 @@ func ownKey(t testing.TB, c *clientv3.Client, owner string) string {
 		}
 	}
 	return "-"
+}
+
+// watched returns when b watches the keys of leases, and all that it watched before.
+func watched(t testing.TB, b *Backend, leases ...backend.Lease) {
+	t.Helper()
+	for _, l := range leases {
+		h := l.(*backend.Life).Data.(*held)
+		until(t, soon, "the guard watches the key", func() bool {
+			b.guard.mu.Lock()
+			defer b.guard.mu.Unlock()
+			return h.guarded.watch != nil
+		})
+	}
+	// A server creates the watches of a stream in order. The first round returns when there is a stream.
+	for range 2 {
+		created := make(chan struct{})
+		var once sync.Once
+		w := b.watches.add(contender{"watched", 1}, func(int64) { once.Do(func() { close(created) }) }, func(int64) {})
+		select {
+		case <-created:
+		case <-time.After(3 * soon): // a stream that broke is opened again in a while
+			t.Fatal("the server does not create a watch")
+		}
+		b.watches.stop(w)
+	}
+}
+
+// stream returns the stream that carries the watches, nil for none.
+func (ws *watches) stream() *watchStream {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.current
 }
 
 func get(t testing.TB, c *clientv3.Client, key string) kv {

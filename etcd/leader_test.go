@@ -48,7 +48,7 @@ func keepRenewed(list []backend.Renewal, b *Backend, ttl time.Duration, end time
 				mu.Lock()
 				slowest = max(slowest, time.Since(begun))
 				mu.Unlock()
-				time.Sleep(time.Until(begun.Add(ttl / 3)))
+				time.Sleep(time.Until(begun.Add(ttl / 3))) // sleeps: the interval between renewals
 			}
 		})
 	}

@@ -15,7 +15,7 @@ func TestSignedLogInRunsOut(t *testing.T) {
 	l := acquire(t, b, req("k", 20*time.Second))
 	done := queueUp(t, b, waiting("k", 20*time.Second), 1)
 	for range 3 {
-		time.Sleep(3 * time.Second) // the time that is measured: a log-in is valid for 2 s, used or not
+		time.Sleep(3 * time.Second) // sleeps: a log-in is valid for 2 s, used or not
 		if err := l.Renew(t.Context(), 20*time.Second); err != nil {
 			t.Errorf("renewal with an old log-in: %v", err)
 		}

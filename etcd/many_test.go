@@ -41,7 +41,7 @@ func TestManyHeldLeases(t *testing.T) {
 		begun := time.Now()
 		renew(list)
 		slowest = max(slowest, time.Since(begun))
-		time.Sleep(ttl / 4)
+		time.Sleep(ttl / 4) // sleeps: the interval between renewals
 	}
 	counts, _ := w.take()
 	if counts["Txn"] > leases/2 || counts["LeaseGrant"] > leases/2 { // the keys may still have been looked for, once

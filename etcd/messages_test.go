@@ -185,7 +185,7 @@ func TestRequestsAfterAPause(t *testing.T) {
 	b, w := wired(t, shared(t))
 	const ttl = 20 * time.Second
 	warm(t, b, ttl)
-	time.Sleep(spare + 100*time.Millisecond) // the time that is measured
+	time.Sleep(spare + 100*time.Millisecond) // sleeps: the pooled lease must need a renewal
 	w.take()
 	l := acquire(t, b, req("k", ttl))
 	counts, _ := w.take()

@@ -87,7 +87,7 @@ func TestTokenRunsOut(t *testing.T) {
 	const rounds = 3
 	late := 0
 	for range rounds {
-		time.Sleep(3 * time.Second) // the time that is measured: a token lives for a second after its last use
+		time.Sleep(3 * time.Second) // sleeps: a token is valid for a second after its last use
 		if err := l.Renew(t.Context(), 20*time.Second); err != nil {
 			t.Errorf("renewal with an old token: %v", err)
 		}

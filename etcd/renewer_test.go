@@ -42,7 +42,7 @@ func (s *silentStream) Send(*pb.LeaseKeepAliveRequest) error {
 
 func (s *silentStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	<-s.ctx.Done()
-	time.Sleep(time.Millisecond) // until its goroutine runs
+	time.Sleep(time.Millisecond) // sleeps: in fake time
 	return nil, s.ctx.Err()
 }
 

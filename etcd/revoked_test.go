@@ -55,7 +55,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := ownKey(t, c, r.Owner)
-	time.Sleep(2 * guardAfter) // its key is watched by now
+	watched(t, b, l)
 	revoke := func(own string) {
 		if _, err := c.Revoke(t.Context(), clientv3.LeaseID(get(t, c, own).Lease)); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func (s *lateStream) Send(r *pb.LeaseKeepAliveRequest) error {
 func (s *lateStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case id := <-s.asked:
-		time.Sleep(s.of.after)
+		time.Sleep(s.of.after) // sleeps: a slow reply; in fake time
 		return &pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{RaftTerm: s.of.term}, ID: id, TTL: int64(time.Minute / time.Second)}, nil
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()

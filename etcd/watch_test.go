@@ -69,8 +69,8 @@ func TestFullStreamDelaysNobody(t *testing.T) {
 		}
 	}
 	deadline := list[0].Lease.Deadline()
-	time.Sleep(2 * guardAfter) // the keys are watched by now
-	time.Sleep(time.Until(deadline) - 100*time.Millisecond)
+	watched(t, b, list[0].Lease, list[1].Lease)
+	time.Sleep(time.Until(deadline) - 100*time.Millisecond) // sleeps: until just before the deadline
 	full.full.Store(true)
 	begun := time.Now()
 	cancel()

@@ -35,7 +35,7 @@ func TestBatchMeetsPause(t *testing.T) {
 		p.set(func(verb string) action {
 			if verb == paused {
 				once.Do(func() {
-					time.Sleep(slow + 100*time.Millisecond) // the pause
+					time.Sleep(slow + 100*time.Millisecond) // sleeps: the pause
 					resumed = time.Now()
 				})
 			}
@@ -159,7 +159,7 @@ func (p *proxy) beFar(delay time.Duration) {
 			d += delay
 		}
 		p.mu.Unlock()
-		time.Sleep(d)
+		time.Sleep(d) // sleeps: a slow reply
 		return pass
 	})
 }

@@ -22,7 +22,7 @@ func TestSkippedSecondOfServer(t *testing.T) {
 	for round := range 2 {
 		tick := nextTick(t, s.Addr)
 		// Its look at the clock is late in the second from now on.
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // sleeps: a part of the second must pass
 		s.Freeze()
 		sleepUntil(nextFraction(tick+1100*time.Millisecond, 940*time.Millisecond))
 		s.Thaw()
@@ -54,8 +54,7 @@ func nextTick(t *testing.T, addr string) time.Duration {
 		}
 		return stats["time"]
 	}
-	for first := ask(); ask() == first; {
-		time.Sleep(500 * time.Microsecond)
+	for first := ask(); ask() == first; time.Sleep(500 * time.Microsecond) {
 	}
 	return monotonic()
 }
@@ -78,4 +77,4 @@ func nextFraction(at, fraction time.Duration) time.Duration {
 	return next
 }
 
-func sleepUntil(at time.Duration) { time.Sleep(at - monotonic()) }
+func sleepUntil(at time.Duration) { time.Sleep(at - monotonic()) } // sleeps: until an instant of the server's clock

@@ -52,14 +52,16 @@ func TestLongestTTL(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
-	b := opened(t, "memcached://"+s.Addr+patient)
+	p := newProxy(t, s.Addr)
+	b := opened(t, "memcached://"+p.Addr+patient)
 	const n, ttl = 12, 4 * time.Second
 	renewed := make([]backend.Lease, n)
 	for i := range renewed {
 		renewed[i] = acquire(t, b, req(fmt.Sprint("r", i), time.Minute))
 	}
 	s.Freeze()
-	time.Sleep(3 * time.Second) // longer than what the server's clock is allowed to be behind
+	time.Sleep(3 * time.Second) // sleeps: longer than the server's clock may be behind
+	p.count()
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
@@ -85,7 +87,13 @@ func TestPausedServer(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(time.Second) // all have been sent
+	sent := 0
+	until(t, soon, "every call has sent a request", func() bool {
+		_, more := p.count()
+		sent += more
+		return sent >= 2*n
+	})
+	time.Sleep(2 * slow) // sleeps: a request that is answered sooner is not repeated
 	s.Thaw()
 	wg.Wait()
 }

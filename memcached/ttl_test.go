@@ -20,7 +20,7 @@ func TestShortestTTLNotEarly(t *testing.T) {
 	for i := range 200 {
 		phase := rand.N(1100 * time.Millisecond)
 		wg.Go(func() {
-			time.Sleep(phase)
+			time.Sleep(phase) // sleeps: a random phase of the server's clock
 			key := strconv.Itoa(i)
 			before := time.Now()
 			l, err := b.Acquire(context.Background(), req(key, time.Second))
@@ -47,7 +47,7 @@ func TestShortestTTLNotEarly(t *testing.T) {
 func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after time.Time, ttl time.Duration) {
 	t.Helper()
 	c := raw(t, addr)
-	for {
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		asked := time.Now()
 		_, err := c.Get(b.naming.lock(key))
 		switch now := time.Now(); {
@@ -60,6 +60,5 @@ func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after 
 			t.Errorf("a lock for %v is held after %v", ttl, asked.Sub(after))
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -109,13 +109,12 @@ func TestUnansweredLateRenewal(t *testing.T) {
 	done := startAcquire(context.Background(), b, waiting("k", ttl))
 	queued(t, a, "k", 1)
 	p.set(func(p *proxy) { p.syncs, p.muteAt = 0, 1 }) // the renewal
-	time.Sleep(ttl/lateGrant + 100*time.Millisecond)   // so that the grant is late
+	time.Sleep(ttl/lateGrant + 100*time.Millisecond)   // sleeps: the wait that makes a grant late
 	release(t, held)
-	until(t, soon, "the renewal has been sent", func() (sent bool) {
-		p.set(func(p *proxy) { sent = p.mute })
-		return sent
+	until(t, soon, "the answer to the renewal is lost", func() (lost bool) {
+		p.set(func(p *proxy) { lost = p.muted > 0 })
+		return lost
 	})
-	time.Sleep(100 * time.Millisecond) // its answer is lost
 	p.set(func(p *proxy) { p.mute, p.muteAt = false, 0 })
 	release(t, granted(t, done, soon).Lease)
 }
@@ -151,7 +150,7 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost(t, over, soon)
-	time.Sleep(2 * b.options.Timeout)
+	time.Sleep(2 * b.options.Timeout) // sleeps: longer than a request may wait for its turn
 	shared.give()
 	until(t, soon, "the lock is given up", func() bool { return locks(t, c) == 1 })
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {

@@ -53,7 +53,7 @@ func TestServerClockForward(t *testing.T) {
 		l := acquire(t, a, waiting("k", ttl))
 		next := startAcquire(context.Background(), b, waiting("k", time.Minute))
 		queued(t, a, "k", 1)
-		time.Sleep(ttl / 2) // so that the server's alarm is ttl/2 away when the lease has ttl again
+		time.Sleep(ttl / 2) // sleeps: leaves ttl/2 to the server's alarm when the lease has ttl again
 		if err := l.Renew(context.Background(), ttl); errors.Is(err, backend.ErrLost) {
 			release(t, granted(t, next, ttl+soon).Lease) // the machine stood still
 			continue

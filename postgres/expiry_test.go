@@ -138,7 +138,7 @@ func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.D
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+	time.Sleep(time.Duration(i) * 10 * time.Millisecond) // sleeps: the age of the session
 	begun := time.Now()
 	classid, objid := hashOf(defaultNamespace, key).halves()
 	if _, err := c.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -230,7 +230,7 @@ func TestIdleConnectionsLast(t *testing.T) {
 	const ttl = 500 * time.Millisecond
 	release(t, acquire(t, b, req("k", ttl)))
 	before := pids()
-	time.Sleep(3 * ttl) // the time that is measured
+	time.Sleep(3 * ttl) // sleeps: the period in which no connection may end
 	if after := pids(); after != before {
 		t.Errorf("sessions %s, after a while %s", before, after)
 	}

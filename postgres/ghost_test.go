@@ -152,7 +152,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 			if err := l.Renew(context.Background(), time.Minute); err == nil {
 				t.Fatal("renewed without an answer")
 			}
-			time.Sleep(ttl + ttl/2) // for so long the server cannot be reached
+			time.Sleep(ttl + ttl/2) // sleeps: how long the server is out of reach
 			if n := locks(t, c); n != 1 {
 				t.Fatalf("%d locks, although nobody could end the session", n)
 			}
@@ -177,7 +177,7 @@ func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
 	p.Refuse(true)
 	p.set(func(p *proxy) { p.keep = true })
 	b.cut()
-	time.Sleep(2 * ttl) // for so long the server cannot be reached
+	time.Sleep(2 * ttl) // sleeps: how long the server is out of reach
 	p.Refuse(false)
 	until(t, 2*soon, "the session has left the queue", func() bool {
 		return query[int](t, c, "SELECT count(*) FROM pg_locks WHERE pid = $1 AND "+advisory, ghost) == 0

@@ -28,7 +28,7 @@ func TestCancelRacesGrant(t *testing.T) {
 		done := startAcquire(ctx, b, waiting(key, time.Minute))
 		queued(t, a, key, 1)
 		go cancel()
-		time.Sleep(rand.N(200 * time.Microsecond))
+		time.Sleep(rand.N(200 * time.Microsecond)) // sleeps: a random moment of the cancellation
 		release(t, l)
 		if o := <-done; o.Err == nil {
 			won++

@@ -44,7 +44,7 @@ func child(args []string) {
 		panic(err)
 	}
 	fmt.Println("held")
-	time.Sleep(time.Minute) // it is stopped or killed
+	time.Sleep(time.Minute) // sleeps: a process that lives until the test stops or kills it
 }
 
 // A process is a client in a process of its own, which ends with the test.

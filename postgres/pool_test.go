@@ -112,7 +112,7 @@ func TestWatchedAgain(t *testing.T) {
 		}
 		held.give() // the watch had ended already
 	}
-	time.Sleep(5 * quiet)
+	until(t, soon, "the connection is watched again", held.isWatched)
 	endSession(t, c, "k")
 	lost(t, l, soon)
 }

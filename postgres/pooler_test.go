@@ -23,7 +23,7 @@ func TestStaleReleaseThroughPooler(t *testing.T) {
 	until(t, soon, "the lock is given up by the pooler", func() bool { return locks(t, c) == 1 })
 	l := acquire(t, b, req("k", time.Minute))
 	_ = stale.Release(context.Background()) // which cannot know
-	time.Sleep(500 * time.Millisecond)      // in which it is repeated
+	time.Sleep(500 * time.Millisecond)      // sleeps: the period in which the release could be repeated
 	if err := l.Renew(context.Background(), time.Minute); err != nil {
 		t.Error("the new holder: ", err)
 	}

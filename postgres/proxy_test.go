@@ -20,6 +20,7 @@ type proxy struct {
 	muteAt int  // how many of them make it mute; 0 for none
 	silent bool // connections take what is sent, and nothing is passed on
 	mute   bool // nothing comes back
+	muted  int  // pieces of answers that did not come back, because it is mute
 	tail   int  // so many bytes of the next request's end are lost, and all that its client sends after them; the server hears of no end
 	hole   bool // the next answer is lost, and all that its client sends from then on; the server hears of no end
 	reset  bool // the next answer is lost, and its connection reset, of which the server is not told
@@ -73,6 +74,9 @@ func (p *proxy) copy(to, from net.Conn, count func([]byte) int) {
 		if count != nil {
 			p.syncs += count(buf[:n])
 			p.mute = p.mute || p.muteAt > 0 && p.syncs >= p.muteAt
+		}
+		if p.mute && count == nil && n > 0 {
+			p.muted++
 		}
 		p.mu.Unlock()
 		if n > 0 && !dropped {

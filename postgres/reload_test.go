@@ -45,7 +45,7 @@ func TestPoolerSwitchedUnderLoad(t *testing.T) {
 					refused.Add(1)
 				}
 				if err != nil {
-					time.Sleep(time.Millisecond) // held, or the session is another client's by now
+					time.Sleep(time.Millisecond) // sleeps: a pause between attempts: the key is held, or another client has the session
 					continue
 				}
 				if !inner.TryLock() {
@@ -58,7 +58,7 @@ func TestPoolerSwitchedUnderLoad(t *testing.T) {
 					after = 1
 				}
 				grants[after].Add(1)
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // sleeps: the work under the lock
 				_ = l.Renew(ctx, ttl)
 				inner.Unlock()
 				_ = l.Release(context.Background())

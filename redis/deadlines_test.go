@@ -127,7 +127,7 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 	holder := acquire(t, opened(t, s.URL), req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", exchange.LeastPatience), 1)
 	const quiet = 4 * time.Second // shorter than the pause of a waiter
-	time.Sleep(quiet)
+	time.Sleep(quiet)             // sleeps: how long the waiter hears nothing
 	p.Refuse(true)
 	p.Cut()
 	select {
@@ -160,9 +160,9 @@ func TestLoneConnectionComesBack(t *testing.T) {
 	if err := ask(200 * time.Millisecond); err == nil {
 		t.Fatal("nobody answers, and it succeeds")
 	}
-	time.Sleep(100 * time.Millisecond) // the first probe finds nobody, too
+	time.Sleep(100 * time.Millisecond) // sleeps: go-redis' first probe must fail, too
 	storetest.NewProxyAt(t, addr, s.Addr)
-	time.Sleep(2500 * time.Millisecond) // it probes once in a second
+	time.Sleep(2500 * time.Millisecond) // sleeps: go-redis probes once a second
 	until(t, soon, "a lone request succeeds, with the server back for seconds", func() bool { return ask(soon) == nil })
 }
 
@@ -211,7 +211,7 @@ func TestCloseBesideReleasesThatHang(t *testing.T) {
 			for _, l := range leases {
 				go func() { done <- l.Release(context.Background()) }()
 			}
-			time.Sleep(100 * time.Millisecond) // they are on their way, most likely
+			until(t, soon, "the releases have begun", func() bool { return b.leases.Len() == 0 })
 			begun := time.Now()
 			if err := b.Close(); err != nil {
 				t.Error(err)

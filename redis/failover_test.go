@@ -88,7 +88,7 @@ func TestTokensSurviveLoss(t *testing.T) {
 	c.FlushDB(ctx)
 	next("all data deleted")
 	// Now the clock's microseconds begin with zeros.
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond)))
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 5*time.Millisecond))) // sleeps: until the clock's microseconds begin with zeros
 	c.FlushDB(ctx)
 	next("all data deleted at the beginning of a second")
 	// As after a clock that was an hour ahead: the counter leads on.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -356,14 +357,29 @@ func TestCloseInPipeline(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr))
+	b := opened(t, s.at(p.Addr)+"?pool_size="+strconv.Itoa(exchange.UsualLanes)) // no more lanes for those that wait
 	const n = 40
-	p.Set(func(p *storetest.Proxy) { p.Delay = 50 * time.Millisecond })
+	answer := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) {
+		p.Replies = func(reply []byte) bool {
+			if reply[0] == '$' { // a token, not the reply to a command that opens a connection
+				<-answer
+			}
+			return true
+		}
+	})
 	done := make([]<-chan outcome, n)
 	for i := range done {
-		done[i] = startAcquire(context.Background(), b, req(fmt.Sprint("k", i), time.Minute))
+		key := fmt.Sprint("k", i)
+		done[i] = startAcquire(context.Background(), b, req(key, time.Minute))
+		if i < exchange.UsualLanes {
+			until(t, soon, "the server has the request", func() bool {
+				return s.raw(t).Exists(context.Background(), b.naming.lock(key)).Val() == 1
+			})
+		}
 	}
-	time.Sleep(20 * time.Millisecond) // some are on their way, some wait
+	until(t, soon, "the others wait", func() bool { return b.lanes.Waiting() == n-exchange.UsualLanes })
+	time.AfterFunc(50*time.Millisecond, func() { close(answer) }) // after Close has begun
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}

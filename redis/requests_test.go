@@ -132,7 +132,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 					t.Error(err)
 					return
 				}
-				time.Sleep(hold)
+				time.Sleep(hold) // sleeps: the work under the lock
 				if err := l.Release(context.Background()); err != nil {
 					t.Error(err)
 				}
@@ -162,7 +162,7 @@ func TestIdleWaiterIsSilent(t *testing.T) {
 	l := acquire(t, b, req("k", time.Hour))
 	done := queueUp(t, b, waiting("k", time.Hour), 1)
 	before := redistest.Commands(t, admin)
-	time.Sleep(waitCap / 2) // the time that is measured
+	time.Sleep(waitCap / 2) // sleeps: the period in which nothing may be sent
 	if diff, sum := redistest.Since(before, redistest.Commands(t, admin)); sum != 0 {
 		t.Errorf("an idle waiter sent %v within %v", diff, waitCap/2)
 	}

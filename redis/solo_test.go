@@ -51,13 +51,15 @@ func TestLateInterrupt(t *testing.T) {
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	solo := b.lanes.Solo
 	n, conn := solo.Latest()
-	p.Set(func(p *storetest.Proxy) { p.Delay = 100 * time.Millisecond })
+	answer := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { <-answer; return true } })
 	done := startAcquire(context.Background(), b, req("k", time.Minute))
-	until(t, soon, "the next request is under way", func() bool { return soloRequests(b) == n+1 })
-	time.Sleep(20 * time.Millisecond)
+	until(t, soon, "the next request is under way", func() bool {
+		return soloRequests(b) == n+1 && s.raw(t).Exists(context.Background(), b.naming.lock("k")).Val() == 1
+	})
 	solo.Interrupt(n)
+	close(answer)
 	o := <-done
-	p.Set(func(p *storetest.Proxy) { p.Delay = 0 })
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
@@ -75,7 +77,6 @@ func TestLoneConnectionBreaksAtRest(t *testing.T) {
 	b := opened(t, s.at(p.Addr))
 	release(t, acquire(t, b, req("k", time.Minute)))
 	p.Cut()
-	time.Sleep(200 * time.Millisecond)
 	l := acquire(t, b, req("k", time.Minute))
 	if l.Token() == 0 {
 		t.Error("no token")

@@ -327,7 +327,7 @@ func TestPlaceOutlivesTTL(t *testing.T) {
 	const ttl = 2 * time.Second // a grant that comes later than that is lost
 	l := acquire(t, a, req("k", time.Hour))
 	first := queueUp(t, a, waiting("k", ttl), 1)
-	time.Sleep(2 * ttl)
+	time.Sleep(2 * ttl) // sleeps: the TTL must pass
 	second := queueUp(t, b, waiting("k", time.Hour), 2)
 	release(t, l)
 	o := granted(t, first, soon)

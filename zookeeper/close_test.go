@@ -35,7 +35,11 @@ func TestCloseMeetsGrant(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	until(t, soon, "leases are closed", b.leases.Closed)
-	time.Sleep(50 * time.Millisecond) // and Close looks at the sessions
+	select {
+	case err := <-closed:
+		t.Fatalf("Close does not wait for an attempt: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
 	if _, err := b.enter(a.class); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("entered while Close waits for those that are in: %v", err)
 	}

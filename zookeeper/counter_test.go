@@ -104,7 +104,7 @@ func TestCounterAtItsLimit(t *testing.T) {
 						r := backend.Request{Key: key, Owner: backend.NewOwner(), TTL: time.Minute, Wait: i%2 == 0}
 						l, err := b.Acquire(t.Context(), r)
 						if errors.Is(err, backend.ErrHeld) {
-							time.Sleep(time.Millisecond)
+							time.Sleep(time.Millisecond) // sleeps: a pause between attempts
 							n++
 							continue
 						}
@@ -118,7 +118,7 @@ func TestCounterAtItsLimit(t *testing.T) {
 						if l.Token() <= last.Swap(l.Token()) {
 							backwards.Add(1)
 						}
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // sleeps: the work under the lock
 						holders.Add(-1)
 						if err := l.Release(context.Background()); err != nil {
 							t.Errorf("client %d: release: %v", i, err)

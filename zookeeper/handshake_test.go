@@ -200,10 +200,10 @@ func TestUnansweredHandshakeKeepsPlace(t *testing.T) {
 			b.mu.Lock()
 			sess := b.sessions[b.limits.session(ttl)]
 			b.mu.Unlock()
-			time.Sleep(time.Until(sess.contact.bound()) + 100*time.Millisecond)
+			time.Sleep(time.Until(sess.contact.bound()) + 100*time.Millisecond) // sleeps: the last sign of life must be too old to prove anything
 			p.set(func(p *proxy) { p.silent = true })
 			p.Cut()
-			time.Sleep(sess.handshakeLimit() / 2)
+			time.Sleep(sess.handshakeLimit() / 2) // sleeps: a slow handshake
 			p.set(func(p *proxy) { p.silent = false })
 			until(t, soon, "the client is back", func() bool {
 				sess.mu.Lock()

@@ -266,7 +266,7 @@ func TestTryOutlivesIdleSession(t *testing.T) {
 						ended = !sess.connected
 						sess.mu.Unlock()
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // sleeps: a moment between the break and the expiry
 					sess.die(errExpired)
 				}()
 			})
@@ -298,13 +298,13 @@ func TestReleaseInSilenceDoesNotSpin(t *testing.T) {
 			return op != opMulti && op != opDelete, false
 		}
 	})
-	time.Sleep(time.Until(l.Deadline()) - b.limits.beat(b.limits.longest))
+	time.Sleep(time.Until(l.Deadline()) - b.limits.beat(b.limits.longest)) // sleeps: until shortly before the deadline
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
 		_ = l.Release(context.Background())
 	}()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // sleeps: the period over which signs of life are counted
 	if n := signs.Load(); n > 100 {
 		t.Errorf("%d signs of life in %v", n, b.limits.longest)
 	}

@@ -71,7 +71,7 @@ func lateness(t *testing.T, s spot, c *zk.Conn, first, last, before time.Duratio
 		t.Errorf("token %d after %d", l.Token(), token)
 	}
 	deadline := l.Deadline()
-	time.Sleep(before)
+	time.Sleep(before) // sleeps: the age of the renewal
 	p.set(func(p *proxy) { p.silent = true })
 	frozen := time.Now()
 	// It went between the two, which a machine that stands still moves apart.

@@ -45,7 +45,7 @@ func TestFrozenLinkLosesBeforeTheServerDoes(t *testing.T) {
 				key := fmt.Sprint("k", ttl, renew)
 				l := acquireShort(t, b, key, ttl)
 				for end := time.Now().Add(time.Second); time.Now().Before(end) && (renew || ttl > time.Second); {
-					time.Sleep(50 * time.Millisecond)
+					time.Sleep(50 * time.Millisecond) // sleeps: the interval between renewals
 					if renew {
 						l = renewedOrNew(t, b, l, key, ttl)
 					}
@@ -140,7 +140,7 @@ func TestOldLeaseSparesNewSession(t *testing.T) {
 			t.Errorf("release by the old lease: %v", err)
 		}
 	}
-	time.Sleep(2 * settle) // clean-ups run in the background
+	time.Sleep(2 * settle) // sleeps: the period in which a clean-up could end the new lease
 	if q := places(t, c, b, "k"); len(q) != 1 {
 		t.Errorf("places %v, want the new lease's", q)
 	}
@@ -292,7 +292,7 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 			removed++
 		}
 		release(t, l)
-		time.Sleep(rand.N(10 * time.Millisecond))
+		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the pause in which the server may remove the parent
 	}
 	if removed < 2 {
 		t.Error("the parent was never removed")

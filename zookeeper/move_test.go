@@ -47,7 +47,7 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			renewed := time.Now()
-			for time.Since(renewed) < 2*time.Second {
+			for ; time.Since(renewed) < 2*time.Second; time.Sleep(20 * time.Millisecond) {
 				o, err := other.Acquire(t.Context(), req(key, ttl))
 				if err == nil {
 					t.Fatalf("granted to another %v before the deadline: token %d", time.Until(l.Deadline()), o.Token())
@@ -55,7 +55,6 @@ func TestLateMoveKeepsOneHolder(t *testing.T) {
 				if !errors.Is(err, backend.ErrHeld) {
 					t.Fatal(err)
 				}
-				time.Sleep(20 * time.Millisecond)
 			}
 			release(t, l)
 			until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })
@@ -134,7 +133,7 @@ func TestReleaseWhileMoving(t *testing.T) {
 			_ = l.Renew(context.Background(), time.Hour)
 			close(renewed)
 		}()
-		time.Sleep(time.Duration(round) * 100 * time.Microsecond)
+		time.Sleep(time.Duration(round) * 100 * time.Microsecond) // sleeps: another moment of the move in each round
 		if err := l.Release(t.Context()); err != nil && !errors.Is(err, backend.ErrLost) {
 			t.Fatal(err)
 		}
@@ -180,7 +179,7 @@ func TestUnansweredReleaseFreesSession(t *testing.T) {
 	if err := l.Release(t.Context()); err == nil || errors.Is(err, backend.ErrLost) {
 		t.Fatalf("release: %v, want an unknown outcome", err)
 	}
-	time.Sleep(ttl + 300*time.Millisecond) // nobody asks for it any more but the session
+	time.Sleep(ttl + 300*time.Millisecond) // sleeps: the TTL must pass, so that only the session asks for the node
 	pass()
 	until(t, soon, "the node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
 	until(t, soon, "all sessions are closed", func() bool { return len(b.classes()) == 0 })

@@ -77,7 +77,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			var ended time.Time
 			go func() { // while the server is out of reach
 				<-met
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(300 * time.Millisecond) // sleeps: how long the server is out of reach
 				ended = time.Now()
 				cancel()
 			}()
@@ -92,7 +92,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			}
 			p.Refuse(false)
 			until(t, soon, "the node is removed", func() bool { return len(places(t, c, b, r.Key)) == 0 })
-			time.Sleep(2 * settle)
+			time.Sleep(2 * settle) // sleeps: the period in which a late create could arrive
 			if n := len(places(t, c, b, r.Key)); n != 0 {
 				t.Errorf("%d nodes", n)
 			}
@@ -342,7 +342,7 @@ func TestLostCreateOfNewKey(t *testing.T) {
 			t.Errorf("round %d: token %d, node %+v, %v", i, l.Token(), st, err)
 		}
 		release(t, l)
-		time.Sleep(2 * settle)
+		time.Sleep(2 * settle) // sleeps: the period in which a late create could arrive
 		if q := places(t, c, b, r.Key); len(q) != 0 {
 			t.Errorf("round %d: left behind: %v", i, q)
 		}

@@ -49,7 +49,7 @@ func (p *proxy) replies(r *storetest.Relay, to, from net.Conn, mute *atomic.Bool
 	r.Go(func() {
 		defer to.Close()
 		for q := range line {
-			time.Sleep(time.Until(q.at))
+			time.Sleep(time.Until(q.at)) // sleeps: the delay of the reply
 			_, _ = to.Write(q.data)
 		}
 	})
@@ -108,7 +108,7 @@ func (p *proxy) requests(to, from net.Conn, mute *atomic.Bool) {
 			}
 		}
 		if cut {
-			time.Sleep(20 * time.Millisecond) // for the server to read it
+			time.Sleep(20 * time.Millisecond) // sleeps: the server must read the request, which no reply may prove
 			p.Cut()
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // removedWhile removes the holder's node after age, and returns how long the holder is not told.
 func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age time.Duration) time.Duration {
 	t.Helper()
-	time.Sleep(age)
+	time.Sleep(age) // sleeps: the age of the lease
 	if err := evict(t.Context(), admin, key); err != nil {
 		t.Fatal(err)
 	}
@@ -45,13 +45,13 @@ func TestRemovedHolderIsToldAtOnce(t *testing.T) {
 			}
 		}},
 		{"just moved", 8 * time.Second, 0, func(l backend.Lease) {
-			time.Sleep(2 * watchAfter)
+			time.Sleep(2 * watchAfter) // sleeps: the age of the lease
 			if err := l.Renew(t.Context(), time.Hour); err != nil {
 				t.Error(err)
 			}
 		}},
 		{"reconnected", time.Hour, watchAfter, func(l backend.Lease) {
-			time.Sleep(2 * watchAfter)
+			time.Sleep(2 * watchAfter) // sleeps: the age of the lease
 			cut(b)
 			if err := l.Renew(t.Context(), time.Hour); err != nil {
 				t.Error(err)
@@ -88,12 +88,12 @@ func TestOwnChangesAreNoRemoval(t *testing.T) {
 		l := acquire(t, b, req("k", 2*time.Second))
 		lost := l.Lost()
 		for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second, time.Hour} {
-			time.Sleep(watchAfter * 3 / 2)
+			time.Sleep(watchAfter * 3 / 2) // sleeps: the lease must be old enough to be watched
 			if err := l.Renew(t.Context(), ttl); err != nil {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(watchAfter * 3 / 2)
+		time.Sleep(watchAfter * 3 / 2) // sleeps: the lease must be old enough to be watched
 		release(t, l)
 		select {
 		case <-lost:
@@ -143,7 +143,7 @@ func TestWatchCostsOneRead(t *testing.T) {
 			defer f.mu.Unlock()
 			return f.n[opGetData] > 0
 		})
-		time.Sleep(4 * watchAfter)
+		time.Sleep(4 * watchAfter) // sleeps: the period in which nothing else may be read
 	})
 	if got != "children 1 getData 1 createContainer 1 create 2 " {
 		t.Errorf("a lease that lives: %s", got)

@@ -175,7 +175,7 @@ func TestRequests(t *testing.T) {
 	step("hand-off soon after", "", func() { release(t, l); l = <-done })
 	release(t, l)
 	wait()
-	time.Sleep(ttl/8 + 100*time.Millisecond) // its create is not recent any more
+	time.Sleep(ttl/8 + 100*time.Millisecond) // sleeps: the create must not be recent any more
 	step("hand-off", "multi 1 ", func() { release(t, l); l = <-done })
 	release(t, l)
 	for what := range want {

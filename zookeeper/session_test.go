@@ -163,7 +163,7 @@ func TestLostMove(t *testing.T) {
 				}
 				until(t, soon, "the release works", func() bool { return l.Release(t.Context()) == nil })
 				until(t, soon, "nothing is left", func() bool { return len(places(t, c, b, key)) == 0 })
-				time.Sleep(2 * settle)
+				time.Sleep(2 * settle) // sleeps: the period in which a late move could arrive
 				if q := places(t, c, b, key); len(q) != 0 {
 					t.Errorf("left behind: %v", q)
 				}
@@ -223,7 +223,7 @@ func TestSlowMoveLosesNothing(t *testing.T) {
 			b := opened(t, s.at(p.Addr))
 			if known {
 				release(t, acquire(t, b, req(fmt.Sprint("other", known), time.Hour)))
-				time.Sleep(b.limits.longest + 100*time.Millisecond)
+				time.Sleep(b.limits.longest + 100*time.Millisecond) // sleeps: the session must be unproven for long
 			}
 			l := acquire(t, b, req(fmt.Sprint("k", known), ttl))
 			p.set(func(p *proxy) { p.delay = delay })

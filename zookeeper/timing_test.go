@@ -189,7 +189,7 @@ func TestLongLeaseIsWhole(t *testing.T) {
 		if names, sent, err = s.create(t.Context(), n, false); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Until(sent.Add(b.guarantees.MaxSilence)))
+		time.Sleep(time.Until(sent.Add(b.guarantees.MaxSilence))) // sleeps: the create must be older than MaxSilence
 		return a, s, n, names, sent
 	}
 	a, s, n, names, sent := created("slow")

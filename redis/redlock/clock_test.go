@@ -98,7 +98,7 @@ func TestClockJump(t *testing.T) {
 	}
 	setClock(p, 300*time.Millisecond)
 	begun := time.Now()
-	for {
+	for ; ; time.Sleep(50 * time.Millisecond) {
 		err := vote()
 		if time.Since(begun) >= maxTTL {
 			break
@@ -106,7 +106,6 @@ func TestClockJump(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "forward") {
 			t.Fatalf("%v after a step forward the node's vote counts: %v", time.Since(begun), err)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	setClock(p, 600*time.Millisecond)
 	if err := vote(); err == nil {

@@ -106,7 +106,7 @@ func TestSharedOwner(t *testing.T) {
 	if _, err := b.Acquire(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second client that waits: %v", err)
 	}
-	time.Sleep(debtSettle * 2) // what cleans up in the background has done so
+	time.Sleep(debtSettle * 2) // sleeps: the period in which a clean-up could delete the winner's key
 	for i, n := range f.nodes {
 		if len(f.keys(n)) != 1 {
 			t.Errorf("node %d has lost the winner's key", i)
@@ -169,7 +169,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 	if _, err := r.Acquire(cctx, req("silent", 30*time.Second)); err == nil {
 		t.Fatal("granted")
 	}
-	time.Sleep(2 * exchange.DefaultTimeout) // requests have been given up; the server has them in its buffers
+	time.Sleep(2 * exchange.DefaultTimeout) // sleeps: the requests must time out, with the server's buffers full of them
 	f.nodes[2].Thaw()
 	until(t, soon, "nothing is owed", func() bool { return !r.owes() })
 	nothing("silent", f.nodes[2])

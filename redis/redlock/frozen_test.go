@@ -143,14 +143,26 @@ func TestWaitsWithoutANode(t *testing.T) {
 		if _, err := b.Acquire(context.Background(), req("k", 30*time.Second)); !errors.Is(err, backend.ErrHeld) {
 			t.Fatalf("acquire of a held key without node %d: %v", i, err)
 		}
+		looks := f.looks(i)
 		done := startAcquire(context.Background(), b, waiting("k", 30*time.Second))
-		time.Sleep(50 * time.Millisecond)
+		until(t, soon, "the waiter has been refused and looks at the key", func() bool { return f.looks(i) > looks })
 		release(t, l)
 		release(t, granted(t, done, soon).Lease)
 		n.Start()
 		// With both: a client that has met a refusal often asks for a connection once in a second.
 		until(t, soon, "all nodes vote", func() bool { return a.voters(t, f) == 3 && b.voters(t, f) == 3 })
 	}
+}
+
+// looks counts how often waiters have looked at a key, on all nodes but one.
+func (f *fleet) looks(but int) (n int) {
+	f.t.Helper()
+	for i, node := range f.nodes {
+		if i != but {
+			n += redistest.Commands(f.t, redistest.Raw(f.t, node.Addr))["pttl"]
+		}
+	}
+	return n
 }
 
 // A node that has not heard yet of a release, while another hangs, is no reason to refuse a key that the hung one grants
@@ -174,7 +186,7 @@ func TestRefusalInDoubt(t *testing.T) {
 		}
 		thawed := make(chan struct{})
 		go func() {
-			time.Sleep(100 * time.Millisecond) // the attempt has begun, most likely; if not, it has less to do
+			time.Sleep(100 * time.Millisecond) // sleeps: how long the node stays frozen under the attempt
 			f.nodes[2].Thaw()
 			close(thawed)
 		}()

@@ -52,7 +52,7 @@ func TestForgetfulVoter(t *testing.T) {
 				}
 				l, tries = hold(), 0
 				forget(f.nodes[1])
-				for time.Now().Before(l.Deadline()) {
+				for ; time.Now().Before(l.Deadline()); time.Sleep(20 * time.Millisecond) {
 					ctx, cancel := context.WithDeadline(context.Background(), l.Deadline())
 					other, err := b.Acquire(ctx, req("k", maxTTL))
 					now := time.Now()
@@ -64,7 +64,6 @@ func TestForgetfulVoter(t *testing.T) {
 						_ = other.Release(context.Background())
 					}
 					tries++
-					time.Sleep(20 * time.Millisecond)
 				}
 			}
 			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.
