@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/anylock/lock/internal/leak"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // bubble runs f under synctest with two Lockers on one store.
 func bubble(t *testing.T, f func(t *testing.T, a, b *lock.Locker), opts ...lock.Option) {

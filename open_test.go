@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
@@ -114,53 +112,35 @@ func TestConfig(t *testing.T) {
 	const (
 		asJSON = `{"url": "memory:", "prefix": "p/", "ttl": "1m30s", "max_hold": "1h", "min_hold": "1s", "wait": "5s",
 			"no_renewal": true, "reentrant": true, "handoff": 0, "require": ["fifo", "fencing=process"]}`
-		asYAML = `
-url: "memory:"
-prefix: p/
-ttl: 1m30s
-max_hold: 1h
-min_hold: 1s
-wait: 5s
-no_renewal: true
-reentrant: true
-handoff: 0
-require: [fifo, fencing=process]
-`
 	)
-	var fromJSON, fromYAML lock.Config
-	if err := json.Unmarshal([]byte(asJSON), &fromJSON); err != nil {
+	var c lock.Config
+	if err := json.Unmarshal([]byte(asJSON), &c); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(asYAML), &fromYAML); err != nil {
+	if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || len(c.Require) != 2 {
+		t.Errorf("%+v", c)
+	}
+	l, err := c.Open(t.Context(), lock.WithPrefix("q/"), lock.WithMinHold(time.Nanosecond))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []lock.Config{fromJSON, fromYAML} {
-		if c.TTL != lock.Duration(90*time.Second) || c.Handoff == nil || *c.Handoff != 0 || len(c.Require) != 2 {
-			t.Errorf("%+v", c)
-		}
-		l, err := c.Open(t.Context(), lock.WithPrefix("q/"), lock.WithMinHold(time.Nanosecond))
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease := acquire(t, l, "k")
-		if lease.Key() != "q/k" {
-			t.Errorf("key %q: options do not win over the file's", lease.Key())
-		}
-		if left := time.Until(lease.Deadline()); left < time.Minute || left > 90*time.Second {
-			t.Errorf("%v left", left)
-		}
-		if _, err := l.Acquire(lease.Context(), "k"); err != nil {
-			t.Error(err)
-		}
-		l.Close()
+	defer l.Close()
+	lease := acquire(t, l, "k")
+	if lease.Key() != "q/k" {
+		t.Errorf("key %q: options do not win over the file's", lease.Key())
 	}
-	a, _ := json.Marshal(fromJSON)
-	b, _ := json.Marshal(fromYAML)
-	if string(a) != string(b) || !strings.Contains(string(a), `"ttl":"1m30s"`) || !strings.Contains(string(a), `"fencing=process"`) {
-		t.Errorf("%s\n%s", a, b)
+	if left := time.Until(lease.Deadline()); left < time.Minute || left > 90*time.Second {
+		t.Errorf("%v left", left)
 	}
-	c := lock.Config{URL: "memory:", Require: []lock.Requirement{lock.NeedReach(lock.ReachNetwork)}}
-	_, err := c.Open(t.Context())
+	if _, err := l.Acquire(lease.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	text, _ := json.Marshal(c)
+	if !strings.Contains(string(text), `"ttl":"1m30s"`) || !strings.Contains(string(text), `"fencing=process"`) {
+		t.Errorf("%s", text)
+	}
+	c = lock.Config{URL: "memory:", Require: []lock.Requirement{lock.NeedReach(lock.ReachNetwork)}}
+	_, err = c.Open(t.Context())
 	wantErr(t, err, lock.ErrUnsupported)
 	for _, bad := range []string{`{"ttl": "soon"}`, `{"require": ["nosuch"]}`} {
 		wantErr(t, json.Unmarshal([]byte(bad), &c), lock.ErrInvalid)

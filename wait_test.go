@@ -10,7 +10,6 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/file"
 	"github.com/anylock/lock/memory"
 )
 
@@ -173,45 +172,4 @@ func TestLocalWaitTellsBusyFromSilent(t *testing.T) {
 		_, err = l.Acquire(t.Context(), "k", lock.WithWait(time.Second))
 		matches(t, "queued behind a holder that went", err, lock.ErrHeld)
 	})
-}
-
-// heard waits, and for longer if the wait was over before the store had said anything, on a machine that stood still.
-func heard(acquire func(wait time.Duration) (*lock.Lease, error)) (*lock.Lease, error) {
-	for wait := 50 * time.Millisecond; ; wait *= 10 {
-		if l, err := acquire(wait); errors.Is(err, lock.ErrHeld) || wait > time.Second {
-			return l, err
-		}
-	}
-}
-
-// The stores of this process say that the key is busy when the wait for it ends.
-func TestWaitOnBusyKey(t *testing.T) {
-	t.Parallel()
-	stores := map[string]func() (backend.Backend, error){}
-	shared, dir := memory.NewStore(), t.TempDir()
-	stores["memory"] = func() (backend.Backend, error) { return shared.Client(), nil }
-	stores["file"] = func() (backend.Backend, error) { return file.Open(t.Context(), dir) }
-	for name, open := range stores {
-		client := func() *lock.Locker {
-			b, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return locker(t, b)
-		}
-		a, b := client(), client()
-		lease := acquire(t, a, "k")
-		_, err := heard(func(wait time.Duration) (*lock.Lease, error) { return b.Acquire(t.Context(), "k", lock.WithWait(wait)) })
-		matches(t, name, err, lock.ErrHeld)
-		if held := (*lock.HeldError)(nil); !errors.As(err, &held) || held.Holder.Owner != lease.Owner() {
-			t.Errorf("%s: %v does not tell the holder", name, err)
-		}
-		_, err = heard(func(wait time.Duration) (*lock.Lease, error) {
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			defer cancel()
-			return b.Acquire(ctx, "k")
-		})
-		matches(t, name+", deadline", err, lock.ErrHeld, context.DeadlineExceeded)
-		release(t, lease)
-	}
 }

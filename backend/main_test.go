@@ -3,7 +3,7 @@ package backend
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/anylock/lock/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }

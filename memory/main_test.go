@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/anylock/lock/internal/leak"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 func request(key string, ttl time.Duration, wait bool) backend.Request {
 	return backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait}

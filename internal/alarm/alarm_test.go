@@ -7,12 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/anylock/lock/internal/leak"
 
 	"github.com/anylock/lock/internal/alarm"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 // bells rings its entries, and notes which and when.
 type bells struct {

@@ -5,10 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/anylock/lock/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.VerifyTestMain(m) }
 
 func TestDrainWaitsForWhatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

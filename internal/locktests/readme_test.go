@@ -1,4 +1,4 @@
-package lock_test
+package locktests
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ var (
 // one that brings a client of its own.
 func readmePrograms(t *testing.T) (programs []string, own string) {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

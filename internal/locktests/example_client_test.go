@@ -1,4 +1,4 @@
-package lock_test
+package locktests
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 var redisAddr = "localhost:6379"
 
 // An application locks with the Redis client that it has. Other stores have a New of the same kind.
-func ExampleNew() {
+func Example_client() {
 	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -41,7 +41,7 @@ func ExampleNew() {
 	}
 }
 
-func TestExampleNew(t *testing.T) {
+func TestExampleClient(t *testing.T) {
 	redisAddr = servers.Redis(t).Addr
-	storetest.Example(t, ExampleNew, "alone, until the lock is lost or this returns: invoice/42\n")
+	storetest.Example(t, Example_client, "alone, until the lock is lost or this returns: invoice/42\n")
 }
