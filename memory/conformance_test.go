@@ -12,6 +12,9 @@ import (
 func TestConformance(t *testing.T) {
 	conformance.RunInBubble(t, func(t *testing.T) conformance.Harness {
 		store := memory.NewStore()
-		return conformance.Harness{Open: func(context.Context) (backend.Backend, error) { return store.Client(), nil }}
+		return conformance.Harness{
+			Open:      func(context.Context) (backend.Backend, error) { return store.Client(), nil },
+			Footprint: func() (int64, error) { return int64(store.Len()), nil },
+		}
 	})
 }
