@@ -30,7 +30,7 @@ var batchFrameChecks = []Check{
 }
 
 const (
-	leastOfBatch = 300             // leases of a large batch, on the slowest store
+	leastOfBatch = 160             // leases of a large batch, on the slowest store: more than etcd accepts in one transaction
 	batchBudget  = 2 * time.Second // for getting its leases
 )
 

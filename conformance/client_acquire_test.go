@@ -81,6 +81,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		case a.place == nil && c.is("HeldError names the one who asks"):
 			return nil, &backend.HeldError{Holder: backend.Holder{Owner: r.Owner}}
 		case a.place == nil:
+			c.keep("client keeps owners of refused attempts", r.Owner)
 			c.keeps("refused attempt keeps a connection until Close")
 			return nil, &backend.HeldError{Holder: a.holder}
 		}
@@ -193,6 +194,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-tired:
 		return granted{}, context.DeadlineExceeded
 	case <-ctx.Done():
+		c.keep("client keeps owners of cancelled waits", r.Owner)
 		if c.is("waiter that leaves at its turn takes the turn along") {
 			c.server.leave(r.Key, r.Owner)
 		}
@@ -281,6 +283,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 			c.mu.Unlock()
 		}
 		c.asksAfter(life)
+		life.OnLost(func() { c.keep("client keeps leases that have expired", life) })
 	}
 	return life, err
 }

@@ -80,6 +80,10 @@ type Harness struct {
 	// suite steps it back at the end of a check.
 	StepClock func(d time.Duration)
 
+	// Footprint returns how many records the store keeps for all keys: rows, nodes, files or the like. The suite calls it while no other
+	// check runs, and compares two counts: records that do not depend on leases may be counted or not.
+	Footprint func() (int64, error)
+
 	// Linked opens a client that reaches the store through a link which the suite can break: see [Link]. Unlike other
 	// hooks it may be called at any time.
 	Linked LinkedFunc
@@ -195,7 +199,7 @@ func groups() []group {
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),
 		topic("inspect", inspectChecks, operateChecks, listChecks),
-		topic("close", closeChecks, goroutineChecks, connectionChecks),
+		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks),

@@ -10,7 +10,7 @@ type mutant struct {
 
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
 	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants,
-	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, restartMutants,
+	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, lastingMutants, restartMutants,
 	queueEventMutants, reconnectMutants, reconnectLossMutants)
 
 var plainMutants = []mutant{

@@ -76,6 +76,9 @@ var (
 	needsFill = Need{"Harness.Fill",
 		"the harness has no Fill hook (a store that has no room for more)",
 		func(_ backend.Guarantees, h Harness) bool { return h.Fill != nil }}
+	needsFootprint = Need{"Harness.Footprint",
+		"the harness has no Footprint hook (how many records the store keeps)",
+		func(_ backend.Guarantees, h Harness) bool { return h.Footprint != nil }}
 	needsStepClock = Need{"Harness.StepClock",
 		"the harness has no StepClock hook (a step of the servers' wall clock)",
 		func(_ backend.Guarantees, h Harness) bool { return h.StepClock != nil }}

@@ -163,11 +163,11 @@ func (s *server) revives(e *entry, owner string, c *client) {
 
 // meansOther reports whether a late request of an owner that has lost its lease is taken for one of the present holder.
 func (s *server) meansOther(e *entry, owner, request string) bool {
-	c, ok := s.clientOf.Load(owner)
-	if !ok || e.owner == "" || e.last != owner {
+	c := e.lastOf
+	if c == nil || e.owner == "" || e.last != owner {
 		return false
 	}
-	_, batch := c.(*client).contact.batched.Load(owner)
+	_, batch := c.contact.batched.Load(owner)
 	return e.client == c && s.is("late "+request+" another lease of its client") || batch && s.is("late "+request+" in a batch is for any owner")
 }
 

@@ -34,7 +34,7 @@ type server struct {
 	full     bool          // there is no room for more leases
 	lastTTL  time.Duration // of any grant
 	stepped  time.Duration // what the clock was stepped by
-	clientOf sync.Map      // by owner that was granted a lease
+	records  int64         // that a bug leaves
 	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
@@ -59,6 +59,7 @@ type entry struct {
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
 	last     string         // the owner whose lease has expired last
+	lastOf   *client        // whose it was
 	cuts     int64          // of the holder's client before the grant
 }
 
@@ -117,6 +118,7 @@ func (s *server) harness() conformance.Harness {
 		Linked:       s.linked,
 		Process:      s.process,
 		RestartEmpty: s.restartEmpty,
+		Footprint:    s.footprint,
 	}
 }
 
@@ -145,6 +147,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 		return s.grantLocked(key, e, r, c, now), nil, backend.Holder{}
 	}
 	s.refuseLocked(key, e, r, c, now)
+	s.recordsLocked("store keeps a record of each refused attempt")
 	if !r.Wait {
 		return granted{}, nil, s.heldBy(e, now)
 	}
@@ -195,7 +198,6 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 		e.expires = e.expires.Add(c.skew)
 	}
 	e.granted, e.cuts = now, c.contact.cuts.Load()
-	s.clientOf.Store(r.Owner, c)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -259,7 +261,8 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
-		e.expired, e.last = true, e.owner
+		e.expired, e.last, e.lastOf = true, e.owner, e.client
+		s.recordsLocked("store keeps a record of each expired lease")
 		s.expiredQueue(key, e)
 		s.endLocked(key, e)
 	}
@@ -381,6 +384,7 @@ func (s *server) release(key, owner string) bool {
 		return false
 	}
 	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
+		s.recordsLocked("store keeps a record of each released lease")
 		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
@@ -405,6 +409,7 @@ func (s *server) release(key, owner string) bool {
 	case s.is("who leaves a long queue takes the next along") && len(e.queue) > 10:
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
+		s.recordsLocked("store keeps a record of each cancelled wait")
 		left := e.queue[i].client
 		e.queue = slices.Delete(e.queue, i, i+1)
 		s.gaveUpPlace(key, e, left)

@@ -110,6 +110,13 @@ func harness(t *testing.T, s *servers.Server) conformance.Harness {
 			p, _ := proxies.Load(client)
 			p.(*storetest.Proxy).Cut()
 		},
+		Footprint: func() (int64, error) {
+			all, err := raw(t, s.Addr).Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				return 0, err
+			}
+			return all.Count, nil
+		},
 	}
 }
 

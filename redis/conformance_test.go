@@ -50,7 +50,15 @@ func harness(t *testing.T, s *servers.Server) conformance.Harness {
 		Cut:          func(backend.Backend) { redistest.Cut(t, s.Addr) },
 		Linked:       link.URL("redis://" + s.Addr),
 		Process:      process.Self("redis://" + s.Addr),
+		Footprint:    func() (int64, error) { return footprint(s.Addr) },
 	}
+}
+
+// footprint counts the keys of a server. The counters of tokens among them are one for each slot.
+func footprint(addr string) (int64, error) {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	return c.DBSize(context.Background()).Result()
 }
 
 // A cluster adds keys in other slots, and batches for several servers.

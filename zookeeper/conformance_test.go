@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,25 @@ func TestConformance(t *testing.T) {
 			RestartEmpty: s.RestartEmpty(),
 			StepClock:    s.StepClock(),
 			Cut:          cut,
+			Footprint:    func() (int64, error) { return footprint(s.Addr) },
 		}
 	})
+}
+
+// footprint counts the nodes of a server.
+func footprint(addr string) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	text, err := servers.ZooKeeperAsk(ctx, addr, "mntr")
+	if err != nil {
+		return 0, err
+	}
+	_, count, found := strings.Cut(text, "zk_znode_count\t")
+	if !found {
+		return 0, errors.New("the server does not tell how many nodes it has")
+	}
+	count, _, _ = strings.Cut(count, "\n")
+	return strconv.ParseInt(count, 10, 64)
 }
 
 func TestConformanceEnsemble(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -70,6 +71,8 @@ func New(upstreams ...string) (*Link, error) {
 
 // accept makes a connection to upstream for each that comes.
 func (l *Link) accept(listener *net.TCPListener, upstream string) {
+	// Labels of who made the link count goroutines of clients, which the link's own are not.
+	pprof.SetGoroutineLabels(context.Background())
 	for l.mayAccept() {
 		client, err := listener.Accept()
 		if errors.Is(err, os.ErrDeadlineExceeded) { // see Ignore

@@ -1,0 +1,229 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+	"weak"
+
+	"github.com/anylock/lock/backend"
+)
+
+// What clients and stores keep of leases that have ended.
+var lastingChecks = []Check{
+	{
+		Name: "ClientForgetsEndedLeases",
+		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released or have expired, refused attempts and " +
+			"cancelled waits: of 20,000 released leases, or as many as a slow store grants in two seconds",
+		run: clientForgetsEndedLeases,
+	},
+	{
+		Name: "StoreForgetsEndedLeases",
+		Rule: "rule 10: a store keeps no record for each lease that was released or has expired, refused attempt or cancelled wait: of " +
+			"20,000 released leases, or as many as a slow store grants in two seconds",
+		Needs: []Need{needsFootprint},
+		alone: true,
+		run:   storeForgetsEndedLeases,
+	},
+}
+
+const (
+	endingBudget = 2 * time.Second // for each way to end
+	endingGroup  = 8               // attempts that end together
+)
+
+// A wayToEnd makes leases or attempts of one kind end. end returns how many have.
+type wayToEnd struct {
+	what string
+	most int // on a fast store
+	end  func(e *endings, worker int) int
+}
+
+var waysToEnd = []wayToEnd{
+	{"released leases", 20000, (*endings).released},
+	{"refused attempts", 2000, (*endings).refused},
+	{"cancelled waits", 500, (*endings).cancelled},
+	{"expired leases", 500, (*endings).expired},
+}
+
+// endings are leases and attempts of client a that have ended, on a few keys for each worker.
+type endings struct {
+	*trial
+	workers int
+	keys    [][endingGroup]string  // by worker
+	owners  [][]weak.Pointer[byte] // the memory of their names, by worker: whoever keeps a lease keeps its owner
+}
+
+func (t *trial) newEndings() *endings {
+	const most, more = 8, 2 // leases beside those of a group
+	e := &endings{trial: t, workers: max(1, min(most, t.h.Many/(endingGroup+more)))}
+	e.keys, e.owners = make([][endingGroup]string, e.workers), make([][]weak.Pointer[byte], e.workers)
+	for w := range e.workers {
+		for i := range endingGroup {
+			e.keys[w][i] = t.newKey()
+		}
+	}
+	for _, way := range waysToEnd { // what clients and stores set up once is there afterwards
+		e.make(way, 1)
+	}
+	return e
+}
+
+// make has up to n leases or attempts end in that way, as many as there is time for, and returns how many have.
+func (e *endings) make(way wayToEnd, n int) int {
+	ended, end := make([]int, e.workers), time.Now().Add(endingBudget)
+	e.together(e.workers, func(w int) {
+		e.owners[w] = nil
+		for ended[w] == 0 || ended[w] < n/e.workers && time.Now().Before(end) {
+			ended[w] += way.end(e, w)
+		}
+	})
+	all := 0
+	for _, n := range ended {
+		all += n
+	}
+	return all
+}
+
+// owner returns the name of a new owner, whose memory is watched.
+func (e *endings) owner(worker int) string {
+	name := string(append([]byte("owner-"), backend.NewOwner()...)) // memory of its own
+	e.owners[worker] = append(e.owners[worker], weak.Make(unsafe.StringData(name)))
+	return name
+}
+
+// kept returns how many of the owners are still in memory.
+func (e *endings) kept() (n int) {
+	runtime.GC()
+	for _, owners := range e.owners {
+		for _, o := range owners {
+			if o.Value() != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// lease gets a key that is free, or becomes free soon: the end of an earlier lease or wait may not have reached the store.
+func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration) backend.Lease {
+	begun := time.Now()
+	l, err := b.Acquire(e.ctx, backend.Request{Key: key, Owner: owner, TTL: ttl, Wait: true})
+	if err != nil {
+		e.answered(err, begun)
+		e.tooLate("Acquire of a key that is or becomes free: %v", err)
+	}
+	return l
+}
+
+// busy has the other client hold a key until the returned function is called.
+func (e *endings) busy(worker int) (key string, release func()) {
+	key = e.keys[worker][0]
+	l := e.lease(e.b, backend.NewOwner(), key, e.long())
+	return key, func() { e.giveBack(l) }
+}
+
+func (e *endings) giveBack(l backend.Lease) {
+	if err := l.Release(e.ctx); err != nil {
+		e.tooLate("Release: %v", err)
+	}
+}
+
+func (e *endings) released(worker int) int {
+	e.giveBack(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
+	return 1
+}
+
+func (e *endings) refused(worker int) int {
+	key, release := e.busy(worker)
+	for range endingGroup {
+		l, err := e.a.Acquire(e.ctx, backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long()})
+		if err == nil {
+			_ = l.Release(e.ctx)
+			e.tooLate("the key was not held any more")
+		}
+	}
+	release()
+	return endingGroup
+}
+
+func (e *endings) cancelled(worker int) int {
+	key, release := e.busy(worker)
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	var waits sync.WaitGroup
+	for range endingGroup {
+		r := backend.Request{Key: key, Owner: e.owner(worker), TTL: e.long(), Wait: true}
+		waits.Go(func() {
+			if l, err := e.a.Acquire(ctx, r); err == nil {
+				_ = l.Release(e.ctx)
+			}
+		})
+	}
+	e.arrived(key, endingGroup)
+	cancel()
+	waits.Wait()
+	release()
+	return endingGroup
+}
+
+func (e *endings) expired(worker int) int {
+	var leases [endingGroup]backend.Lease
+	for i, key := range e.keys[worker] {
+		leases[i] = e.lease(e.a, e.owner(worker), key, e.short())
+	}
+	for _, l := range leases {
+		e.within(e.g.Round(e.short())+soon, l.Lost())
+	}
+	return endingGroup
+}
+
+func clientForgetsEndedLeases(t *trial) {
+	const (
+		pause  = 10 * tick
+		perKey = 4 // owners that a store in the same process may remember
+	)
+	e := t.newEndings()
+	before := goroutines(t.label)
+	for _, way := range waysToEnd {
+		n := e.make(way, way.most)
+		most, kept := max(perKey*endingGroup*e.workers, n/8), 0
+		for range recovery / pause { // clean-ups may be under way
+			if kept = e.kept(); kept <= most {
+				break
+			}
+			time.Sleep(pause)
+		}
+		if kept > most {
+			t.breaks(10, "the client keeps %d owners of %d %s", kept, n, way.what)
+		}
+		const grown = 32 // of a pool, with what each connection needs
+		t.settlesAt(before+grown, fmt.Sprintf("after %d %s", n, way.what))
+		t.notef("%d %s", n, way.what)
+	}
+}
+
+func storeForgetsEndedLeases(t *trial) {
+	e := t.newEndings()
+	for _, way := range waysToEnd {
+		before := t.footprint()
+		n := e.make(way, way.most)
+		most, now := before+int64(max(2*endingGroup, n/4)), before
+		if !t.poll(recovery+t.g.Round(t.short())+t.g.MaxLate, func() bool { now = t.footprint(); return now <= most }) {
+			t.breaks(10, "the store keeps %d records more after %d %s", now-before, n, way.what)
+		}
+		t.notef("%d %s: %d records before, %d after", n, way.what, before, now)
+	}
+}
+
+// footprint returns how many records the store keeps.
+func (t *trial) footprint() int64 {
+	n, err := t.h.Footprint()
+	if err != nil {
+		t.fatalf("Footprint: %v", err)
+	}
+	return n
+}
