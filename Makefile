@@ -17,8 +17,7 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-# Packages whose tests need no server. For other systems only these are vetted with their tests: the container library is
-# slow to compile.
+# Packages whose tests need no server. For other systems only these are vetted with their tests.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
 # What test-race leaves out: suites on more topologies than a store's main one, and packages without concurrency.
@@ -29,13 +28,15 @@ RACELESS := /(bench|internal/(declared|fencetest|guaranteestable|killtable|modul
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
 MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
 	adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
+# Tested by test-docker alone.
+CONTAINERS := conformance/containers
 each_module = for module in $(MODULES); do echo "in $$module:"; (cd $$module && $(1)) || exit 1; done
 
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick, soak and test-docker; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
+	@echo "  PKG=./redis ARGS='-run Cluster -v' narrow test, test-all, quick and soak; STORES='redis queue' those of steady; COUNT=20 and JOBS=4 those of flakes; DURATION=10m, FUZZTIME=10s, BENCHTIME=1s and TIMEOUT=30m set how long"
 
 # The packages of the fast tier wait for leases and servers more than they compute, so that there are more at a time than processors.
 .PHONY: test
@@ -91,8 +92,8 @@ quick: ## Run the tests with the servers that happen to be there
 	$(if $(filter ./...,$(PKG)),$(call each_module,$(GO) test -timeout $(TIMEOUT) $(ARGS) ./...))
 
 .PHONY: test-docker
-test-docker: ## Run the conformance tests with every server in a container; without Docker, install and start one
-	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker $(if $(filter-out ./...,$(PKG)),$(PKG))
+test-docker: ## Run the suite on the official image of each server; without Docker, install and start one
+	GO="$(GO)" ARGS="$(ARGS)" scripts/test-docker
 
 .PHONY: lint
 lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticcheck, and the workflows of GitHub
@@ -106,6 +107,7 @@ lint: ## Check format, go.mod, vet, the builds for macOS and Windows, staticchec
 	$(GO) run $(ACTIONLINT)
 	$(GO) run $(STATICCHECK) ./...
 	$(call each_module,GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...)
+	cd $(CONTAINERS) && GO="$(GO)" $(CURDIR)/scripts/tidy && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 
 .PHONY: vulnerabilities
 vulnerabilities: ## Check that no module calls code with a known vulnerability
@@ -153,9 +155,12 @@ size: ## Count the lines of code of each part, and write the table into docs/ARC
 	scripts/size
 
 .PHONY: evidence
-evidence: ## Record what the suite says of specimens and mutants, which "make docs" shows
-	ANYLOCK_UPDATE=1 $(GO) test -count=1 -run MutantsRecord ./conformance
+evidence: ## Record what the suite finds in mutants and specimens, and write docs/evidence and the core of the suite; FRESH=1 tries all mutants again
+	$(if $(FRESH),rm -f conformance/testdata/matrix.tsv)
+	ANYLOCK_UPDATE=1 $(GO) test -count=1 -timeout 0 -run 'MutantsRecord|MatrixRecord' ./conformance
+	$(GO) run ./internal/killtable
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens ./...
+	$(GO) run ./internal/killtable
 
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins

@@ -55,7 +55,10 @@ type Backend interface {
 	//
 	// With r.Wait false it makes one attempt. A busy key is an error that matches ErrHeld, a *HeldError if the store
 	// knows the holder. With r.Wait true it waits until the key is granted or ctx ends. Once the store has said that the key
-	// is busy, it survives a temporary outage of the store.
+	// is busy, it survives an outage of the store, or of the path to it, of five seconds at least.
+	//
+	// A waiter whose connection breaks may lose its place in the store's queue. It then queues again at the end: it overtakes nobody,
+	// and the other waiters keep their order.
 	//
 	// Errors: ErrHeld, ErrInvalid (before any request), ErrUnsupported and ErrClosed mean that nothing was granted. Any
 	// other error, including the context's, means that the outcome was unknown for a moment; the store makes sure in the

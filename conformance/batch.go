@@ -42,7 +42,7 @@ func largeBatchRenewsEach(t *trial) {
 	n := t.large
 	round := time.Duration(n/turns+1) * t.usual() // of requests for each
 	if 6*round > t.timeout {
-		t.tooLate("%d requests take %v, and there are several rounds of them", n, round)
+		t.provesNothing("%d requests take %v, and there are several rounds of them", n, round)
 	}
 	brief := t.g.Round(max(t.passing(), min(t.passing()+2*round, t.long()/2))) // a lease that the batch leaves out is over after that
 	released := func(i int) bool { return i%37 == 5 || i == n-2 && n > 4 }

@@ -27,6 +27,8 @@ var ruleTexts = [...]string{
 // What methods promise, which any check may find broken.
 const (
 	openRule    = "Harness.Open opens a new client of the store"
+	answerRule  = "Backend: a store that is up answers requests"
+	ttlRule     = "rule 3: a TTL is a minimum: a lease lives for its TTL, counted from before its request was sent"
 	grantRule   = "Backend.Acquire: a free key is granted"
 	refuseRule  = "Backend.Acquire: a held key is ErrHeld"
 	inspectRule = "Backend.Inspect tells who holds a key"
@@ -99,7 +101,7 @@ func (t *trial) sharedWith(key string) string {
 }
 
 // framework are files whose lines say nothing of a check, where a line of another file has led to them.
-var framework = []string{"trial.go", "pulse.go", "execute.go", "run.go", "grant.go", "wait.go", "ways.go"}
+var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
 // as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.

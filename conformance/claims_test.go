@@ -49,6 +49,85 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	}
 }
 
+// Every claim is reported that no check can test with the hooks that there are, for every reach.
+func TestClaimsOfEveryReach(t *testing.T) {
+	s := newServer("")
+	defer close(s.stop)
+	every := s.harness()
+	bare := conformance.Harness{Open: every.Open}
+	with := func(set func(h *conformance.Harness)) conformance.Harness {
+		h := bare
+		set(&h)
+		return h
+	}
+	restart := func(h *conformance.Harness) { h.Restart = every.Restart }
+	empty := func(h *conformance.Harness) { h.RestartEmpty = every.RestartEmpty }
+	process := func(h *conformance.Harness) { h.Process = every.Process }
+	clock := func(h *conformance.Harness) { h.StepClock = every.StepClock }
+	evict := func(h *conformance.Harness) { h.Evict = every.Evict }
+	modest := backend.Guarantees{EnforcedBy: "clock", EarlyLoss: "a restart", Consistency: backend.BestEffort}
+	claim := func(change func(g *backend.Guarantees)) backend.Guarantees {
+		g := modest
+		change(&g)
+		return g
+	}
+	const p, h, n = backend.ReachProcess, backend.ReachHost, backend.ReachNetwork
+	for _, test := range []struct {
+		what    string
+		g       backend.Guarantees
+		field   string
+		missing map[backend.Reach]string // the hook that is named; empty where nothing is claimed
+		proves  func(h *conformance.Harness)
+	}{
+		{"tokens over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingRestart }), "Guarantees.Fencing",
+			map[backend.Reach]string{p: "Harness.Restart", h: "Harness.Restart", n: "Harness.Restart"}, restart},
+		{"tokens over a loss of data", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }), "Guarantees.Fencing",
+			map[backend.Reach]string{p: "Harness.RestartEmpty", h: "Harness.RestartEmpty", n: "Harness.RestartEmpty"},
+			func(h *conformance.Harness) { restart(h); empty(h) }},
+		{"tokens over a loss of data, and so over a restart", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingLoss }),
+			"Guarantees.Fencing", map[backend.Reach]string{p: "Harness.Restart", h: "Harness.Restart", n: "Harness.Restart"},
+			func(h *conformance.Harness) { restart(h); empty(h) }},
+		{"tokens in a process", claim(func(g *backend.Guarantees) { g.Fencing = backend.FencingProcess }), "Guarantees.Fencing", nil, nil},
+		{"linearizable", claim(func(g *backend.Guarantees) { g.Consistency, g.EarlyLoss = backend.Linearizable, "" }), "Guarantees.Consistency",
+			map[backend.Reach]string{h: "Harness.Restart", n: "Harness.Restart"}, restart},
+		{"no early loss", claim(func(g *backend.Guarantees) { g.EarlyLoss = "" }), "Guarantees.EarlyLoss",
+			map[backend.Reach]string{h: "Harness.Restart", n: "Harness.Restart"}, restart},
+		{"reach", modest, "Guarantees.Reach",
+			map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"},
+			func(h *conformance.Harness) { process(h); h.Linked = every.Linked }},
+		{"lateness", modest, "Guarantees.MaxLate", map[backend.Reach]string{h: "Harness.Process", n: "Harness.Process"}, process},
+		{"clocks", modest, "Guarantees.EnforcedBy",
+			map[backend.Reach]string{p: "Harness.StepClock", h: "Harness.StepClock", n: "Harness.StepClock"},
+			func(h *conformance.Harness) { process(h); clock(h) }},
+		{"told of losses", claim(func(g *backend.Guarantees) { g.TellsLoss = true }), "Guarantees.TellsLoss",
+			map[backend.Reach]string{p: "Harness.Evict", h: "Harness.Evict", n: "Harness.Evict"}, evict},
+	} {
+		// Whether there is anything to remove a lease with, only the check knows when it runs.
+		skipped := conformance.Result{Name: "RemovedHolderIsTold", Status: conformance.Skip, Missing: "Harness.Evict"}
+		for _, reach := range []backend.Reach{p, h, n} {
+			g := test.g
+			g.Reach = reach
+			var missing []string
+			for _, c := range conformance.Unproven(g, bare, skipped) {
+				if c.Field == test.field {
+					missing = append(missing, c.Missing)
+				}
+			}
+			if want := test.missing[reach]; want == "" && len(missing) > 0 || want != "" && !slices.Contains(missing, want) {
+				t.Errorf("%s, reach %v: not proven for want of %q, want %q", test.what, reach, missing, want)
+			}
+			if test.proves == nil {
+				continue
+			}
+			for _, c := range conformance.Unproven(g, with(test.proves)) {
+				if c.Field == test.field {
+					t.Errorf("%s, reach %v: %+v is not proven with its hooks", test.what, reach, c)
+				}
+			}
+		}
+	}
+}
+
 // A boaster claims to tell of losses, and is no Breaker, which could prove it.
 type boaster struct{ backend.Backend }
 
@@ -158,7 +237,7 @@ func TestExecuteTellsOfClaims(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	const made = 6 // fencing, consistency, early loss, reach, the clients' clocks and the servers'
+	const made = 8 // fencing twice, consistency, early loss, reach, lateness, the clients' clocks and the servers'
 	if claims != made {
 		t.Errorf("%d claims are not proven, want %d", claims, made)
 	}

@@ -119,7 +119,7 @@ func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error
-		if a.conn, err = c.wire.dial(); err != nil {
+		if a.conn, err = c.dial(ctx); err != nil {
 			return a, err
 		}
 	}
@@ -143,10 +143,10 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		over := make(chan struct{})
 		defer close(over)
 		c.asks(p, over)
-		cut, turn = a.conn.broken, c.turnThrough(a.conn, turn, over)
+		cut, turn = a.conn.broken, c.turnThrough(p, a.conn, turn, over)
 	}
 	switch {
-	case c.is("restart parks waiters"):
+	case c.is("restart parks waiters"), c.missesRestart(p):
 		kicked = nil
 	case c.is("broken connection ends the wait"):
 		select {
@@ -181,7 +181,11 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		}
 		return g, nil
 	case <-kicked:
+	case <-c.contact.gaveUp:
+		c.leave(r)
+		return granted{}, errSilent
 	case <-cut:
+		c.queuesAgain(r)
 		if c.is("broken connection ends the wait") {
 			return granted{}, errors.New("connection reset")
 		}
@@ -193,7 +197,12 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
-		c.abandon(r)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			c.timedOut(r)
+		}
+		if !c.abandonsBriefly(r, "a cancelled wait") {
+			c.abandon(r)
+		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:
 		if !c.is("waiter of a closed client stays in the queue") {
@@ -241,6 +250,10 @@ func (c *client) abandon(r backend.Request) {
 }
 
 func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*backend.Life, error) {
+	if c.lostAtOnce(r) {
+		c.leave(r)
+		return nil, backend.ErrLost
+	}
 	switch {
 	case c.is("deadline counts from the answer"):
 		sent = time.Now()
@@ -262,9 +275,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	}
 	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
-		c.mu.Lock()
-		c.lives = append(c.lives, life)
-		c.mu.Unlock()
+		if c.server.keepsLives() {
+			c.mu.Lock()
+			c.lives = append(c.lives, life)
+			c.mu.Unlock()
+		}
 		c.asksAfter(life)
 	}
 	return life, err

@@ -22,9 +22,11 @@ type client struct {
 	wire   *wire           // what lies between, nil for nothing
 	skew   time.Duration   // of its wall clock
 
+	contact contact
+
 	mu    sync.Mutex
-	asked int // how often for its guarantees
-	lives []*backend.Life
+	asked int             // how often for its guarantees
+	lives []*backend.Life // see keepsLives
 
 	pushed sync.Map // owners whose leases the server has told to be gone
 
@@ -154,7 +156,11 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
+		if c.server.framed() {
+			return c.renewFrames(ctx, lives, ttls)
+		}
 		return c.renewBatch(ttls, func(i int, ttl time.Duration) (time.Duration, error) {
+			c.contact.batched.Store(lives[i].Owner(), true)
 			if c.server.renewOfBatch(lives[i].Key(), lives[i].Owner()) {
 				return ttl, nil
 			}

@@ -14,6 +14,7 @@ var cutMutants = []mutant{
 	{"cut attempt is ErrHeld", "CutInsideAcquire"},
 	{"cut attempt is ErrLost", "CutInsideAcquire"},
 	{"lease that its client has not heard of does not end", "CutInsideAcquire"},
+	{"attempt cut while another holds the key is ErrHeld and stays in the queue", "CutInsideRefusal"},
 	{"attempt whose connection broke is not cleaned up", "CutInsideWait"},
 	{"cut attempt is ErrHeld", "CutInsideWait"},
 	{"broken connection parks the waiter", "CutInsideWait"},
@@ -36,10 +37,26 @@ func (c *client) cutAttempt(r backend.Request, err error) error {
 		return backend.ErrHeld
 	case c.is("cut attempt is ErrLost"):
 		return backend.ErrLost
+	case !r.Wait && c.is("attempt cut while another holds the key is ErrHeld and stays in the queue") && c.server.staysQueued(c, r):
+		return backend.ErrHeld
 	case c.is("lease that its client has not heard of does not end"):
 		c.server.renew(r.Key, r.Owner, c, time.Hour)
 	}
 	return err
+}
+
+// staysQueued adds a place to the queue of the key if another owner holds it.
+func (s *server) staysQueued(c *client, r backend.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.name(r.Key)
+	e := s.entryLocked(key)
+	if e.owner == "" || e.owner == r.Owner {
+		return false
+	}
+	r.Owner = backend.NewOwner()
+	s.enqueueLocked(key, e, &place{Request: r, client: c, turn: make(chan granted, 1), since: time.Now()})
+	return true
 }
 
 // cutRenewal is what a renewal says of a connection that broke.

@@ -16,6 +16,8 @@ import (
 // Options configure Execute. The zero Options are good defaults.
 type Options struct {
 	Run      *regexp.Regexp // only checks that it matches, see Check.Matches; nil means all
+	Core     bool           // only checks of the core, see Core, and those of Extra
+	Extra    []string       // names of checks and groups that Core does not leave out
 	Parallel int            // how many checks run at once; the default is 8, more where they mostly wait for long TTLs, less where the server has room for few leases
 	Timeout  time.Duration  // of one check; the default follows from the store's MinTTL and MaxLate
 	Began    func(Check)    // called as each check begins that is not skipped for what it needs; calls may overlap
@@ -35,6 +37,10 @@ const (
 	Fail Status = "fail"
 	Skip Status = "skip"
 
+	// NoVerdict is the status of a check that was too late in each attempt to prove anything, because the machine was too slow. It
+	// shows nothing wrong with the store, and it is no pass.
+	NoVerdict Status = "no verdict"
+
 	// NotProven is the status of a [Claim] that no check could test, not of a check.
 	NotProven Status = "not proven"
 )
@@ -45,12 +51,12 @@ type Result struct {
 	Group    string // empty for a claim
 	Rule     string
 	Status   Status
-	Broken   string // the rule that a failed check found broken: mostly Rule
+	Broken   string // the rule that a failed check found broken: mostly Rule; empty unless Status is Fail
 	Output   string // what it found, where in the suite, or why it was skipped; lines without a final newline
 	Missing  string // what a skipped check or a claim lacks, as in Need.Missing; empty if there is another reason
 	Duration time.Duration
 
-	Interrupted bool // skipped because the suite's context had ended, or the store is of no use any more: nothing is known
+	Interrupted bool // skipped because the suite's context had ended, the store is unusable, or failed checks have used up their time
 }
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
@@ -65,10 +71,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		started []<-chan Result
 		observe sync.Mutex
 	)
-	for _, c := range Checks() {
-		if !c.Matches(o.Run) {
-			continue
-		}
+	for _, c := range o.selected(Checks()) {
 		started = append(started, s.start(c, func(r Result) {
 			if o.Observe != nil {
 				observe.Lock()
@@ -82,7 +85,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	for i, done := range started {
 		results[i] = <-done
 	}
-	if o.Run == nil && ctx.Err() == nil {
+	if o.Run == nil && !o.Core && ctx.Err() == nil {
 		for _, c := range s.unproven(results) {
 			results = append(results, Result{Name: c.Field, Rule: c.Text, Status: NotProven, Output: c.Reason, Missing: c.Missing})
 		}
@@ -120,8 +123,9 @@ type suite struct {
 	faults  sync.WaitGroup // checks that make faults, but for steps of a clock
 	alone   chan struct{}  // full while a check makes faults, when those that run side by side are done; in a bubble, a mutex would stop the clock
 
-	ending  chan struct{} // a mutex that stops no bubble's clock: full while nothing is read or found out
+	ending  chan struct{} // full while one goroutine reads or finds out nothing
 	nothing error         // why the store is of no use any more
+	budget  *budget
 }
 
 // defaultParallel is how many checks run at once: twice as many where the shortest TTL is a second or more, as they do little
@@ -137,6 +141,9 @@ func defaultParallel(g backend.Guarantees) int {
 func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if h.Open == nil {
 		return nil, fmt.Errorf("%w: conformance: harness without Open", backend.ErrInvalid)
+	}
+	if err := o.validate(); err != nil {
+		return nil, err
 	}
 	for name := range h.Skip {
 		if !slices.ContainsFunc(Checks(), func(c Check) bool { return c.Name == name }) {
@@ -154,11 +161,15 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conformance: open: %w", err)
 	}
-	g := b.Guarantees()
+	var g backend.Guarantees
+	if err := bounded(soon, func() error { g = b.Guarantees(); return nil }); err != nil {
+		return nil, fmt.Errorf("conformance: Guarantees: %w", err)
+	}
 	s.g, s.stretch = g, mostStretched(g, s.h)
 	if o.Timeout <= 0 {
 		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
+	s.budget = newBudget(s.g, s.h, s.timeout)
 	err = s.ask(b, o)
 	if e := s.closes(b); err == nil && e != nil {
 		err = fmt.Errorf("conformance: close: %w", e)
@@ -236,11 +247,20 @@ func (s *suite) execute(c Check) (r Result) {
 	begun := time.Now()
 	end := s.attempt(c)
 	r.Status, r.Broken, r.Missing, r.Output = end.status, end.broken, end.missing, end.output
+	r.Interrupted = end.interrupted
 	r.Duration = time.Since(begun)
-	if err := s.ctx.Err(); err != nil && r.Status == Fail {
+	if err := s.ctx.Err(); err != nil && (r.Status == Fail || r.Status == NoVerdict) {
 		r.Status, r.Broken, r.Interrupted = Skip, "", true // it proves nothing
 	}
-	if r.Status == Fail {
+	wrong := s.budget.isWrong()
+	if r.Status == Fail || r.Status == NoVerdict {
+		cost := r.Duration
+		if !c.alone {
+			cost /= time.Duration(cap(s.slots)) // others ran beside it
+		}
+		s.budget.add(cost, end.hung)
+	}
+	if r.Status == Fail && (s.budget.over() == nil || !wrong && s.budget.left() > 0) {
 		s.look()
 	}
 	return r
@@ -290,27 +310,5 @@ func (s *suite) allStarted() {
 	close(s.started)
 	if !s.gated {
 		s.gate.open(false) // its check was not selected
-	}
-}
-
-// mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual, where the store grants such.
-const mostStretch = 16
-
-// attempt runs c, again with longer TTLs while the machine was too slow for it to prove anything.
-func (s *suite) attempt(c Check) outcome {
-	for n := 1; ; n *= 2 {
-		stretch := min(n, s.stretch)
-		t := newTrial(s, c, stretch)
-		if s.labelled != nil {
-			s.labelled(t.label, c)
-		}
-		end := t.perform()
-		switch {
-		case end.status != late:
-			return end
-		case n >= mostStretch:
-			return outcome{status: Fail, broken: c.Rule, output: end.output + fmt.Sprintf("\nthe machine is too slow for a verdict, even with TTLs %d times as long", stretch)}
-		}
-		s.recovers(n)
 	}
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,6 +51,7 @@ type line struct {
 	waits []*waiting
 	all   sync.WaitGroup
 	end   func() // of watching the store
+	after string // what has happened to it, for failures
 
 	mu    sync.Mutex
 	turns []string
@@ -59,7 +61,12 @@ func (t *trial) newLine(key string) *line { return &line{t: t, key: key, end: t.
 
 // join adds a waiter, which has arrived when join returns.
 func (l *line) join(b backend.Backend, ttl time.Duration, dies bool) *waiting {
-	w := l.t.wait(b, l.key, ttl)
+	return l.joinWith(l.t.ctx, b, ttl, dies)
+}
+
+// joinWith is join for a waiter that waits until the end of ctx.
+func (l *line) joinWith(ctx context.Context, b backend.Backend, ttl time.Duration, dies bool) *waiting {
+	w := l.t.waitWith(ctx, b, l.key, ttl)
 	l.waits = append(l.waits, w)
 	l.all.Add(1)
 	l.t.spawn(func() {
@@ -103,7 +110,7 @@ func (l *line) drained(d time.Duration) {
 	done := make(chan struct{})
 	go func() { l.all.Wait(); close(done) }()
 	if !l.t.within(d, done) {
-		l.t.notInTime(l.t.rule, "%d of %d waiters have not had their turn within %v", l.waiting(), len(l.waits), d)
+		l.t.notInTime(l.t.rule, "%d of %d waiters have not had their turn within %v%s", l.waiting(), len(l.waits), d, l.after)
 	}
 	l.end()
 }
@@ -122,7 +129,7 @@ func (l *line) inOrder(d time.Duration) {
 		for _, owner := range l.turns {
 			places = append(places, fmt.Sprint(slices.Index(arrived, owner)+1))
 		}
-		l.t.notInTime(l.t.rule, "waiters that arrived as 1 to %d had their turns as %v", len(arrived), places)
+		l.t.notInTime(l.t.rule, "waiters that arrived as 1 to %d had their turns as %v%s", len(arrived), places, l.after)
 	}
 }
 

@@ -146,7 +146,7 @@ func (t *trial) request(ctx context.Context, b backend.Backend, r backend.Reques
 			t.errorf("Acquire returned a lease and the error %v", err)
 		}
 		if errors.Is(err, backend.ErrLost) && after.Sub(before) > t.g.Round(r.TTL)/2 {
-			t.tooLate("a grant took %v of its TTL of %v to arrive", after.Sub(before), r.TTL)
+			t.lateFor(ttlRule, false, "a grant took %v of its TTL of %v to arrive", after.Sub(before), r.TTL)
 		}
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (t *trial) answered(err error, begun time.Time) {
 		}
 	}
 	if err != nil && (took > slow || took > patient && errors.Is(err, backend.ErrUnavailable)) && t.ctx.Err() == nil {
-		t.tooLate("no answer after %v: %v", took, err)
+		t.lateFor(answerRule, false, "no answer after %v: %v", took, err)
 	}
 }
 
@@ -228,7 +228,7 @@ func (t *trial) refused(b backend.Backend, g *grant) {
 	case g.live(other.after):
 		t.doubleGrant("a second owner was granted the key %v before the holder's deadline", time.Until(g.Deadline()))
 	case t.within(time.Second, g.Lost()):
-		t.tooLate("the holder's lease ended before a second owner was refused")
+		t.lateFor(ttlRule, false, "the holder's lease ended before a second owner was refused")
 	}
 	t.breaks(6, "a second owner was granted the key; the holder's lease is past its deadline and Lost not closed")
 }
@@ -246,7 +246,7 @@ func (t *trial) release(g *grant) {
 	err := g.Release(t.ctx)
 	t.answered(err, begun)
 	if errors.Is(err, backend.ErrLost) && !time.Now().Before(deadline) {
-		t.tooLate("a lease ended before it was released")
+		t.lateFor(ttlRule, false, "a lease ended before it was released")
 	}
 	if err != nil {
 		t.breaksText(releaseRule, "Release of a live lease: %v", err)
@@ -279,7 +279,7 @@ func (t *trial) lostInTime(err error, deadline, before time.Time, ttl time.Durat
 	switch now := time.Now(); {
 	case !errors.Is(err, backend.ErrLost):
 	case !now.Before(deadline):
-		t.tooLate("a lease ended before it was renewed")
+		t.lateFor(ttlRule, false, "a lease ended before it was renewed")
 	case !now.Before(backend.Deadline(before, ttl)):
 		t.tooLate("a renewal took %v, for a TTL of %v", now.Sub(before), ttl)
 	}
@@ -314,7 +314,7 @@ func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when
 	}
 	refusal := err
 	if still := t.stoodStill(); still != "" && t.poll(soon, free) {
-		t.tooLate("%s; %s: the key did not become free within %v: %v", still, when, d, refusal)
+		t.lateFor(grantRule, t.machineIsSlow(), "%s: the key did not become free within %v: %v; %s", when, d, refusal, still)
 	}
 	t.breaksText(grantRule, "%s: the key did not become free within %v: %v", when, d, refusal)
 }

@@ -33,7 +33,7 @@ func (t *trial) distinct(keys []string) {
 	// On a busy machine many keys take longer than their TTL.
 	inTime := func(g *grant) {
 		if !g.live(time.Now()) {
-			t.tooLate("key %s: its lease was over before it was looked at", show(g.key))
+			t.lateFor(ttlRule, false, "key %s: its lease was over before it was looked at", show(g.key))
 		}
 	}
 	ways := t.renewals()

@@ -67,3 +67,19 @@ type Link interface {
 	// Close breaks what is left and frees the link.
 	Close()
 }
+
+// An IgnoringLink is a Link that can leave dials unanswered, as a host that is down or a firewall does.
+type IgnoringLink interface {
+	Link
+
+	// Ignore breaks every connection, and leaves each new dial without an answer until Heal.
+	Ignore()
+}
+
+// An OpeningLink is a Link through which further clients can be opened, to see what Open does while the link is broken.
+type OpeningLink interface {
+	Link
+
+	// Open opens another client whose connections go through this link. The caller closes it.
+	Open(ctx context.Context) (backend.Backend, error)
+}

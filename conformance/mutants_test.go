@@ -9,7 +9,9 @@ type mutant struct {
 }
 
 var mutants = slices.Concat(plainMutants, crowdMutants, cutMutants, replyMutants, partitionMutants, processMutants, historyMutants,
-	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants, clockMutants, keyMutants, batchMutants)
+	emptyMutants, busyMutants, numberMutants, queueMutants, likenessMutants, timeMutants, endingMutants, operateMutants, removedMutants,
+	clockMutants, keyMutants, batchMutants, frameMutants, minTTLMutants, listMutants, unreachableMutants, restartMutants,
+	queueEventMutants, reconnectMutants, reconnectLossMutants)
 
 var plainMutants = []mutant{
 	// guarantees

@@ -81,7 +81,7 @@ func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration 
 	case s.is("waiter's TTL is an hour at most"):
 		return min(ttl, time.Hour)
 	}
-	return s.keep(ttl)
+	return s.keepShortest(r, s.keep(ttl))
 }
 
 // renewTiny is Renew for less than the store grants.

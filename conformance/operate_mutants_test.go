@@ -35,6 +35,9 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 		return nil, backend.ErrClosed
 	}
 	ctx = c.only(ctx, "list under way ignores cancellation")
+	if c.server.paged() {
+		return c.listPages(ctx, prefix)
+	}
 	var found []string
 	err = c.do(ctx, func() { found = c.server.list(c, prefix) })
 	if err != nil {
@@ -106,9 +109,12 @@ func (s *server) breakLease(key, owner string) (done bool) {
 		e.queue = slices.Delete(e.queue, i, i+1)
 		return true
 	}
+	s.breakWaiter(e, owner)
 	if !s.isOf(e.owner, owner, "break") && !s.is("break ends whoever holds the key") {
 		return false
 	}
+	s.breakQueue(key, e)
+	e.broken = true
 	switch {
 	case s.is("break ends nothing"):
 	case s.is("break wakes nobody"):

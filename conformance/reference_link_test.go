@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ const (
 
 var (
 	errReset   = errors.New("connection reset by peer")
-	errRefused = errors.New("connection refused")
+	errRefused = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
 )
 
 // A wire is a link between a client and the server, with one connection at a time.
@@ -27,6 +28,8 @@ type wire struct {
 	mu     sync.Mutex
 	conn   *conn
 	refuse bool
+	ignore bool
+	server *server
 	dead   bool // for good: its process was killed
 	hold   [2]bool
 	drop   [2]bool
@@ -153,7 +156,7 @@ func (w *wire) Delay(d conformance.Direction, by time.Duration) { w.set(func() {
 
 func (w *wire) Heal() {
 	w.set(func() {
-		w.refuse = false
+		w.refuse, w.ignore = false, false
 		w.hold, w.drop, w.delay, w.arms = [2]bool{}, [2]bool{}, [2]time.Duration{}, [2]*arm{}
 		if w.conn != nil && w.conn.lossy {
 			w.breakLocked()
@@ -189,9 +192,11 @@ func (w *wire) Close() { w.kill() }
 func (s *server) linked(context.Context) (backend.Backend, conformance.Link, error) {
 	c := newClient(s)
 	c.wire = newWire()
+	c.wire.server = s
 	if s.is("lease ends with its connection, and nobody is told") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}
+	s.watchContact(c)
 	return c, c.wire, nil
 }
 
@@ -208,10 +213,11 @@ func (s *server) dropOf(c *client) {
 
 // exchange sends a request through the wire, has it served, and waits for the answer to come through.
 func (c *client) exchange(ctx context.Context, serve func()) error {
-	conn, err := c.wire.dial()
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
+	c.begins()
 	c.wire.asking.Add(1)
 	defer c.wire.asking.Add(-1)
 	answered := make(chan struct{})
@@ -253,12 +259,12 @@ const wirePatience = 2 * time.Second
 
 // turnThrough brings the message that it is a waiter's turn through the wire. broken is closed if the connection breaks
 // before.
-func (c *client) turnThrough(conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
+func (c *client) turnThrough(p *place, conn *conn, turn <-chan granted, over <-chan struct{}) <-chan granted {
 	through := make(chan granted, 1)
 	go func() {
 		select {
 		case g := <-turn:
-			if c.wire.pass(conn, conformance.FromStore, replyLen) {
+			if !c.newsIsLate(p) && c.wire.pass(conn, conformance.FromStore, replyLen) {
 				through <- g
 			}
 		case <-conn.broken:

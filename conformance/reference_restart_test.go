@@ -24,8 +24,10 @@ func (s *server) restart() {
 	if s.is("tokens restart with the store") {
 		clear(s.tokens)
 	}
+	s.restarts++
 	for key, e := range s.keys {
-		e.queue = nil
+		e.queue = s.queueOverRestart(e.queue)
+		s.restartLocked(key, e)
 		if e.owner != "" && s.is("tokens of held keys restart with the store") {
 			delete(s.tokens, key)
 		}

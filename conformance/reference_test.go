@@ -21,18 +21,21 @@ type server struct {
 	stop   chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
+	calls    atomic.Int64 // of a wrongStore
 
-	mu      sync.Mutex
-	keys    map[string]*entry
-	tokens  map[string]uint64 // outlives a restart
-	clients int
-	kick    chan struct{} // closed by a restart: waiters ask again
-	emptied int           // how often it has lost its data
-	nth     int           // counts what a bug spares mostly
-	full    bool          // there is no room for more leases
-	lastTTL time.Duration // of any grant
-	stepped time.Duration // what the clock was stepped by
-	apart   bool          // a member has come back and not caught up; only for hooks
+	mu       sync.Mutex
+	keys     map[string]*entry
+	tokens   map[string]uint64 // outlives a restart
+	clients  int
+	kick     chan struct{} // closed by a restart: waiters ask again
+	emptied  int           // how often it has lost its data
+	restarts int           // how often it was restarted
+	nth      int           // counts what a bug spares mostly
+	full     bool          // there is no room for more leases
+	lastTTL  time.Duration // of any grant
+	stepped  time.Duration // what the clock was stepped by
+	clientOf sync.Map      // by owner that was granted a lease
+	apart    bool          // a member has come back and not caught up; only for hooks
 }
 
 type entry struct {
@@ -50,9 +53,13 @@ type entry struct {
 	expired  bool           // the lease before has, and was not given up
 	told     time.Time      // when a refused attempt was told of
 	toldOf   backend.Holder // this holder
+	gaveUp   string         // the owner that released it last
+	broken   bool           // a lease of it has been
 	waited   bool           // granted to one who had waited
 	late     bool           // granted when there was no room for it
 	timer    *time.Timer    // while there is a queue
+	last     string         // the owner whose lease has expired last
+	cuts     int64          // of the holder's client before the grant
 }
 
 // A place is one in a queue.
@@ -149,7 +156,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 func (s *server) enqueueLocked(key string, e *entry, p *place) {
 	p.before, p.first = len(e.queue), e.expires
 	switch {
-	case s.enqueueInCrowd(e, p):
+	case s.enqueueInCrowd(e, p), s.enqueueAgain(e, p):
 	case s.is("queue is last in, first out"):
 		e.queue = slices.Insert(e.queue, 0, p)
 	case s.is("queue is by owner"):
@@ -187,7 +194,8 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	e.granted = now
+	e.granted, e.cuts = now, c.contact.cuts.Load()
+	s.clientOf.Store(r.Owner, c)
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -251,7 +259,8 @@ func (s *server) expireLocked(key string, e *entry, now time.Time) {
 		if s.is("token is forgotten with an expired lease") {
 			delete(s.tokens, key)
 		}
-		e.expired = true
+		e.expired, e.last = true, e.owner
+		s.expiredQueue(key, e)
 		s.endLocked(key, e)
 	}
 }
@@ -312,18 +321,26 @@ func (s *server) renew(key, owner string, c *client, ttl time.Duration) bool {
 	e := s.entryLocked(key)
 	now := time.Now()
 	s.expireLocked(key, e, now)
+	s.revives(e, owner, c)
 	owns := s.isOf(e.owner, owner, "renewal")
 	switch {
 	case e.owner == "" && s.is("renew takes a free key"):
 		e.owner, e.client = owner, c
+	case s.meansOther(e, owner, "renewal prolongs"), s.meansOther(e, owner, "renewal"):
 	case e.owner != "" && s.is("renew ignores the owner", "lease that a step of the clock has ended is renewed over the next one"):
 	case !owns && s.is("stale renew drops who waits first"):
 		e.queue = e.queue[min(1, len(e.queue)):]
 		return false
-	case !owns, s.renewInCrowd(e):
+	case !owns:
+		s.lateFromBroken(e, "late renewal of a broken lease drops who waits last")
+		return false
+	case s.renewInCrowd(e):
 		return owns
 	}
+	refused, skipped := s.renewShortest(e, ttl)
 	switch {
+	case refused, skipped:
+		return skipped
 	case s.is("renew never reaches the store"):
 		return true
 	case s.is("renew counts the token up"):
@@ -360,8 +377,11 @@ func (s *server) release(key, owner string) bool {
 	if s.busy("release above %d in flight is missed") {
 		return true
 	}
-	if s.isOf(e.owner, owner, "release") || e.owner != "" && s.is("release ignores the owner") {
-		e.released, e.expired = time.Now(), false
+	if s.releaseMissesOdd(key) {
+		return false
+	}
+	if s.isOf(e.owner, owner, "release") || s.meansOther(e, owner, "release ends") || e.owner != "" && s.is("release ignores the owner") {
+		e.released, e.expired, e.gaveUp = time.Now(), false, owner
 		s.endLocked(key, e)
 		return true
 	}
@@ -372,7 +392,10 @@ func (s *server) release(key, owner string) bool {
 	}
 	switch {
 	case i < 0:
+		s.lateFromBroken(e, "late release of a broken lease turns the queue round")
 		return false
+	case s.takesNextAlong(e, i):
+	case s.takesAlong(e, e.queue[i]):
 	case s.is("one cancelled waiter in 150 stays in the queue") && s.oneIn(150):
 		e.queue[i].Owner += ", who has left"
 	case s.is("leaving waiter swaps places"):
@@ -382,7 +405,9 @@ func (s *server) release(key, owner string) bool {
 	case s.is("who leaves a long queue takes the next along") && len(e.queue) > 10:
 		e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
 	default:
+		left := e.queue[i].client
 		e.queue = slices.Delete(e.queue, i, i+1)
+		s.gaveUpPlace(key, e, left)
 	}
 	return true
 }

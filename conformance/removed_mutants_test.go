@@ -28,14 +28,16 @@ var removedMutants = []mutant{
 
 // tells reports whether the store claims to tell of removals.
 func (s *server) tells() bool {
-	return s.is(tellsLoss) || slices.ContainsFunc(removedMutants, func(m mutant) bool { return s.is(m.bug) })
+	return s.is(tellsLoss) || slices.ContainsFunc(slices.Concat(removedMutants, reconnectLossMutants), func(m mutant) bool { return s.is(m.bug) })
 }
 
-// tell returns what tells the holder of e that its lease is being removed. Those behind a wire learn of it when they renew.
+// tell returns what tells the holder of e that its lease is being removed. Those behind a wire learn of it when they are connected.
 func (s *server) tell(e *entry, broken bool) func() {
 	c, owner := e.client, e.owner
 	switch {
-	case !s.tells() || c == nil || c.wire != nil,
+	case s.tells() && c != nil && c.wire != nil:
+		return s.tellThrough(c, e)
+	case !s.tells() || c == nil,
 		s.is("removal is told by a renewal alone"),
 		s.is("removal by Break is told by a renewal alone") && broken,
 		s.is("removal of a renewed lease is told by a renewal alone") && !e.renewed.IsZero(),
@@ -68,7 +70,7 @@ func (s *server) removeLocked(key string, e *entry, broken bool) {
 
 func TestTellsLoss(t *testing.T) {
 	t.Parallel()
-	run := regexp.MustCompile("^(RemovedHolderIsTold|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+	run := regexp.MustCompile("^(RemovedHolderIsTold|ReconnectedHolderIsTold|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
 	results, err := conformance.Execute(t.Context(), newServer(tellsLoss).harness(), conformance.Options{Run: run})
 	if err != nil {
 		t.Fatal(err)

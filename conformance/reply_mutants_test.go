@@ -33,7 +33,8 @@ var replyMutants = []mutant{
 // unanswered cleans up after an attempt that got no answer.
 func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	switch {
-	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil:
+	case c.is("attempt whose connection broke is not cleaned up") && ctx.Err() == nil,
+		c.abandonsBriefly(r, "an attempt"):
 		return
 	case c.is("refusal that is not heard of leaves a place in the queue"):
 		r.Wait = true

@@ -14,7 +14,14 @@ import (
 // no check has tested: see Unproven.
 func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 	t.Helper()
-	s, err := newSuite(t.Context(), newHarness(t), Options{Short: testing.Short()})
+	run(t, newHarness, Options{})
+}
+
+// run runs the checks that o selects: see Run.
+func run(t *testing.T, newHarness func(t *testing.T) Harness, o Options) {
+	t.Helper()
+	o.Short = testing.Short()
+	s, err := newSuite(t.Context(), newHarness(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +40,21 @@ func Run(t *testing.T, newHarness func(t *testing.T) Harness) {
 		})
 	}
 	for _, g := range groups() {
+		checks := o.selected(g.checks)
+		if len(checks) == 0 {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
-			for _, c := range g.checks {
+			for _, c := range checks {
 				t.Run(c.Name, func(t *testing.T) { s.subtest(t, c, start) })
 			}
 			t.Parallel() // the checks of the next group start
 		})
 	}
 	s.allStarted()
+	if o.Core {
+		return // claims are for the whole suite
+	}
 	t.Run("unproven", func(t *testing.T) {
 		t.Parallel() // all checks are started
 		running.Wait()
@@ -71,6 +85,9 @@ func (r Result) report(t *testing.T) {
 	switch r.Status {
 	case Fail:
 		say("broken rule: %s", r.Broken)
+		t.Fail()
+	case NoVerdict:
+		say("no verdict")
 		t.Fail()
 	case Skip:
 		t.SkipNow()

@@ -147,7 +147,7 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 	return true, ""
 }
 
-// TestMutantsRecord keeps testdata/mutants.json, which docs/kill-table.md is made of, as the table of mutants is. Set
+// TestMutantsRecord keeps testdata/mutants.json, which docs/evidence/kill-table.md is made of, as the table of mutants is. Set
 // ANYLOCK_UPDATE=1 to write it ("make evidence").
 func TestMutantsRecord(t *testing.T) {
 	type line struct {

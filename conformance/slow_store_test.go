@@ -134,6 +134,34 @@ func (m *muteness) passes(t *testing.T, s *server, check string) {
 	passes(t, h, conformance.Options{Run: only(check), Timeout: time.Hour})
 }
 
+// TestDeterministicBugIsNoSlowMachine has requests of one kind go unanswered in every attempt.
+func TestDeterministicBugIsNoSlowMachine(t *testing.T) {
+	for _, test := range []struct{ check, kind, rule, says string }{
+		{"OnLostCallsWhateverEndsIt", "renewal", "Backend: a store that is up answers", "no answer after"},
+		{"WaiterGetsReleasedKey", "wait", "Backend: a store that is up answers", "no answer after"},
+		{"BreakEndsOneLease", "break answered late", "", "lease lost after"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer("")
+			defer close(s.stop)
+			never := &muteness{kind: test.kind, mutes: func(int64) bool { return true }}
+			h := s.harness()
+			h.Open = func(context.Context) (backend.Backend, error) { return mute{newClient(s), never}, nil }
+			results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only(test.check), Timeout: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := results[0]
+			if r.Status != conformance.Fail || r.Broken == "" || !strings.HasPrefix(r.Broken, test.rule) || strings.Contains(r.Output, "slow") {
+				t.Errorf("%s: %s, broken rule %q: %s", test.check, r.Status, r.Broken, r.Output)
+			}
+			if line, _, _ := strings.Cut(r.Output, "\n"); !strings.Contains(line, ".go:") || !strings.Contains(line, test.says) {
+				t.Errorf("%s: what was seen does not come first: %s", test.check, r.Output)
+			}
+		})
+	}
+}
+
 // TestSlowStoreIsWaitedFor has a store answer nothing for a while, or hardly ever.
 func TestSlowStoreIsWaitedFor(t *testing.T) {
 	for _, test := range []struct {

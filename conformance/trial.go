@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// late is the status of a trial on a machine too slow for a verdict.
+// late is the status of a trial that was too late to prove anything: it is repeated.
 const late Status = "late"
 
 // A trial is one attempt at one check: two clients, a fresh key, and what went wrong.
@@ -27,9 +27,10 @@ type trial struct {
 	large   int    // how many leases one client can have at once in a check that has no others
 	label   string // of every goroutine that the trial starts, see goroutines
 	run     func(*trial)
-	rule    string // that the check proves
-	hasty   bool   // as in Options.Short
-	alone   bool   // as in Check: it makes faults
+	rule    string          // that the check proves
+	hasty   bool            // as in Options.Short
+	alone   bool            // as in Check: it makes faults
+	over    <-chan struct{} // closed when the suite ends early, see budget
 
 	a, b backend.Backend // two independent clients
 	key  string          // fresh
@@ -39,7 +40,9 @@ type trial struct {
 
 	mu       sync.Mutex
 	status   Status
-	broken   string // the rule that the first failure broke
+	broken   string // the rule that the first failure broke, or a late trial would have
+	seen     string // what made the trial late: the format of the message
+	harmless bool   // what made it late shows nothing wrong with the store
 	missing  string // what a check that was skipped lacks, as in Need.Missing
 	output   strings.Builder
 	faults   []func() // each ends a fault; may be called twice
@@ -50,7 +53,7 @@ type trial struct {
 }
 
 func newTrial(s *suite, c Check, stretch int) *trial {
-	t := &trial{h: s.h, g: s.g, timeout: s.timeout * time.Duration(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone,
+	t := &trial{h: s.h, g: s.g, timeout: s.limit(stretch), stretch: stretch, large: s.large, run: c.run, rule: c.Rule, hasty: s.short, alone: c.alone, over: s.budget.spent,
 		status: Pass, keyOf: make(map[string]string)}
 	t.ctx, t.cancel = context.WithCancel(s.ctx)
 	t.key = t.newKey()
@@ -60,13 +63,20 @@ func newTrial(s *suite, c Check, stretch int) *trial {
 
 // An outcome is how a trial ended.
 type outcome struct {
-	status  Status
-	broken  string // a rule, if it failed
-	missing string // a hook, if it was skipped for want of one
-	output  string
+	status      Status
+	broken      string // a rule, if it failed or was late
+	missing     string // a hook, if it was skipped for want of one
+	output      string
+	hung        bool // it did not end within its time limit
+	interrupted bool // it was skipped because the suite ended early
+
+	// of a late trial
+	seen     string        // what made it late, the same for the same message
+	harmless bool          // that shows nothing wrong with the store
+	stood    time.Duration // the longest time for which this process stood still, 0 if the machine was not slow
 }
 
-// perform runs the check with its timeout. A check that does not return even when its context ends is left behind.
+// perform runs the check within its time limit. A check that does not return even when its context ends is left behind.
 func (t *trial) perform() outcome {
 	defer t.cancel()
 	done := make(chan struct{})
@@ -79,20 +89,67 @@ func (t *trial) perform() outcome {
 		t.a, t.b = t.open(), t.open()
 		t.run(t)
 	})
-	if t.within(t.timeout, done) {
+	if t.inLimit(done) {
 		return t.outcome()
 	}
-	t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
+	interrupted := t.isOver() && !t.ended()
+	switch {
+	case interrupted:
+		t.skip("not done when the suite ended early")
+	case t.hasFailed():
+		t.errorf("not ended %v after its failure; goroutines of this check:\n%s", t.grace(), goroutineDump(t.label))
+	default:
+		t.errorf("not done after %v; goroutines of this check:\n%s", t.timeout, goroutineDump(t.label))
+	}
+	end := t.outcome() // without what the end of the context makes of it
+	end.hung, end.interrupted = !interrupted, interrupted
 	t.cancel()
 	t.endFaults()
 	t.within(soon, done)
-	return t.outcome()
+	return end
+}
+
+// inLimit waits for done, for the time limit of the check, or less when the result is known or no longer of use.
+func (t *trial) inLimit(done <-chan struct{}) bool {
+	const part = 10 * tick
+	for left := t.timeout; left > 0; left -= part {
+		if t.within(min(left, part), done) {
+			return true
+		}
+		if t.isOver() || t.hasFailed() {
+			left = min(left, t.grace())
+		}
+	}
+	return false
+}
+
+// grace is how long a check may still run when its result is known.
+func (t *trial) grace() time.Duration {
+	grace := 2 * soon
+	if t.isOver() {
+		grace = soon
+	}
+	if t.alone { // what it has stopped has to be started again
+		grace += recovery + time.Duration(min(2, len(t.h.Members)))*t.h.Outage
+	}
+	return grace
+}
+
+// isOver reports whether the suite has ended early.
+func (t *trial) isOver() bool {
+	select {
+	case <-t.over:
+		return true
+	default:
+		return false
+	}
 }
 
 func (t *trial) outcome() outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return outcome{t.status, t.broken, t.missing, strings.TrimRight(t.output.String(), "\n")}
+	return outcome{status: t.status, broken: t.broken, missing: t.missing, output: strings.TrimRight(t.output.String(), "\n"),
+		seen: t.seen, harmless: t.harmless, stood: t.pulse.stood()}
 }
 
 // recover turns a panic of the check's goroutine into a failure.
@@ -125,6 +182,7 @@ func (t *trial) finish() {
 		workers <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-workers }()
+			defer t.recover()
 			_ = g.Release(t.ctx)
 		})
 	}
@@ -225,6 +283,13 @@ func (t *trial) ended() bool {
 	return t.status != Pass
 }
 
+// hasFailed reports whether the check has failed, so that its result does not change any more.
+func (t *trial) hasFailed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.status == Fail
+}
+
 // errorf records a failure of the rule that the check proves; the check goes on.
 func (t *trial) errorf(format string, args ...any) { t.fail(t.rule, format, args...) }
 
@@ -241,26 +306,38 @@ func (t *trial) notef(format string, args ...any) {
 	fmt.Fprintf(&t.output, format+"\n", args...)
 }
 
-// tooLate ends the goroutine it is called on: the machine was too slow for this trial to prove anything.
-func (t *trial) tooLate(format string, args ...any) {
+// tooLate ends the goroutine that it is called on, and the trial is repeated with longer TTLs. What the message says may be the
+// machine's fault. If every attempt sees the same, it breaks the rule that the check proves.
+func (t *trial) tooLate(format string, args ...any) { t.lateFor(t.rule, false, format, args...) }
+
+// provesNothing is tooLate for what is not wrong however often it is seen.
+func (t *trial) provesNothing(format string, args ...any) { t.lateFor(t.rule, true, format, args...) }
+
+// lateFor is tooLate, or provesNothing if harmless, with the rule that is broken if every attempt sees the same.
+func (t *trial) lateFor(rule string, harmless bool, format string, args ...any) {
+	where := checkLine()
 	t.mu.Lock()
 	if t.status == Pass {
-		t.status = late
+		t.status, t.broken, t.seen, t.harmless = late, rule, format, harmless
 	}
-	fmt.Fprintf(&t.output, format+"\n", args...)
+	t.output.WriteString(where + fmt.Sprintf(format, args...) + "\n")
 	t.mu.Unlock()
 	runtime.Goexit()
 }
 
 // skipf ends the check: it does not apply to this store.
 func (t *trial) skipf(format string, args ...any) {
+	t.skip(format, args...)
+	runtime.Goexit()
+}
+
+func (t *trial) skip(format string, args ...any) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.status == Pass { // several goroutines may find it out
 		t.status = Skip
 		fmt.Fprintf(&t.output, format+"\n", args...)
 	}
-	t.mu.Unlock()
-	runtime.Goexit()
 }
 
 // lacks is skipf for want of a hook, where only the check itself can tell that it needs one.

@@ -26,7 +26,7 @@ func (h *history) judge() {
 	case porcupine.Ok:
 		return
 	case porcupine.Unknown:
-		h.t.tooLate("no verdict on a history of %d steps within %v", len(ops), patience)
+		h.t.provesNothing("no verdict on a history of %d steps within %v", len(ops), patience)
 	}
 	if double := h.record.doubleGrant(); double != "" {
 		h.t.doubleGrant("%s\n%s\n%s\nseed: %s=%d", double, h.unexplained(info), h.picture(model, info), seedVariable, h.seed)

@@ -216,7 +216,7 @@ func (w *waiting) failed(t *trial) {
 	if !faulty {
 		w.unavailable(t)
 	} else if still := t.stoodStill(); still != "" && errors.Is(w.err, backend.ErrUnavailable) {
-		t.tooLate("%s; a waiting Acquire: %v", still, w.err)
+		t.lateFor(t.ruleText(9), t.machineIsSlow(), "a waiting Acquire: %v; %s", w.err, still)
 	}
 }
 
@@ -245,7 +245,7 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 	switch {
 	case !w.ended():
 	case w.over:
-		t.tooLate("a wait's own context ended before it was seen to wait")
+		t.provesNothing("a wait's own context ended before it was seen to wait")
 	case w.err != nil:
 		w.failed(t)
 		t.breaksText(rule, "an Acquire that waits ended while the key was held: %v", w.err)

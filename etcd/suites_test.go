@@ -29,7 +29,7 @@ var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout"
 // beside a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t, shortElections...)
-	runAhead(t, func(t *testing.T) conformance.Harness {
+	runAhead(t, conformance.Run, func(t *testing.T) conformance.Harness {
 		h := harness(t, s)
 		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
 		return h
@@ -39,28 +39,28 @@ func TestConformance(t *testing.T) {
 func TestConformanceClusterCurrent(t *testing.T) {
 	storetest.Long(t, "another cluster")
 	c := servers.EtcdClusterCurrent(t, 3)
-	runAhead(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
+	runAhead(t, storetest.Core("members"), func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
 func TestConformanceCurrent(t *testing.T) {
 	storetest.Long(t, "the current etcd is built")
 	s := servers.EtcdCurrent(t)
-	runAhead(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
 func TestConformanceCluster(t *testing.T) {
 	storetest.Long(t, "a cluster")
 	c := servers.EtcdCluster(t, 3)
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
+	storetest.Core("members")(t, func(t *testing.T) conformance.Harness { return clusterHarness(t, c) })
 }
 
 // runAhead runs the suite, and lets the next test begin when only those checks are left that make faults: each of them has the
 // store to itself, and mostly waits. All others load the machine, so that two suites must not do them at once.
-func runAhead(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
+func runAhead(t *testing.T, run storetest.Suite, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	begun := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(begun) })
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return tellFaults(newHarness(t), tell) })
+	run(t, func(t *testing.T) conformance.Harness { return tellFaults(newHarness(t), tell) })
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 		return // some checks, perhaps none of those
 	}

@@ -75,7 +75,7 @@ func TestConformanceTLS(t *testing.T) {
 	storetest.Long(t, "the suite once more, by TLS")
 	s := servers.MemcachedTLS(t)
 	url := tlsURL(s)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(_ context.Context, key string) error { return evict(s.Addr, key) },

@@ -15,19 +15,22 @@ import (
 	_ "github.com/anylock/lock/redis"
 )
 
-func TestConformanceFirstsNumbers(t *testing.T) { onMemory(t, backend.TokenLimit-1) }
-
-func TestConformanceSecondsNumbers(t *testing.T) { onMemory(t, 0) }
-
-// onMemory runs the suite on a pair of two stores in memory.
-func onMemory(t *testing.T, cut uint64) {
+func TestConformanceFirstsNumbers(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		first, second := memory.NewStore(), memory.NewStore()
-		return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
-			return pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client()}, cut), nil
-		}}
-	})
+	conformance.Run(t, func(*testing.T) conformance.Harness { return onMemory(backend.TokenLimit - 1) })
+}
+
+func TestConformanceSecondsNumbers(t *testing.T) {
+	t.Parallel()
+	conformance.RunCore(t, func(*testing.T) conformance.Harness { return onMemory(0) }, "tokens")
+}
+
+// onMemory reaches a pair of two stores in memory.
+func onMemory(cut uint64) conformance.Harness {
+	first, second := memory.NewStore(), memory.NewStore()
+	return conformance.Harness{Open: func(context.Context) (backend.Backend, error) {
+		return pair.New(pair.Store{Backend: first.Client()}, pair.Store{Backend: second.Client()}, cut), nil
+	}}
 }
 
 // Two real stores, both of which are frozen, and killed and started again.
@@ -38,7 +41,7 @@ func TestConformanceRedisPostgres(t *testing.T) {
 	p := servers.Postgres(t, "max_connections=900")
 	const many = 14 // leases of one client: each takes a connection of Postgres
 	url := pair.URL("redis://"+r.Addr, p.PostgresURL(), 0)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:    func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Freeze:  func() { r.Freeze(); p.Freeze() },
@@ -47,5 +50,5 @@ func TestConformanceRedisPostgres(t *testing.T) {
 			Process: process.Self(url),
 			Many:    many,
 		}
-	})
+	}, "faults", "processes")
 }

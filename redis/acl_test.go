@@ -163,13 +163,13 @@ func TestConformanceDocumentedRights(t *testing.T) {
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
 	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", documentedRights(t))
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
 			Skip:  map[string]string{"ListTellsHeldKeys": "it takes +scan besides"},
 		}
-	})
+	}, "inspect")
 }
 
 // List takes one right more.

@@ -19,38 +19,41 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conform(t, servers.Redis(t, redistest.Durable...))
+	s := servers.Redis(t, redistest.Durable...)
+	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
-// Releases older and newer than this machine's.
+// Releases older and newer than this machine's run the core.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
 	for _, name := range servers.RedisVersions {
-		t.Run(name, func(t *testing.T) { conform(t, redistest.Version(t, name, redistest.Durable...)) }) // one after the other: each suite is busy
+		t.Run(name, func(t *testing.T) { // one after the other: each suite is busy
+			s := redistest.Version(t, name, redistest.Durable...)
+			conformance.RunCore(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+		})
 	}
 }
 
-// conform puts one server that keeps its data through the suite.
-func conform(t *testing.T, s *servers.Server) {
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
-		return conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) {
-				return openURL(ctx, "redis://"+s.Addr)
-			},
-			Evict:        func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
-			Freeze:       s.Freeze,
-			Thaw:         s.Thaw,
-			Fill:         func() func() { return redistest.Fill(t, s.Addr) },
-			Restart:      func() { s.Kill(); s.Start() },
-			RestartEmpty: s.RestartEmpty(),
-			StepClock:    s.StepClock(),
-			Cut:          func(backend.Backend) { redistest.Cut(t, s.Addr) },
-			Linked:       link.URL("redis://" + s.Addr),
-			Process:      process.Self("redis://" + s.Addr),
-		}
-	})
+// harness reaches one server that keeps its data.
+func harness(t *testing.T, s *servers.Server) conformance.Harness {
+	return conformance.Harness{
+		Open: func(ctx context.Context) (backend.Backend, error) {
+			return openURL(ctx, "redis://"+s.Addr)
+		},
+		Evict:        func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
+		Freeze:       s.Freeze,
+		Thaw:         s.Thaw,
+		Fill:         func() func() { return redistest.Fill(t, s.Addr) },
+		Restart:      func() { s.Kill(); s.Start() },
+		RestartEmpty: s.RestartEmpty(),
+		StepClock:    s.StepClock(),
+		Cut:          func(backend.Backend) { redistest.Cut(t, s.Addr) },
+		Linked:       link.URL("redis://" + s.Addr),
+		Process:      process.Self("redis://" + s.Addr),
+	}
 }
 
+// A cluster adds keys in other slots, and batches for several servers.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
@@ -59,7 +62,7 @@ func TestConformanceCluster(t *testing.T) {
 		addrs[i] = n.Addr
 	}
 	url := "redis+cluster://" + strings.Join(addrs, ",")
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(ctx context.Context, key string) error {
@@ -68,7 +71,7 @@ func TestConformanceCluster(t *testing.T) {
 				return c.Del(ctx, naming{endpoint.DefaultNamespace}.lock(key)).Err()
 			},
 		}
-	})
+	}, "keys", "renewal")
 }
 
 func TestConformanceSentinel(t *testing.T) {
@@ -76,7 +79,7 @@ func TestConformanceSentinel(t *testing.T) {
 	storetest.Long(t, "Sentinels")
 	set := servers.RedisSentinel(t)
 	url := sentinelURLOf(set) + "?lock_min_replicas=1"
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(ctx context.Context, key string) error { return evict(ctx, set.Master.Addr, key) },
@@ -89,7 +92,7 @@ func TestConformanceCallersClient(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		open := func(_ context.Context, addrs []string) (backend.Backend, error) {
 			c := redis.NewClient(&redis.Options{Addr: addrs[0]})
 			t.Cleanup(func() { _ = c.Close() })
@@ -105,7 +108,7 @@ func TestConformanceCallersClient(t *testing.T) {
 			Linked: linked,
 			Skip:   map[string]string{"CloseLeavesNoConnection": "the client is the caller's, and so is closing it"},
 		}
-	})
+	}, "cuts", "partitions", "late", "cancel")
 }
 
 func sentinelURLOf(set *servers.Sentinel) string {

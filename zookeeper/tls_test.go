@@ -71,10 +71,10 @@ func TestConformanceTLS(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more, by TLS")
 	url := tlsURL(servers.ZooKeeperTLS(t)) + "&session_timeout=6s"
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open: func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Cut:  cut,
 		}
-	})
+	}, "cuts")
 }

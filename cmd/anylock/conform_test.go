@@ -49,13 +49,10 @@ const asksMost = "^(crowds/.*|ClientsShareStore|DeadlineHasMargin|RenewalsAreKep
 	"LongQueueIsServed|OneAttemptWins|LeasesCostNoGoroutines|CloseRacesAcquire)$"
 
 // The suite passes, by the command, on every server as its package starts it: with its limits on connections, its time-outs, and nodes
-// of Redlock that are new. The complete run has all of the suite; the quick one asksMost, and nodes that have no vote for a shorter time.
+// of Redlock that are new. The quick run has the checks of asksMost, and nodes that have no vote for a shorter time. The complete run has the
+// core as well.
 func TestConformStock(t *testing.T) {
 	t.Parallel()
-	only, least := ".", 60
-	if testing.Short() {
-		only, least = asksMost, 12
-	}
 	for store, start := range servers.Stock() {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
@@ -63,24 +60,64 @@ func TestConformStock(t *testing.T) {
 			if store == "redlock" && testing.Short() {
 				url += "?lock_max_ttl=20s"
 			}
-			run := only
+			run := asksMost
 			if store == "zookeeper" && testing.Short() { // waits for TTLs, which are long with the default tickTime
-				run = strings.Replace(only, "LongQueueIsServed|", "", 1)
+				run = strings.Replace(run, "LongQueueIsServed|", "", 1)
 			}
-			cmd := exec.Command("anylock", "conform", "--backend", url, "--run", run, "--format", "json")
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			out, err := cmd.Output()
-			var got suiteRecord
-			if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Failed > 0 || got.Interrupted > 0 || got.Passed < least {
-				t.Fatalf("%v, %v: %d checks passed\n%s%s", err, e, got.Passed, failures(got), stderr.Bytes())
+			stderr := conformStock(t, 12, "--backend", url, "--run", run)
+			if waited := strings.Contains(stderr, "waiting: "); waited != (store == "redlock") {
+				t.Errorf("stderr %q", stderr)
 			}
-			if waited := strings.Contains(stderr.String(), "waiting: "); waited != (store == "redlock") {
-				t.Errorf("stderr %q", stderr.Bytes())
+			if !testing.Short() {
+				conformStock(t, 30, "--backend", url, "--core")
 			}
-			t.Logf("%d checks passed, %d skipped", got.Passed, got.Skipped)
 		})
 	}
+}
+
+// conformStock runs the command, which must pass at least so many checks, and returns its standard error.
+func conformStock(t *testing.T, least int, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("anylock", append([]string{"conform", "--format", "json"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var got suiteRecord
+	if e := json.Unmarshal(out, &got); err != nil || e != nil || got.Failed > 0 || got.Interrupted > 0 || got.Passed < least {
+		t.Fatalf("%v, %v: %d checks passed\n%s%s", err, e, got.Passed, failures(got), stderr.Bytes())
+	}
+	t.Logf("%d checks passed, %d skipped", got.Passed, got.Skipped)
+	return stderr.String()
+}
+
+// --core selects the checks of the core, and --run selects from these.
+func TestConformCore(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("anylock", "conform", "--list", "--core", "--format", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []checkRecord
+	if err := json.Unmarshal(out, &listed); err != nil {
+		t.Fatal(err)
+	}
+	inCore := make(map[string]bool)
+	for _, c := range listed {
+		inCore[c.Name] = true
+	}
+	if len(listed) != len(conformance.Core()) || !inCore["ClientsShareStore"] {
+		t.Errorf("%d checks, want the %d of the core", len(listed), len(conformance.Core()))
+	}
+	for _, c := range conformance.Checks() {
+		if !inCore[c.Name] {
+			out, err := exec.Command("anylock", "conform", "--list", "--core", "--run", "^"+c.Name+"$").CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "no check of the core") {
+				t.Errorf("%s is not in the core: %v\n%s", c.Name, err, out)
+			}
+			return
+		}
+	}
+	t.Error("all checks are in the core")
 }
 
 // failures is what the suite says of the checks that failed, or did not end.

@@ -29,6 +29,7 @@ func (s suiteResult) write(w io.Writer, format string) error {
 type counts struct {
 	Passed      int `json:"passed"`
 	Failed      int `json:"failed"`
+	NoVerdict   int `json:"no_verdict,omitempty"` // on a machine that was too slow
 	Skipped     int `json:"skipped"`
 	NotProven   int `json:"not_proven,omitempty"`  // claims, not checks
 	Interrupted int `json:"interrupted,omitempty"` // kept from an end by a signal
@@ -40,6 +41,8 @@ func (n *counts) add(r conformance.Result) {
 		n.Passed++
 	case r.Status == conformance.Fail:
 		n.Failed++
+	case r.Status == conformance.NoVerdict:
+		n.NoVerdict++
 	case r.Interrupted:
 		n.Interrupted++
 	case r.Status == conformance.NotProven:
@@ -49,7 +52,7 @@ func (n *counts) add(r conformance.Result) {
 	}
 }
 
-func (n counts) sum() int { return n.Passed + n.Failed + n.Skipped + n.Interrupted }
+func (n counts) sum() int { return n.Passed + n.Failed + n.NoVerdict + n.Skipped + n.Interrupted }
 
 func count(results []conformance.Result) (n counts) {
 	for _, r := range results {
@@ -69,6 +72,9 @@ func writeSummary(w io.Writer, s suiteResult) error {
 	if n.NotProven > 0 {
 		fmt.Fprintf(&b, "; %s not proven", plural(n.NotProven, "claim"))
 	}
+	if n.NoVerdict > 0 {
+		fmt.Fprintf(&b, "; %s without a verdict", plural(n.NoVerdict, "check"))
+	}
 	b.WriteString("\n")
 	if n.Interrupted > 0 {
 		fmt.Fprintf(&b, "interrupted: %s without a result\n", plural(n.Interrupted, "check"))
@@ -80,13 +86,16 @@ func writeSummary(w io.Writer, s suiteResult) error {
 // resultText is what there is to print when a check ends: of those that were skipped nothing, as the summary tells of them. A brief
 // one leaves out those that passed: where the progress shows their number.
 func resultText(r conformance.Result, brief bool) string {
-	if r.Status != conformance.Fail && (brief || r.Status != conformance.Pass) {
+	unproven := r.Status == conformance.Fail || r.Status == conformance.NoVerdict
+	if !unproven && (brief || r.Status != conformance.Pass) {
 		return ""
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s/%s (%s)\n", r.Status, r.Group, r.Name, shortDuration(r.Duration))
 	if r.Status == conformance.Fail {
 		fmt.Fprintf(&b, "     %s\n", cmp.Or(r.Broken, r.Rule))
+	}
+	if unproven {
 		for line := range strings.Lines(r.Output) {
 			b.WriteString("     " + strings.TrimRight(oneLine(line), " ") + "\n")
 		}

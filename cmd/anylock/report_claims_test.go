@@ -7,6 +7,25 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
+// A check without a verdict is neither a pass nor a failure, names no broken rule, and is shown with what kept it from one.
+func TestReportsShowMissingVerdicts(t *testing.T) {
+	r := conformance.Result{Name: "FIFO", Group: "waiting", Rule: "rule 9: x", Status: conformance.NoVerdict, Output: "this process stood still for 3s"}
+	for format, want := range map[string]string{
+		"text": "; 1 check without a verdict\n", "json": `"no_verdict": 1`, "junit": `<error message="no verdict">this process stood still`,
+	} {
+		var b strings.Builder
+		if err := (suiteResult{"store", []conformance.Result{r}}).write(&b, format); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s: no %q in\n%s", format, want, b.String())
+		}
+	}
+	if text := resultText(r, true); !strings.HasPrefix(text, "no verdict waiting/FIFO") || !strings.Contains(text, r.Output) || strings.Contains(text, r.Rule) {
+		t.Errorf("shown as\n%s", text)
+	}
+}
+
 // A claim that no check could test is told of in every format, and counts neither as a pass nor as a failure.
 func TestReportsTellOfClaims(t *testing.T) {
 	results := []conformance.Result{

@@ -44,7 +44,7 @@ func writeJUnit(w io.Writer, s suiteResult) error {
 	n := count(s.results)
 	suite := junitSuite{
 		Name: "anylock conformance: " + s.driver, Tests: len(s.results),
-		Failures: n.Failed, Errors: n.Interrupted, Skipped: n.Skipped + n.NotProven,
+		Failures: n.Failed, Errors: n.Interrupted + n.NoVerdict, Skipped: n.Skipped + n.NotProven,
 	}
 	total := time.Duration(0)
 	for _, r := range s.results {
@@ -53,6 +53,8 @@ func writeJUnit(w io.Writer, s suiteResult) error {
 		switch {
 		case r.Status == conformance.Fail:
 			c.Failure = &junitMessage{Message: cmp.Or(r.Broken, r.Rule), Text: r.Output}
+		case r.Status == conformance.NoVerdict:
+			c.Error = &junitMessage{Message: "no verdict", Text: r.Output}
 		case r.Interrupted: // an error, so that nobody takes half a run for a whole one
 			c.Error = &junitMessage{Message: "interrupted", Text: r.Output}
 		case r.Status == conformance.NotProven:

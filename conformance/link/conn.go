@@ -27,7 +27,7 @@ func (l *Link) serve(client, server net.Conn) {
 	}
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
-	if l.refuse || l.closed {
+	if l.refuse || l.ignore || l.closed {
 		c.breakLocked()
 	}
 	l.mu.Unlock()

@@ -11,8 +11,10 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 
 // A Link is a [conformance.Link] of TCP connections, to one server or to several which are cut off together.
 type Link struct {
-	listeners []net.Listener
+	listeners []*net.TCPListener
 	open      context.Context // ends with Close
 	close     func()
 	running   sync.WaitGroup
@@ -30,6 +32,8 @@ type Link struct {
 	ways    [2]fault      // by conformance.Direction
 	changed chan struct{} // closed when a fault comes or goes
 	refuse  bool
+	ignore  bool
+	fillers []net.Conn // keep the queue of connections to accept full
 	closed  bool
 	conns   map[*conn]struct{}
 }
@@ -57,16 +61,20 @@ func New(upstreams ...string) (*Link, error) {
 			l.Close()
 			return nil, fmt.Errorf("link to %s: %w", upstream, err)
 		}
-		l.listeners = append(l.listeners, listener)
-		l.running.Go(func() { l.accept(listener, upstream) })
+		tcp := listener.(*net.TCPListener)
+		l.listeners = append(l.listeners, tcp)
+		l.running.Go(func() { l.accept(tcp, upstream) })
 	}
 	return l, nil
 }
 
 // accept makes a connection to upstream for each that comes.
-func (l *Link) accept(listener net.Listener, upstream string) {
-	for {
+func (l *Link) accept(listener *net.TCPListener, upstream string) {
+	for l.mayAccept() {
 		client, err := listener.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) { // see Ignore
+			continue
+		}
 		if err != nil {
 			return
 		}
@@ -183,8 +191,9 @@ func (l *Link) Delay(d conformance.Direction, by time.Duration) {
 // Heal implements conformance.Link.
 func (l *Link) Heal() {
 	var broken []*conn
+	l.stopIgnoring()
 	l.change(func() {
-		l.refuse = false
+		l.refuse, l.ignore = false, false
 		for d := range l.ways {
 			f := &l.ways[d]
 			*f = fault{came: f.came, passed: f.passed}
@@ -217,6 +226,7 @@ func (l *Link) Connections() int {
 
 // Close implements conformance.Link.
 func (l *Link) Close() {
+	l.stopIgnoring()
 	l.change(func() { l.closed = true })
 	l.close()
 	for _, listener := range l.listeners {

@@ -23,9 +23,20 @@ func Linked(addrs []string, open func(ctx context.Context, addrs []string) (back
 			l.Close()
 			return nil, nil, err
 		}
-		return b, l, nil
+		return b, opening{l, open}, nil
 	}
 }
+
+// An opening is a Link with the function that opens clients through it.
+type opening struct {
+	*Link
+	open func(ctx context.Context, addrs []string) (backend.Backend, error)
+}
+
+var _ conformance.OpeningLink = opening{}
+
+// Open implements conformance.OpeningLink.
+func (l opening) Open(ctx context.Context) (backend.Backend, error) { return l.open(ctx, l.Addrs()) }
 
 // URL makes a [conformance.LinkedFunc] for a store by its URL, as backend.DefaultMux opens it, with the hosts replaced by
 // the link's. What travels is not looked at: with TLS the client must be told the server's name, or trust the link's

@@ -63,7 +63,7 @@ func TestURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	addr := l.(*Link).Addrs()[0]
+	addr := l.(opening).Addrs()[0]
 	if got, want := b.(fake).url, "linked://"+addr+"/x"; got != want {
 		t.Errorf("opened %s, want %s", got, want)
 	}

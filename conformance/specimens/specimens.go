@@ -5,7 +5,7 @@
 // it in which one step is done the wrong way. A specimen differs from the right way by its sin alone, so that nothing
 // else can be what a check found. [Prove] runs the suite on them.
 //
-// These packages are exhibits, in a module of their own. Nothing imports them but their tests; docs/specimens.md, which is generated
+// These packages are exhibits, in a module of their own. Nothing imports them but their tests; docs/evidence/specimens.md, which is generated
 // from their records, shows them.
 package specimens
 
@@ -35,7 +35,7 @@ type Specimen struct {
 	See   string `json:"see"`   // where it is told of, by name: "Redis manual, SETNX page"
 	Right string `json:"right"` // the right way, in a sentence
 
-	// Sin and Virtue name what the package declares, and docs/specimens.md shows: the step that is wrong, and the one of
+	// Sin and Virtue name what the package declares, and docs/evidence/specimens.md shows: the step that is wrong, and the one of
 	// the twin that it stands for. A method is "type.method".
 	Sin    []string `json:"sin"`
 	Virtue []string `json:"virtue"`

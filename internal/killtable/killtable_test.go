@@ -29,8 +29,8 @@ func findingsOf(t *testing.T) (dir string, f *findings) {
 func TestDocumentsAreUpToDate(t *testing.T) {
 	dir, f := findingsOf(t)
 	for name, want := range f.documents() {
-		if have, err := os.ReadFile(filepath.Join(dir, "docs", name)); err != nil || string(have) != want {
-			t.Errorf(`docs/%s is out of date (error %v): run "make docs"`, name, err)
+		if have, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))); err != nil || string(have) != want {
+			t.Errorf(`%s is out of date (error %v): run "make docs"`, name, err)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Command killtable writes docs/kill-table.md and docs/specimens.md: what the conformance suite finds, with proof. Its test
-// checks that they are up to date. Run it by "make docs"; what it shows is recorded by "make evidence".
+// Command killtable writes what the conformance suite finds, with proof: docs/kill-table.md, docs/specimens.md and the tables of
+// docs/evidence; and the list of checks beyond the core, conformance/core_generated.go. Its test checks that they are up to date.
+// "make evidence" records what the command shows, and runs it, as "make docs" does.
 package main
 
 import (
@@ -27,7 +28,7 @@ func run() error {
 		return err
 	}
 	for name, text := range found.documents() {
-		file := filepath.Join(dir, "docs", name)
+		file := filepath.Join(dir, filepath.FromSlash(name))
 		if old, err := os.ReadFile(file); err == nil && string(old) == text {
 			continue
 		}

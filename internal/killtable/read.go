@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/bugmatrix"
 	"github.com/anylock/lock/internal/declared"
 )
 
@@ -18,6 +19,7 @@ type findings struct {
 	collections []collection
 	mutants     []mutant
 	checks      map[string]conformance.Check // by name
+	matrix      bugmatrix.Matrix
 }
 
 // A collection is the specimens of one package, as its record tells of them, and the source that shows them. What the fields mean is
@@ -84,6 +86,9 @@ func read(dir string) (*findings, error) {
 		f.collections = append(f.collections, c)
 	}
 	if err := readJSON(filepath.Join(dir, "conformance", "testdata", "mutants.json"), &f.mutants); err != nil {
+		return nil, err
+	}
+	if f.matrix, err = bugmatrix.Read(filepath.Join(dir, "conformance", "testdata", "matrix.tsv")); err != nil {
 		return nil, err
 	}
 	return f, f.validate()

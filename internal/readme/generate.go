@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/anylock/lock/backend"
@@ -44,10 +45,14 @@ func table(name string, write func(io.Writer, []backend.Driver) error) part {
 	}}
 }
 
-// documents lists README.md and docs/*.md below dir.
+// documents lists README.md, docs/*.md and docs/evidence/*.md below dir.
 func documents(dir string) ([]string, error) {
 	docs, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
-	return append([]string{filepath.Join(dir, "README.md")}, docs...), err
+	if err != nil {
+		return nil, err
+	}
+	evidence, err := filepath.Glob(filepath.Join(dir, "docs", "evidence", "*.md"))
+	return slices.Concat([]string{filepath.Join(dir, "README.md")}, docs, evidence), err
 }
 
 // generate returns text with all its generated parts made anew, and the names of those.

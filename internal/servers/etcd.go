@@ -11,8 +11,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // EtcdEnv names the environment variable with the URL of an etcd that tests may use.
@@ -43,7 +41,7 @@ func EtcdCurrent(t testing.TB, args ...string) *Server {
 
 func startEtcd(t testing.TB, k kind, args []string) *Server {
 	t.Helper()
-	g := k.source(t, 2)
+	g := k.source(t)
 	spec := g.newEtcdSpec(t)
 	spec.options = args
 	return g.start(t, spec.launch())
@@ -85,7 +83,7 @@ func signingKey(t testing.TB) (private, public string) {
 
 func startEtcdAuth(t testing.TB, k kind, user, password, prefix string, files map[string]string, args []string) *Server {
 	t.Helper()
-	g := k.source(t, 2)
+	g := k.source(t)
 	spec := g.newEtcdSpec(t)
 	// Log-ins cost 80 ms of a processor otherwise, which a busy machine has not got in the time of a request.
 	spec.options, spec.files = append([]string{"--bcrypt-cost", "4"}, args...), files
@@ -95,36 +93,37 @@ func startEtcdAuth(t testing.TB, k kind, user, password, prefix string, files ma
 	if err := spec.enableAuth(ctx, s.Addr, user, password, prefix); err != nil {
 		t.Fatalf("servers: etcd: enable authentication: %v", err)
 	}
-	spec.ask = func(c *clientv3.Config) { c.Username, c.Password = "root", password }
+	spec.client.user, spec.client.password = "root", password
 	s.ready = spec.ready
 	return s
 }
 
 func (spec etcdSpec) enableAuth(ctx context.Context, addr, user, password, prefix string) error {
-	c, err := spec.client(addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	const role, root = "locks", "root"
-	steps := []func() error{
-		func() error { _, err := c.UserAdd(ctx, root, password); return err },
-		func() error { _, err := c.RoleAdd(ctx, root); return err },
-		func() error { _, err := c.UserGrantRole(ctx, root, root); return err },
-		func() error { _, err := c.UserAdd(ctx, user, password); return err },
-		func() error { _, err := c.RoleAdd(ctx, role); return err },
-		func() error {
-			_, err := c.RoleGrantPermission(ctx, role, prefix, clientv3.GetPrefixRangeEnd(prefix),
-				clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func() error { _, err := c.UserGrantRole(ctx, user, role); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	type m = map[string]any
+	for _, step := range []struct {
+		path    string
+		request m
+	}{
+		{"user/add", m{"name": root, "password": password}},
+		{"role/add", m{"name": root}},
+		{"user/grant", m{"user": root, "role": root}},
+		{"user/add", m{"name": user, "password": password}},
+		{"role/add", m{"name": role}},
+		{"role/grant", m{"name": role, "perm": m{"permType": "READWRITE", "key": []byte(prefix), "range_end": prefixEnd(prefix)}}},
+		{"user/grant", m{"user": user, "role": role}},
+		{"enable", m{}},
+	} {
+		if err := spec.client.do(ctx, []string{addr}, "/v3/auth/"+step.path, step.request, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// prefixEnd returns the first key behind those that begin with prefix, whose last byte is not 0xff.
+func prefixEnd(prefix string) []byte {
+	end := []byte(prefix)
+	end[len(end)-1]++
+	return end
 }

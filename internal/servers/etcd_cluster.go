@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // An EtcdMembers is a cluster of etcd.
@@ -16,7 +14,6 @@ type EtcdMembers struct {
 	Servers []*Server
 
 	t     testing.TB
-	group *group
 	specs []etcdSpec
 }
 
@@ -34,9 +31,8 @@ func EtcdClusterCurrent(t testing.TB, members int) *EtcdMembers {
 
 func startEtcdCluster(t testing.TB, k kind, members int) *EtcdMembers {
 	t.Helper()
-	// A container cannot get new options, so that a member started empty is another one in the same place.
-	g := k.source(t, 2*members)
-	c := &EtcdMembers{t: t, group: g}
+	g := k.source(t)
+	c := &EtcdMembers{t: t}
 	for range members {
 		c.specs = append(c.specs, g.newEtcdSpec(t))
 	}
@@ -89,20 +85,18 @@ func (c *EtcdMembers) Leader() int {
 
 // leads reports whether a member says that it is the leader, and proves it by a read that others agree on.
 func (c *EtcdMembers) leads(ctx context.Context, i int, s *Server) bool {
-	client, err := c.specs[i].client(s.Addr)
-	if err != nil {
-		return false
-	}
-	defer client.Close()
+	client := c.specs[i].client
 	const each = 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	status, err := client.Status(ctx, s.Addr)
-	if err != nil || status.Leader != status.Header.MemberId {
-		return false
+	var status struct {
+		Header struct {
+			MemberID string `json:"member_id"`
+		}
+		Leader string
 	}
-	_, err = client.Get(ctx, "anylock-ready", clientv3.WithCountOnly())
-	return err == nil
+	err := client.do(ctx, []string{s.Addr}, "/v3/maintenance/status", struct{}{}, &status)
+	return err == nil && status.Leader == status.Header.MemberID && client.read(ctx, s.Addr) == nil
 }
 
 // StartEmpty starts a killed member without its data, as etcd's manual says: the old member is removed from the cluster,
@@ -125,12 +119,7 @@ func (c *EtcdMembers) StartEmpty(i int) {
 	}
 	c.specs[i] = spec
 	s := c.Servers[i]
-	if p, ok := s.node.(*process); ok {
-		p.args, _ = spec.command(place{ports: []string{strconv.Itoa(spec.ports[0]), strconv.Itoa(spec.ports[1])}, bind: "127.0.0.1"})
-	} else {
-		s.check("remove", s.node.remove())
-		s.node = c.group.server(c.t, spec.launch()).node
-	}
+	s.node.(*process).args, _ = spec.command(place{ports: []string{strconv.Itoa(spec.ports[0]), strconv.Itoa(spec.ports[1])}})
 	s.ready = spec.ready
 	s.check("start", s.node.start())
 	s.waitReady()
@@ -144,12 +133,7 @@ func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) er
 			addrs = append(addrs, s.Addr)
 		}
 	}
-	client, err := spec.client(addrs...)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	list, err := client.MemberList(ctx)
+	list, err := spec.client.members(ctx, addrs...)
 	if err != nil {
 		return err
 	}
@@ -157,7 +141,7 @@ func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) er
 	for _, m := range list.Members {
 		switch {
 		case m.Name == old.name:
-			if _, err := client.MemberRemove(ctx, m.ID); err != nil {
+			if err := spec.client.do(ctx, addrs, "/v3/cluster/member/remove", map[string]string{"ID": m.ID}, nil); err != nil {
 				return err
 			}
 		case m.Name == "" && len(m.PeerURLs) > 0 && m.PeerURLs[0] == spec.peerURL():
@@ -167,6 +151,5 @@ func (c *EtcdMembers) replace(ctx context.Context, i int, old, spec etcdSpec) er
 	if added {
 		return nil
 	}
-	_, err = client.MemberAdd(ctx, []string{spec.peerURL()})
-	return err
+	return spec.client.do(ctx, addrs, "/v3/cluster/member/add", map[string]any{"peerURLs": []string{spec.peerURL()}}, nil)
 }

@@ -15,12 +15,9 @@ import (
 )
 
 var etcdCurrentKind = kind{
-	name:     "current etcd",
-	find:     findEtcdCurrent,
-	program:  etcdKind.program,
-	image:    etcdKind.image,
-	imageEnv: EtcdImageEnv,
-	taken:    etcdKind.taken,
+	name:  "current etcd",
+	find:  findEtcdCurrent,
+	taken: etcdKind.taken,
 }
 
 var builtEtcd = sync.OnceValues(buildEtcd)

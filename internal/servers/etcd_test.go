@@ -6,13 +6,18 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/anylock/lock/internal/storetest"
 )
 
-func etcdClient(t *testing.T, addrs ...string) *clientv3.Client {
+func newEtcdClient(t *testing.T, addr string, login ...string) *clientv3.Client {
 	t.Helper()
-	c, err := etcdSpec{}.client(addrs...)
+	config := clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), DialTimeout: 2 * time.Second}
+	if len(login) > 0 {
+		config.Username, config.Password = login[0], login[1]
+	}
+	c, err := clientv3.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +32,14 @@ func TestEtcdRestartKeepsData(t *testing.T) {
 				storetest.Long(t, "etcd's current release is built from its source first")
 			}
 			s := start(t)
-			c := etcdClient(t, s.Addr)
+			c := newEtcdClient(t, s.Addr)
 			if _, err := c.Put(t.Context(), "k", "v"); err != nil {
 				t.Fatal(err)
 			}
 			s.Kill()
 			s.Start()
 			// The client may wait longer before it connects again, after a slow start, than it repeats a request.
-			c = etcdClient(t, s.Addr)
+			c = newEtcdClient(t, s.Addr)
 			got, err := c.Get(t.Context(), "k")
 			if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v" {
 				t.Errorf("after a restart k is %v, %v", got, err)
@@ -50,7 +55,7 @@ func TestEtcdRestartKeepsData(t *testing.T) {
 
 func TestEtcdFreezeAndThaw(t *testing.T) {
 	s := Etcd(t)
-	c := etcdClient(t, s.Addr)
+	c := newEtcdClient(t, s.Addr)
 	s.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -75,7 +80,7 @@ func TestEtcdClusterSurvivesItsLeader(t *testing.T) {
 	members.Servers[first].Start()
 	members.Servers[next].Kill()
 	members.StartEmpty(next)
-	c := etcdClient(t, members.Servers[next].Addr)
+	c := newEtcdClient(t, members.Servers[next].Addr)
 	list, err := c.MemberList(t.Context())
 	if err != nil || len(list.Members) != 3 {
 		t.Errorf("members after one was replaced: %v, %v", list, err)
@@ -84,15 +89,11 @@ func TestEtcdClusterSurvivesItsLeader(t *testing.T) {
 
 func TestEtcdAuth(t *testing.T) {
 	s := EtcdAuth(t, "worker", "secret", "locks/")
-	c := etcdClient(t, s.Addr)
+	c := newEtcdClient(t, s.Addr)
 	if _, err := c.Get(t.Context(), "locks/a"); err == nil {
 		t.Error("it answers without a password")
 	}
-	own, err := etcdSpec{ask: func(c *clientv3.Config) { c.Username, c.Password = "worker", "secret" }}.client(s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
+	own := newEtcdClient(t, s.Addr, "worker", "secret")
 	if _, err := own.Put(t.Context(), "locks/a", "v"); err != nil {
 		t.Error(err)
 	}
@@ -107,7 +108,7 @@ func TestEtcdTLS(t *testing.T) {
 	s := EtcdTLS(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := etcdClient(t, s.Addr).Status(ctx, s.Addr); err == nil {
+	if _, err := newEtcdClient(t, s.Addr).Status(ctx, s.Addr); err == nil {
 		t.Error("it answers without TLS")
 	}
 }

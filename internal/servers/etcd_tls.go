@@ -5,8 +5,6 @@ import (
 	"crypto/x509"
 	"path/filepath"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // An EtcdTLSServer is an etcd that speaks TLS only and wants a certificate of its clients.
@@ -18,7 +16,7 @@ type EtcdTLSServer struct {
 // EtcdTLS starts an etcd whose clients need TLS and a certificate.
 func EtcdTLS(t testing.TB) *EtcdTLSServer {
 	t.Helper()
-	g := etcdKind.source(t, 2)
+	g := etcdKind.source(t)
 	cert, key, err := selfSigned()
 	if err != nil {
 		t.Fatalf("servers: make a certificate: %v", err)
@@ -30,13 +28,10 @@ func EtcdTLS(t testing.TB) *EtcdTLSServer {
 	s := &EtcdTLSServer{TLSServer: &TLSServer{CA: cert, CAs: x509.NewCertPool()}}
 	s.CAs.AppendCertsFromPEM(cert)
 	spec := g.newEtcdSpec(t)
-	spec.tls = true
 	spec.options = []string{"--cert-file", "cert.pem", "--key-file", "key.pem", "--trusted-ca-file", "cert.pem", "--client-cert-auth"}
 	spec.files = map[string]string{"cert.pem": string(cert), "key.pem": string(key)}
-	spec.ask = func(c *clientv3.Config) {
-		c.TLS = s.Config()
-		c.TLS.Certificates = []tls.Certificate{pair}
-	}
+	spec.client.tls = s.Config()
+	spec.client.tls.Certificates = []tls.Certificate{pair}
 	s.Server = g.start(t, spec.launch())
 	dir := t.TempDir()
 	s.CertFile = writeFile(t, filepath.Join(dir, "client.pem"), cert)

@@ -21,7 +21,7 @@ func MariaDB(t testing.TB) *Server {
 	return g.start(t, launch{
 		command: func(at place) ([]string, map[string]string) {
 			args := []string{
-				"--no-defaults", "--bind-address=" + at.bind, "--port=" + at.port,
+				"--no-defaults", "--bind-address=" + bindHost, "--port=" + at.port,
 				"--socket=socket",     // in the folder: a path from the root may be too long
 				"--skip-grant-tables", // the folder is empty: there are no users
 				"--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M",

@@ -11,20 +11,13 @@ import (
 	"testing"
 )
 
-const (
-	// MemcachedEnv names the environment variable with the URL of a memcached that tests may use.
-	MemcachedEnv = "ANYLOCK_TEST_MEMCACHED_URL"
-	// MemcachedImageEnv names the environment variable with its container image, if it is not to be memcached:1.6.
-	MemcachedImageEnv = "ANYLOCK_TEST_MEMCACHED_IMAGE"
-)
+// MemcachedEnv names the environment variable with the URL of a memcached that tests may use.
+const MemcachedEnv = "ANYLOCK_TEST_MEMCACHED_URL"
 
 var memcachedKind = kind{
-	name:     "memcached",
-	find:     findProgram([]string{"memcached"}, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/memcached*/bin"),
-	program:  "memcached",
-	image:    "memcached:1.6",
-	imageEnv: MemcachedImageEnv,
-	taken:    "Address already in use",
+	name:  "memcached",
+	find:  findProgram([]string{"memcached"}, "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/memcached*/bin"),
+	taken: "Address already in use",
 }
 
 // MemcachedURL returns the URL of a memcached for tests that do not break their server: $ANYLOCK_TEST_MEMCACHED_URL,
@@ -41,8 +34,8 @@ func MemcachedURL(t testing.TB) string {
 // started again is empty.
 func Memcached(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return memcachedKind.source(t, 1).start(t, memcachedLaunch(func(at place) []string {
-		return append([]string{"-p", at.port, "-l", at.bind, "-c", "4096"}, args...)
+	return memcachedKind.source(t).start(t, memcachedLaunch(func(at place) []string {
+		return append([]string{"-p", at.port, "-l", bindHost, "-c", "4096"}, args...)
 	}))
 }
 
@@ -53,9 +46,8 @@ func memcachedLaunch(options func(at place) []string) launch {
 			// The user matters only to root, which it refuses to run as.
 			return append([]string{"-U", "0", "-u", "nobody"}, options(at)...), nil
 		},
-		ready:    memcachedReady,
-		empty:    without(),
-		inMemory: true,
+		ready: memcachedReady,
+		empty: without(),
 	}
 }
 
@@ -65,7 +57,7 @@ func memcachedReady(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	if pid := s.node.pid(); pid != 0 && stats["pid"] != strconv.Itoa(pid) {
+	if pid := s.node.pid(); stats["pid"] != strconv.Itoa(pid) {
 		return fmt.Errorf("process %s answers on %s, not %d", stats["pid"], s.Addr, pid)
 	}
 	if stats["pid"] == "" {

@@ -9,12 +9,12 @@ import (
 // MemcachedTLS starts a memcached that speaks TLS on its SecureAddr, and wants a certificate there.
 func MemcachedTLS(t testing.TB) *ClientTLSServer {
 	t.Helper()
-	g := memcachedKind.source(t, 2)
+	g := memcachedKind.source(t)
 	ports := []int{g.port(t), g.port(t)}
 	s, files := newClientTLS(t, loopback(ports[1]))
 	l := memcachedLaunch(func(at place) []string {
 		return []string{
-			"-l", "notls:" + net.JoinHostPort(at.bind, at.ports[0]), "-l", net.JoinHostPort(at.bind, at.ports[1]), "-Z",
+			"-l", "notls:" + net.JoinHostPort(bindHost, at.ports[0]), "-l", net.JoinHostPort(bindHost, at.ports[1]), "-Z",
 			"-o", fmt.Sprintf("ssl_chain_cert=%s,ssl_key=%s,ssl_ca_cert=%s,ssl_verify_mode=2", "cert.pem", "key.pem", "cert.pem"),
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // PgBouncer starts a PgBouncer before pg, with a pool mode of session, transaction or statement. Settings are more of its
@@ -35,7 +33,7 @@ func pgbouncerConf(pg *Server, at place, mode string, settings []string) string 
 	host, port, _ := net.SplitHostPort(pg.Addr)
 	return "[databases]\n* = host=" + host + " port=" + port + " user=" + postgresUser + `
 [pgbouncer]
-listen_addr = ` + at.bind + `
+listen_addr = ` + bindHost + `
 listen_port = ` + at.port + `
 unix_socket_dir =
 auth_type = any
@@ -48,15 +46,6 @@ server_tls_sslmode = disable
 
 // postgresProxyReady asks for a query's answer through a proxy.
 func postgresProxyReady(ctx context.Context, s *Server) error {
-	config, err := pgx.ParseConfig(s.PostgresURL())
-	if err != nil {
-		return err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	c, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer c.Close(ctx)
-	return c.Ping(ctx)
+	_, err := postgresQuery(ctx, s.Addr, "SELECT 1")
+	return err
 }

@@ -67,4 +67,7 @@ func bindable(port int) error {
 	return l.Close()
 }
 
-func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+// bindHost is the address that every server listens on.
+const bindHost = "127.0.0.1"
+
+func loopback(port int) string { return fmt.Sprintf("%s:%d", bindHost, port) }

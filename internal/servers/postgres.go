@@ -24,15 +24,14 @@ func PostgresURL(t testing.TB) string {
 // one of the machine. The role "guarded", if a test makes it, needs a password.
 func Postgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	g := postgresKind.source(t, 1)
+	g := postgresKind.source(t)
 	return g.start(t, postgresSpec{settings: settings}.launch(g))
 }
 
 // PostgresPair starts a primary and a standby of it that streams.
 func PostgresPair(t testing.TB, settings ...string) (primary, standby *Server) {
 	t.Helper()
-	const both = 2
-	g := postgresKind.source(t, both)
+	g := postgresKind.source(t)
 	primary = g.start(t, postgresSpec{settings: settings}.launch(g))
 	standby = g.start(t, postgresSpec{settings: settings, primary: primary}.launch(g))
 	return primary, standby

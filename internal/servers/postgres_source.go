@@ -13,24 +13,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
-
-// PostgresImageEnv names the environment variable with the container image of Postgres, if it is not to be postgres:17.
-const PostgresImageEnv = "ANYLOCK_TEST_POSTGRES_IMAGE"
-
-// postgresImage has its programs in PATH for root, and gosu to become the user postgres.
-const postgresImage = "postgres:17"
 
 var postgresKind = kind{
 	name: "postgres",
 	find: findProgram([]string{"postgres"}, // initdb and pg_basebackup are next to it
 		"/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/bin"),
-	program:  "sh",
-	image:    postgresImage,
-	imageEnv: PostgresImageEnv,
-	taken:    "Address already in use",
+	taken: "Address already in use",
 }
 
 // A postgresSpec says how to run one Postgres.
@@ -54,7 +43,7 @@ const (
 
 func (spec postgresSpec) launch(g *group) launch {
 	return launch{
-		command: func(at place) ([]string, map[string]string) { return spec.command(g, at) },
+		command: spec.command,
 		ready:   postgresReady,
 		empty:   func(s *Server) error { return spec.empty(g.binary, s) },
 		process: func(t testing.TB, s *Server, args []string, files map[string]string) node {
@@ -63,9 +52,9 @@ func (spec postgresSpec) launch(g *group) launch {
 	}
 }
 
-func (spec postgresSpec) command(g *group, at place) (args []string, files map[string]string) {
+func (spec postgresSpec) command(at place) (args []string, files map[string]string) {
 	settings := append([]string{
-		"listen_addresses=" + at.bind, "port=" + at.port, "unix_socket_directories=.", "hba_file=" + hbaFile,
+		"listen_addresses=" + bindHost, "port=" + at.port, "unix_socket_directories=.", "hba_file=" + hbaFile,
 		"max_connections=300", "fsync=off", "shared_buffers=16MB", "max_wal_size=64MB", "wal_level=replica",
 		"autovacuum=off", "logging_collector=off", "log_line_prefix=%m [%p] ",
 	}, spec.settings...)
@@ -73,23 +62,7 @@ func (spec postgresSpec) command(g *group, at place) (args []string, files map[s
 	for _, setting := range settings {
 		args = append(args, "-c", setting)
 	}
-	files = map[string]string{hbaFile: hba}
-	if g.pod == nil {
-		return args, files
-	}
-	// The folder is root's: what Postgres reads and writes goes to one of its own, made on the first start.
-	const script = `set -e; d=/var/tmp/anylock; export PATH="$PATH:$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)"
-become() { if command -v gosu >/dev/null; then exec gosu postgres "$@"; else exec setpriv --reuid postgres --regid postgres --clear-groups "$@"; fi; }
-if [ ! -e $d ]; then
-  mkdir $d; cp hba.conf $d; chown -R postgres $d; cd $d
-  if [ -n "$PRIMARY" ]; then (become pg_basebackup -D data -R -d "$PRIMARY"); else (become initdb -D data -N -U postgres --auth=trust); fi
-fi
-cd $d; become postgres "$@"`
-	primary := ""
-	if spec.primary != nil {
-		primary = spec.primary.postgresConn()
-	}
-	return append([]string{"-c", "PRIMARY='" + primary + "'\n" + script, "postgres"}, args...), files
+	return args, map[string]string{hbaFile: hba}
 }
 
 // process makes the data folder and a node for it.
@@ -175,16 +148,11 @@ func sibling(program, name string) string {
 
 // postgresReady asks the server for its folder, so that nobody else's on the same port is taken for ours.
 func postgresReady(ctx context.Context, s *Server) error {
-	c, err := pgx.Connect(ctx, "postgres://"+postgresUser+"@"+s.Addr+"/postgres?sslmode=disable")
+	dir, err := postgresQuery(ctx, s.Addr, "SHOW data_directory")
 	if err != nil {
 		return err
 	}
-	defer c.Close(ctx)
-	var dir string
-	if err := c.QueryRow(ctx, "SHOW data_directory").Scan(&dir); err != nil {
-		return err
-	}
-	if want := filepath.Join(s.Dir, dataDir); s.Dir != "" && dir != want && dir != dataDir {
+	if want := filepath.Join(s.Dir, dataDir); dir != want && dir != dataDir {
 		return fmt.Errorf("a server of %s answers on %s, not of %s", dir, s.Addr, want)
 	}
 	return nil

@@ -27,7 +27,7 @@ func RedisURL(t testing.TB) string {
 // is taken from Server.Dir.
 func Redis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return redisKind.source(t, 1).startRedis(t, redisSpec{
+	return redisKind.source(t).startRedis(t, redisSpec{
 		ask:     resp{password: option(args, "--requirepass")},
 		options: args,
 	})
@@ -40,7 +40,7 @@ func (r resp) ready(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	if pid := s.node.pid(); pid != 0 && info["process_id"] != strconv.Itoa(pid) {
+	if pid := s.node.pid(); info["process_id"] != strconv.Itoa(pid) {
 		return fmt.Errorf("process %s answers on %s, not %d", info["process_id"], s.Addr, pid)
 	}
 	if info["loading"] == "1" {

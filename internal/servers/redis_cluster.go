@@ -13,7 +13,7 @@ const redisSlots = 16384
 // every node sees all slots covered.
 func RedisCluster(t testing.TB, masters int) []*Server {
 	t.Helper()
-	group := redisKind.source(t, masters)
+	group := redisKind.source(t)
 	list := make([]*Server, masters)
 	for i := range list {
 		list[i] = group.startRedis(t, redisSpec{options: []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",

@@ -24,7 +24,7 @@ const (
 // failover is possible.
 func RedisSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	group := redisKind.source(t, 2+sentinelCount)
+	group := redisKind.source(t)
 	set := &Sentinel{Name: "anylock"}
 	set.Master = group.startRedis(t, redisSpec{options: []string{"--repl-ping-replica-period", "1"}})
 	set.Replica = group.startRedis(t, redisSpec{options: []string{"--repl-ping-replica-period", "1",
@@ -48,7 +48,7 @@ func RedisSentinel(t testing.TB) *Sentinel {
 }
 
 // conf is the configuration of one sentinel, which keeps its state there too.
-func (set *Sentinel) conf(own, bind string) string {
+func (set *Sentinel) conf(own string) string {
 	return fmt.Sprintf(""+
 		"port %[1]s\n"+
 		"bind %[2]s\n"+
@@ -57,7 +57,7 @@ func (set *Sentinel) conf(own, bind string) string {
 		"sentinel monitor %[3]s 127.0.0.1 %[4]s %[5]d\n"+
 		"sentinel down-after-milliseconds %[3]s %[6]d\n"+
 		"sentinel failover-timeout %[3]s %[7]d\n",
-		own, bind, set.Name, port(set.Master.Addr), sentinelCount/2+1,
+		own, bindHost, set.Name, port(set.Master.Addr), sentinelCount/2+1,
 		sentinelDownAfter.Milliseconds(), sentinelFailover.Milliseconds())
 }
 

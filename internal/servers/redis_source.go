@@ -2,34 +2,25 @@ package servers
 
 import "testing"
 
-// RedisImageEnv names the environment variable with the container image of Redis, if it is not to be redis:7.
-const RedisImageEnv = "ANYLOCK_TEST_REDIS_IMAGE"
-
 var redisKind = kind{
 	name: "redis-server",
 	find: findProgram([]string{"redis-server", "valkey-server"},
 		"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/opt/redis*/bin"),
-	program:  "redis-server",
-	image:    "redis:7",
-	imageEnv: RedisImageEnv,
-	taken:    "Address already in use",
+	taken: "Address already in use",
 }
 
 // A redisSpec says how to run one redis-server.
 type redisSpec struct {
 	ask      resp
-	options  []string                             // of the command line, on top of those that all have
-	tls      bool                                 // listen with TLS only
-	sentinel func(own, bind string) (conf string) // the whole configuration of a sentinel, which has no options
-	files    map[string]string                    // by name; in the server's folder, where it runs
+	options  []string                       // of the command line, on top of those that all have
+	tls      bool                           // listen with TLS only
+	sentinel func(own string) (conf string) // the whole configuration of a sentinel, which has no options
+	files    map[string]string              // by name; in the server's folder, where it runs
 }
 
 // startRedis starts one server of a group.
 func (g *group) startRedis(t testing.TB, spec redisSpec) *Server {
 	t.Helper()
-	if g.pod != nil && option(spec.options, "--unixsocket") != "" {
-		t.Skip("servers: a unix socket needs redis-server on this machine: one in a container is out of reach")
-	}
 	return g.start(t, spec.launch())
 }
 
@@ -41,13 +32,13 @@ func (spec redisSpec) launch() launch {
 func (spec redisSpec) command(at place) (args []string, files map[string]string) {
 	if spec.sentinel != nil {
 		const conf = "sentinel.conf"
-		return []string{conf, "--sentinel"}, map[string]string{conf: spec.sentinel(at.port, at.bind)}
+		return []string{conf, "--sentinel"}, map[string]string{conf: spec.sentinel(at.port)}
 	}
 	listen := []string{"--port", at.port}
 	if spec.tls {
 		listen = []string{"--port", "0", "--tls-port", at.port}
 	}
-	args = append(listen, "--bind", at.bind, "--protected-mode", "no", "--daemonize", "no",
+	args = append(listen, "--bind", bindHost, "--protected-mode", "no", "--daemonize", "no",
 		"--save", "", "--appendonly", "no", "--appendfsync", "no",
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0")
 	return append(args, spec.options...), spec.files

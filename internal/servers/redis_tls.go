@@ -30,7 +30,7 @@ func (s *TLSServer) Config() *tls.Config {
 // RedisTLS starts a standalone Redis that listens with TLS only. args are more options of redis-server.
 func RedisTLS(t testing.TB, args ...string) *TLSServer {
 	t.Helper()
-	group := redisKind.source(t, 1)
+	group := redisKind.source(t)
 	cert, key, err := selfSigned()
 	if err != nil {
 		t.Fatalf("servers: make a certificate: %v", err)

@@ -1,8 +1,8 @@
 // Package servers starts the servers that a test needs and stops them when the test ends.
 //
 // A server comes from, in this order: an address given in the environment (only where a test does not break its server),
-// a binary on this machine, a container. A test for which none of them works is skipped with a line that says why, or
-// fails if [RequireEnv] is set to 1, as "make test" does.
+// a program on this machine. A test that finds neither is skipped with a line that says why, or fails if [RequireEnv] is
+// set to 1, as "make test" does.
 //
 // Servers listen on 127.0.0.1 only, keep their data in the test's temporary folder, log into a file that is shown when
 // the test fails, and die with the test process on Linux.
@@ -29,7 +29,7 @@ const startTimeout = 30 * time.Second
 // test.
 type Server struct {
 	Addr string // host:port that clients dial
-	Dir  string // the server's folder on this machine; empty in a container
+	Dir  string // the server's folder
 
 	t     testing.TB
 	kind  string
@@ -39,15 +39,15 @@ type Server struct {
 	empty func(s *Server) error                      // makes what it keeps as new; nil where that is out of reach
 }
 
-// A node is the thing that runs: a process of this machine or a container.
+// A node is the process, or the family of processes, that runs a server.
 type node interface {
 	start() error
 	signal(sig signal) error
 	// kill ends it at once and waits until it has ended. It may be started again.
 	kill() error
-	// exited is closed when what the last start began has ended; nil where that cannot be told.
+	// exited is closed when what the last start began has ended.
 	exited() <-chan struct{}
-	pid() int // 0 where it means nothing here
+	pid() int // 0 before the first start
 	log() string
 	// remove frees what is left after the last kill.
 	remove() error
@@ -88,7 +88,7 @@ func (s *Server) Start() {
 }
 
 // RestartEmpty returns a function that kills the server and starts it again without its data, as when its disk was lost. It
-// is nil where that cannot be done: in a container, mostly.
+// is nil for a server whose data the package does not know.
 func (s *Server) RestartEmpty() func() {
 	if s.empty == nil {
 		return nil

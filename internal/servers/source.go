@@ -2,25 +2,17 @@ package servers
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// ContainersEnv names the environment variable that, if it is 1, leaves the machine's own servers alone and runs
-// containers.
-const ContainersEnv = "ANYLOCK_TEST_CONTAINERS"
-
 // A kind of server says where to get it.
 type kind struct {
-	name     string
-	find     func(t testing.TB) (program string, ok bool) // on this machine
-	program  string                                       // in a container
-	image    string                                       // of the container
-	imageEnv string                                       // the environment variable with another image
-	taken    string                                       // what its log says of a port that is in use
+	name  string
+	find  func(t testing.TB) (program string, ok bool) // on this machine
+	taken string                                       // what its log says of a port that is in use
 }
 
 // findProgram is kind.find for programs of which any will do: in PATH, or in one of places.
@@ -28,36 +20,21 @@ func findProgram(names []string, places ...string) func(t testing.TB) (string, b
 	return func(testing.TB) (string, bool) { return find(names, places...) }
 }
 
-// A group starts the servers of one test, which reach each other on 127.0.0.1: processes, or containers of a pod.
+// A group starts the servers of one test, which reach each other on 127.0.0.1.
 type group struct {
 	kind   kind
 	binary string
 	port   func(t testing.TB) int // the next free one
-	pod    *pod                   // nil for processes
 }
 
-// source finds out how to run servers that listen on so many ports together, or ends the test.
-func (k kind) source(t testing.TB, ports int) *group {
+// source finds the program of a kind of server, or ends the test.
+func (k kind) source(t testing.TB) *group {
 	t.Helper()
-	if os.Getenv(ContainersEnv) != "1" {
-		if binary, ok := k.find(t); ok {
-			return &group{kind: k, binary: binary, port: freePort}
-		}
+	binary, ok := k.find(t)
+	if !ok {
+		Missing(t, "no %s on this machine", k.name)
 	}
-	image := k.image
-	if other := os.Getenv(k.imageEnv); other != "" {
-		image = other
-	}
-	pod, err := newPod(t, image, ports)
-	if err != nil {
-		Missing(t, "no %s on this machine, and no container: %v", k.name, err)
-	}
-	next := func(testing.TB) int {
-		port := pod.ports[0]
-		pod.ports = pod.ports[1:]
-		return port
-	}
-	return &group{kind: k, binary: k.program, port: next, pod: pod}
+	return &group{kind: k, binary: binary, port: freePort}
 }
 
 // A launch says how to run one server. It runs in a folder of its own, so that paths are relative to it.
@@ -68,8 +45,6 @@ type launch struct {
 
 	// empty makes what a killed server keeps in its folder as new; nil where that is not known.
 	empty func(s *Server) error
-	// inMemory tells that the server keeps nothing in its folder.
-	inMemory bool
 
 	// process makes the node that runs here, for servers that need more than a folder and a command; nil for the others.
 	process func(t testing.TB, s *Server, args []string, files map[string]string) node
@@ -79,7 +54,6 @@ type launch struct {
 type place struct {
 	port  string // the clients'
 	ports []string
-	bind  string // the address to listen on
 }
 
 // start starts one server and waits for it. A port that turns out to be taken is given up for another.
@@ -95,7 +69,7 @@ func (g *group) start(t testing.TB, l launch) *Server {
 		log := s.node.log()
 		_ = s.node.kill()
 		_ = s.node.remove()
-		if g.pod != nil || l.ports != nil || attempt == attempts || !strings.Contains(log, g.kind.taken) {
+		if l.ports != nil || attempt == attempts || !strings.Contains(log, g.kind.taken) {
 			t.Fatalf("servers: start %s %s: %v\n%s", g.kind.name, s.Addr, err, tail(log))
 		}
 	}
@@ -108,35 +82,21 @@ func (g *group) server(t testing.TB, l launch) *Server {
 	if ports == nil {
 		ports = []int{g.port(t)}
 	}
-	at := place{bind: "127.0.0.1"}
-	if g.pod != nil {
-		at.bind = "0.0.0.0" // published on 127.0.0.1 only
-	}
+	var at place
 	for _, port := range ports {
 		at.ports = append(at.ports, strconv.Itoa(port))
 	}
 	at.port = at.ports[0]
 	args, files := l.command(at)
-	s := &Server{Addr: loopback(ports[0]), t: t, kind: g.kind.name, ready: l.ready}
-	if g.pod == nil || l.inMemory {
-		s.empty = l.empty
-	}
-	if g.pod == nil && l.process != nil {
+	s := &Server{Addr: loopback(ports[0]), t: t, kind: g.kind.name, ready: l.ready, empty: l.empty}
+	if l.process != nil {
 		s.node = l.process(t, s, args, files)
 		return s
 	}
-	if g.pod == nil {
-		s.Dir = t.TempDir()
-		for name, text := range files {
-			writeFile(t, filepath.Join(s.Dir, name), []byte(text))
-		}
-		s.node = newProcess(g.binary, s.Dir, args...)
-		return s
+	s.Dir = t.TempDir()
+	for name, text := range files {
+		writeFile(t, filepath.Join(s.Dir, name), []byte(text))
 	}
-	node, err := g.pod.node(files, append([]string{g.binary}, args...)...)
-	if err != nil {
-		t.Fatalf("servers: %s container: %v", g.kind.name, err)
-	}
-	s.node = node
+	s.node = newProcess(g.binary, s.Dir, args...)
 	return s
 }

@@ -23,17 +23,15 @@ func child(t *testing.T, test string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// nowhere is an environment that has no server at all, whether or not Docker answers.
-func nowhere(require string) []string {
-	return []string{ContainersEnv + "=1", RedisImageEnv + "=anylock.invalid/redis:none", RequireEnv + "=" + require}
-}
+// nowhere is an environment that has no server.
+func nowhere(require string) []string { return []string{hiddenEnv + "=1", RequireEnv + "=" + require} }
 
 func TestMissingServerSkips(t *testing.T) {
 	out, err := child(t, "TestRedisFreezeAndThaw", nowhere("")...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v", err)
 	}
-	for _, want := range []string{"--- SKIP: TestRedisFreezeAndThaw", "no redis-server on this machine, and no container: "} {
+	for _, want := range []string{"--- SKIP: TestRedisFreezeAndThaw", "no redis-server on this machine"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q", want)
 		}
@@ -64,10 +62,7 @@ func TestTakenPortIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	g := redisKind.source(t, 1)
-	if g.pod != nil {
-		t.Skip("containers publish their ports when they are made")
-	}
+	g := redisKind.source(t)
 	asked := 0
 	g.port = func(t testing.TB) int {
 		if asked++; asked == 1 {
@@ -85,9 +80,6 @@ func TestTakenPortIsGivenUp(t *testing.T) {
 // A server of somebody else's that answers on our address is not ours.
 func TestAnotherProcessIsNotReady(t *testing.T) {
 	s := Redis(t)
-	if s.node.pid() == 0 {
-		t.Skip("containers have no process id here")
-	}
 	other := &Server{Addr: s.Addr, node: newProcess("/nonexistent", t.TempDir())}
 	other.node.(*process).cmd = &exec.Cmd{Process: &os.Process{Pid: s.node.pid() + 1}}
 	if err := (resp{}).ready(t.Context(), other); err == nil {
@@ -99,7 +91,7 @@ func TestAnotherProcessIsNotReady(t *testing.T) {
 }
 
 func TestServerThatEndsIsReportedAtOnce(t *testing.T) {
-	s := redisKind.source(t, 1).server(t, redisSpec{options: []string{"--no-such-option", "1"}}.launch())
+	s := redisKind.source(t).server(t, redisSpec{options: []string{"--no-such-option", "1"}}.launch())
 	start := time.Now()
 	err := s.startAndWait()
 	if err == nil || time.Since(start) > startTimeout/2 {
@@ -114,9 +106,6 @@ func TestServerThatEndsIsReportedAtOnce(t *testing.T) {
 }
 
 func TestKilledTestLeavesNoServer(t *testing.T) {
-	if redisKind.source(t, 1).pod != nil {
-		t.Skip("containers outlive their test by an hour at most")
-	}
 	if !diesWithParent {
 		t.Skip("only Linux ties a child to its parent")
 	}

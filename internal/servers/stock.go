@@ -29,13 +29,13 @@ func Stock() map[string]func(t testing.TB) string {
 func stockRedis(t testing.TB) *Server {
 	t.Helper()
 	const conf = "/etc/redis/redis.conf"
-	g := redisKind.source(t, 1)
+	g := redisKind.source(t)
 	spec := redisSpec{options: []string{"--save", "3600 1 300 100 60 10000", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "5"}}
 	l := spec.launch()
-	if text, err := os.ReadFile(conf); err == nil && g.pod == nil {
+	if text, err := os.ReadFile(conf); err == nil {
 		text = regexp.MustCompile(`(?m)^(dir|logfile|pidfile|daemonize|bind|port) .*`).ReplaceAll(text, nil)
 		l.command = func(at place) ([]string, map[string]string) {
-			return []string{"redis.conf", "--port", at.port, "--bind", at.bind}, map[string]string{"redis.conf": string(text)}
+			return []string{"redis.conf", "--port", at.port, "--bind", bindHost}, map[string]string{"redis.conf": string(text)}
 		}
 	}
 	return g.start(t, l)

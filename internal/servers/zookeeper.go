@@ -7,23 +7,16 @@ import (
 	"testing"
 )
 
-const (
-	// ZooKeeperEnv names the environment variable with the URL of a ZooKeeper that tests may use.
-	ZooKeeperEnv = "ANYLOCK_TEST_ZOOKEEPER_URL"
-	// ZooKeeperImageEnv names the environment variable with its container image, if it is not to be zookeeper:3.9.
-	ZooKeeperImageEnv = "ANYLOCK_TEST_ZOOKEEPER_IMAGE"
-)
+// ZooKeeperEnv names the environment variable with the URL of a ZooKeeper that tests may use.
+const ZooKeeperEnv = "ANYLOCK_TEST_ZOOKEEPER_URL"
 
 // ZooKeeperTick is the tickTime of the servers, in milliseconds: sessions last from 1 s to 10 s.
 const ZooKeeperTick = "500"
 
 var zooKeeperKind = kind{
-	name:     "zookeeper",
-	find:     findZooKeeper,
-	program:  "env", // zkServer.sh takes the options of its JVM from the environment
-	image:    "zookeeper:3.9",
-	imageEnv: ZooKeeperImageEnv,
-	taken:    "Address already in use",
+	name:  "zookeeper",
+	find:  findZooKeeper,
+	taken: "Address already in use",
 }
 
 // findZooKeeper looks for a Java and for the class path that is installed with ZooKeeper.
@@ -71,6 +64,6 @@ func ZooKeeperURL(t testing.TB) string {
 // a kill, but does not force it to the disk unless told so by "forceSync=yes".
 func ZooKeeper(t testing.TB, lines ...string) *Server {
 	t.Helper()
-	g := zooKeeperKind.source(t, 1)
+	g := zooKeeperKind.source(t)
 	return g.start(t, g.zooKeeper(lines, ""))
 }

@@ -18,7 +18,7 @@ import (
 func ZooKeeperEnsemble(t testing.TB, members int, more ...string) []*Server {
 	t.Helper()
 	const portsEach = 3 // of the clients, of the quorum, of elections
-	g := zooKeeperKind.source(t, members*portsEach)
+	g := zooKeeperKind.source(t)
 	ports := make([][]int, members)
 	lines := slices.Clone(more)
 	for i := range ports {
@@ -94,9 +94,6 @@ func zooKeeperGathered(ctx context.Context, list []*Server) error {
 	}
 	return fmt.Errorf("%s does not tell zk_synced_followers", leader.Addr)
 }
-
-// CanEmptyZooKeeper reports whether EmptyZooKeeper works on s.
-func CanEmptyZooKeeper(s *Server) bool { return s.Dir != "" }
 
 // EmptyZooKeeper removes the data of a killed member of an ensemble, all but its number.
 func EmptyZooKeeper(t testing.TB, s *Server) {

@@ -29,7 +29,7 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 		command: func(at place) (args []string, files map[string]string) {
 			own := []string{
 				"tickTime=" + ZooKeeperTick, "initLimit=10", "syncLimit=4",
-				"dataDir=./.", "clientPort=" + at.port, "clientPortAddress=" + at.bind,
+				"dataDir=./.", "clientPort=" + at.port, "clientPortAddress=" + bindHost,
 				"admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0",
 				"forceSync=no", "preAllocSize=1024",
 			}
@@ -38,12 +38,6 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 				files["myid"] = id
 			}
 			jvm := append([]string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, jvm...)
-			if g.pod != nil {
-				return []string{
-					"SERVER_JVMFLAGS=" + strings.Join(jvm[1:], " "), "ZK_SERVER_HEAP=128",
-					"zkServer.sh", "start-foreground", containerDir + "/" + conf,
-				}, files
-			}
 			return append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 				"-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 				"-cp", zooKeeperClasses(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", "./"+conf), files
@@ -56,18 +50,16 @@ func (g *group) zooKeeper(lines []string, id string) launch {
 // zooKeeperReady asks the server for its folder, so that nobody else's server on the same port is taken for ours, and
 // whether it serves.
 func zooKeeperReady(ctx context.Context, s *Server) error {
-	if s.Dir != "" {
-		text, err := ZooKeeperAsk(ctx, s.Addr, "envi")
-		if err != nil {
-			return err
-		}
-		dir, err := filepath.EvalSymlinks(s.Dir)
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(text, "\nuser.dir="+dir+"\n") && !strings.Contains(text, "\nuser.dir="+s.Dir+"\n") {
-			return fmt.Errorf("a server of another folder answers on %s", s.Addr)
-		}
+	text, err := ZooKeeperAsk(ctx, s.Addr, "envi")
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(s.Dir)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, "\nuser.dir="+dir+"\n") && !strings.Contains(text, "\nuser.dir="+s.Dir+"\n") {
+		return fmt.Errorf("a server of another folder answers on %s", s.Addr)
 	}
 	mode, err := ZooKeeperMode(ctx, s.Addr)
 	if err == nil && mode == "" {

@@ -19,15 +19,11 @@ type ClientTLSServer struct {
 // ZooKeeperTLS starts a standalone ZooKeeper that speaks TLS on its SecureAddr, and wants a certificate there.
 func ZooKeeperTLS(t testing.TB, lines ...string) *ClientTLSServer {
 	t.Helper()
-	g := zooKeeperKind.source(t, 2)
+	g := zooKeeperKind.source(t)
 	ports := []int{g.port(t), g.port(t)}
-	bind := "127.0.0.1"
-	if g.pod != nil {
-		bind = "0.0.0.0" // published on 127.0.0.1 only
-	}
 	l := g.zooKeeper(append([]string{
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-		fmt.Sprint("secureClientPort=", ports[1]), "secureClientPortAddress=" + bind, "ssl.clientAuth=need",
+		fmt.Sprint("secureClientPort=", ports[1]), "secureClientPortAddress=" + bindHost, "ssl.clientAuth=need",
 		"ssl.keyStore.location=./server.pem", "ssl.keyStore.type=PEM", "ssl.trustStore.location=./ca.pem", "ssl.trustStore.type=PEM",
 	}, lines...), "")
 	s, files := newClientTLS(t, loopback(ports[1]))

@@ -25,18 +25,18 @@ const outage = exchange.DefaultTimeout + time.Second
 const longTTL = paramMaxTTL + "=10m"
 
 func TestConformance3(t *testing.T) {
-	conform(t, 3, func(t *testing.T) *fleet { return startFleet(t, 3, redistest.Durable...) })
+	conform(t, conformance.Run, 3, func(t *testing.T) *fleet { return startFleet(t, 3, redistest.Durable...) })
 }
 
 func TestConformance5(t *testing.T) {
 	storetest.Long(t, "five servers")
-	conform(t, 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
+	conform(t, storetest.Core("members"), 5, func(t *testing.T) *fleet { return startFleet(t, 5, redistest.Durable...) })
 }
 
 // A fleet of which each node is of another release.
 func TestConformanceVersions(t *testing.T) {
 	storetest.Long(t, "other releases of Redis")
-	conform(t, len(servers.RedisVersions), func(t *testing.T) *fleet {
+	conform(t, storetest.Core(), len(servers.RedisVersions), func(t *testing.T) *fleet {
 		f := &fleet{t: t}
 		for _, name := range servers.RedisVersions {
 			f.nodes = append(f.nodes, redistest.Version(t, name, redistest.Durable...))
@@ -45,9 +45,9 @@ func TestConformanceVersions(t *testing.T) {
 	})
 }
 
-func conform(t *testing.T, size int, start func(t *testing.T) *fleet) {
+func conform(t *testing.T, run storetest.Suite, size int, start func(t *testing.T) *fleet) {
 	t.Parallel()
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	run(t, func(t *testing.T) conformance.Harness {
 		f := start(t)
 		f.bootstrap()
 		each := func(do func(i int)) {

@@ -1,0 +1,67 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// mostStretch is the longest that TTLs are made for a slow machine, as a multiple of the usual, where the store
+// grants such.
+const mostStretch = 16
+
+// attempt runs c, and repeats it with longer TTLs while it is too late to prove anything.
+func (s *suite) attempt(c Check) outcome {
+	var lates []outcome
+	for n := 1; ; n = s.budget.nextStretch(n) {
+		stretch := min(n, s.stretch)
+		t := newTrial(s, c, stretch)
+		if s.labelled != nil {
+			s.labelled(t.label, c)
+		}
+		end := t.perform()
+		if end.status != late {
+			return end
+		}
+		lates = append(lates, end)
+		if n >= mostStretch || s.budget.over() != nil {
+			return verdictOf(lates, stretch)
+		}
+		s.recovers(n)
+	}
+}
+
+// verdictOf returns the outcome of a check whose attempts, the last with TTLs that many times as long, were all too
+// late to prove what the check is for. What the attempts saw is a failure in two cases: all of them saw the same, or
+// the machine was not slow in the last one.
+func verdictOf(lates []outcome, stretch int) outcome {
+	last := lates[len(lates)-1]
+	slowest := time.Duration(0)
+	for _, l := range lates {
+		slowest = max(slowest, l.stood)
+	}
+	differs := func(l outcome) bool { return l.harmless || l.seen != last.seen }
+	same := len(lates) > 1 && !slices.ContainsFunc(lates, differs)
+	attempts := fmt.Sprintf("%d attempts, the last with TTLs %d times as long", len(lates), stretch)
+	slow := ""
+	if slowest > 0 {
+		slow = fmt.Sprintf("; the machine was slow: this process stood still for up to %v", slowest.Round(time.Millisecond))
+	}
+	switch {
+	case same:
+		return outcome{status: Fail, broken: last.broken, output: last.output + "\nthe same was seen in each of " + attempts + slow}
+	case !last.harmless && last.stood == 0:
+		return outcome{status: Fail, broken: last.broken, output: last.output + "\nno better was seen in " + attempts}
+	}
+	return outcome{status: NoVerdict, output: "nothing wrong was shown in " + attempts + slow + "\n" + last.output}
+}
+
+// limit is how long an attempt with TTLs that many times as long may take.
+func (s *suite) limit(stretch int) time.Duration {
+	const (
+		slower = 2  // that a machine may be, at most, which needs longer TTLs
+		leases = 20 // that a check may wait for the end of
+	)
+	short := (&trial{g: s.g, stretch: 1}).short()
+	return s.timeout*time.Duration(min(stretch, slower)) + leases*time.Duration(stretch-1)*short
+}

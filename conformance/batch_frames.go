@@ -1,0 +1,344 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Batches that are larger than one frame or request of the store, whatever its size is.
+var batchFrameChecks = []Check{
+	{
+		Name: "BatchFindsLossesAnywhere",
+		Rule: "rule 5: RenewBatch returns ErrLost for exactly the leases that the store has dropped, wherever they are in a batch of a " +
+			"thousand, and renews all others",
+		Needs: []Need{needsEvict},
+		run:   batchFindsLossesAnywhere,
+	},
+	{
+		Name: "CutInsideBatch",
+		Rule: "BatchRenewer.RenewBatch: if a connection breaks, or the context ends, in the middle of a large batch, the store has renewed each " +
+			"lease whose error is nil, no live lease is lost, and no deadline is later than the store's",
+		Needs: []Need{needsLinked},
+		run:   cutInsideBatch,
+	},
+}
+
+const (
+	leastOfBatch = 300             // leases of a large batch, on the slowest store
+	batchBudget  = 2 * time.Second // for getting its leases
+)
+
+// batchSize is how many leases a large batch has if the check makes so many requests for each lease: fewer on a slow store.
+func (t *trial) batchSize(requestsEach int) int {
+	const gain = 4 // of requests that are made turns at a time
+	most := int(batchBudget * gain / (max(t.usual(), time.Microsecond) * time.Duration(requestsEach)))
+	return min(t.large, max(leastOfBatch, most))
+}
+
+// acquireMany gets up to n fresh keys for client c: as many as it gets within batchBudget, and leastOfBatch in any case.
+func (t *trial) acquireMany(c backend.Backend, n int, ttl time.Duration) []*grant {
+	grants, end := make([]*grant, n), time.Now().Add(batchBudget)
+	t.inTurns(n, func(i int) {
+		if i < leastOfBatch || time.Now().Before(end) {
+			grants[i] = t.acquire(c, t.newKey(), ttl)
+		}
+	})
+	return slices.DeleteFunc(grants, func(g *grant) bool { return g == nil })
+}
+
+// lossPattern chooses which of n leases are dropped: any, but at each boundary of frames of a likely size the lease before and the one
+// after differ. Together with its complement, each position is dropped once and kept once.
+func lossPattern(n int) []bool {
+	lost := make([]bool, n)
+	for i := range lost {
+		lost[i] = rand.N(2) == 0
+		for _, frame := range []int{16, 32, 50, 64, 100, 128, 200, 250, 256, 500, 512, 1000, 1024} {
+			if i > 0 && i%frame == 0 {
+				lost[i] = !lost[i-1]
+			}
+		}
+	}
+	if n > 1 {
+		lost[n-1] = !lost[n-2]
+	}
+	return lost
+}
+
+func batchFindsLossesAnywhere(t *trial) {
+	client, lossesWait := t.a, func() (deliver func()) { return func() {} }
+	if t.g.TellsLoss && t.h.Linked != nil { // keep the messages back, or the client would know the losses and not ask the store
+		c, link := t.linked()
+		t.usable(c)
+		client, lossesWait = c, func() func() { return t.holdAnswers(link) }
+	}
+	batcher, ok := client.(backend.BatchRenewer)
+	if !ok {
+		t.skipf("the store is no BatchRenewer")
+	}
+	ttl := t.long()
+	grants := t.acquireMany(client, t.batchSize(5), ttl)
+	n := len(grants)
+	lost := lossPattern(n)
+	for range 2 { // the second time with the complement
+		deliver := lossesWait()
+		taken := t.dropAll(grants, lost)
+		ttl = min(ttl+t.long()/4, t.longest())
+		before := time.Now()
+		t.spawn(deliver)
+		t.renewsExactly(batcher, grants, lost, ttl, before)
+		t.inTurns(n, func(i int) {
+			switch {
+			case !lost[i]:
+				t.remains(grants[i], ttl, "RenewBatch")
+				return
+			case !t.within(soon, grants[i].Lost()):
+				t.breaks(6, "Lost is open after RenewBatch returned ErrLost")
+			case taken[i] != nil:
+				t.describes(taken[i], t.long())
+				t.release(taken[i])
+			case i%8 == 1:
+				t.stays(grants[i].key, "after batch renewal of a lease that the store had dropped")
+			}
+			grants[i] = t.acquire(client, t.newKey(), ttl)
+		})
+		for i := range lost {
+			lost[i] = !lost[i]
+		}
+	}
+	t.inTurns(n, func(i int) { _ = grants[i].Release(t.ctx) })
+}
+
+// holdAnswers keeps back what the store sends until deliver, which waits until the client has sent something.
+func (t *trial) holdAnswers(link Link) (deliver func()) {
+	link.Hold(FromStore)
+	sent := t.sent(link)
+	return func() {
+		t.poll(time.Second, sent)
+		link.Heal()
+	}
+}
+
+// dropAll has the store drop the leases that lost marks. Every fourth of their keys gets a new owner.
+func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
+	taken = make([]*grant, len(grants))
+	t.inTurns(len(grants), func(i int) {
+		if !lost[i] {
+			return
+		}
+		if err := t.h.Evict(t.ctx, grants[i].key); err != nil {
+			t.fatalf("Evict: %v", err)
+		}
+		if i%4 == 0 {
+			taken[i] = t.acquire(t.b, grants[i].key, t.long())
+		}
+	})
+	return taken
+}
+
+// renewsExactly renews grants in one batch, asked for at before, which must renew exactly those that lost does not mark.
+func (t *trial) renewsExactly(batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time) {
+	n := len(grants)
+	deadlines := make([]time.Time, n)
+	for i, g := range grants {
+		deadlines[i] = g.Deadline()
+	}
+	errs := batcher.RenewBatch(t.ctx, toBatch(ttl, grants...))
+	if len(errs) != n {
+		t.fatalf("a batch of %d leases has %d errors", n, len(errs))
+	}
+	t.answeredAll(errs, before)
+	for i, err := range errs {
+		switch {
+		case lost[i] && !errors.Is(err, backend.ErrLost):
+			t.fatalf("lease %d of a batch of %d, which the store had dropped: %v, want ErrLost", i, n, err)
+		case lost[i]:
+		case err != nil:
+			t.lostInTime(err, deadlines[i], before, ttl)
+			t.fatalf("lease %d of a batch of %d, which is live: %v", i, n, err)
+		default:
+			t.keepsDeadline(grants[i], ttl, before, time.Now(), "RenewBatch")
+		}
+	}
+}
+
+// A batchFault disturbs a batch in the middle. Its context for the batch is ctx; end ends the fault.
+type batchFault struct {
+	what  string
+	begin func() (ctx context.Context, end func())
+}
+
+// cutInsideBatch makes all faults one after the other. Where Inspect returns no TTL, the end of a short one must show which leases were
+// renewed: there it makes a few at the same time, each with a smaller batch.
+func cutInsideBatch(t *trial) {
+	t.batcher()
+	n := t.batchSize(8)
+	if t.tellsTTL() {
+		b := t.newCutBatch(n, true)
+		b.disturbAll(func(faults []batchFault) []batchFault { return faults })
+		return
+	}
+	const few = 3
+	each := max(n/few, min(n, 2*turns))
+	if few*each > t.large {
+		each = t.large / few
+	}
+	t.together(few, func(i int) {
+		b := t.newCutBatch(each, false)
+		b.disturbAll(func(faults []batchFault) []batchFault { return faults[i : i+1] })
+	})
+}
+
+// A cutBatch is a large batch of one client, renewed again and again.
+type cutBatch struct {
+	*trial
+	batcher backend.BatchRenewer
+	link    Link
+	grants  []*grant
+	tells   bool          // Inspect returns TTLs
+	ttl     time.Duration // of the latest batch
+}
+
+func (t *trial) newCutBatch(n int, tells bool) *cutBatch {
+	c, link := t.linked()
+	t.usable(c)
+	b := &cutBatch{trial: t, batcher: c.(backend.BatchRenewer), link: link, tells: tells, ttl: t.long()}
+	b.grants = t.acquireMany(c, n, b.ttl)
+	return b
+}
+
+// disturbAll renews the batch with each of the faults that choose returns.
+func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
+	const (
+		atMost = 3 * time.Second // slow stores have fewer faults
+		least  = 3
+	)
+	from := [2]int64{b.link.Passed(ToStore), b.link.Passed(FromStore)}
+	b.renewsAll(b.ttl)
+	size := [2]int64{b.link.Passed(ToStore) - from[ToStore], b.link.Passed(FromStore) - from[FromStore]}
+	end := time.Now().Add(atMost)
+	for i, f := range choose(b.faults(size)) {
+		if i < least || time.Now().Before(end) {
+			b.disturb(f)
+		}
+	}
+	b.notef("%d leases, %d bytes to the store and %d back", len(b.grants), size[ToStore], size[FromStore])
+	b.renewsAll(b.long())
+	b.inTurns(len(b.grants), func(i int) { b.release(b.grants[i]) })
+}
+
+// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The first three differ most.
+func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
+	cut := func(d Direction, share float64) {
+		n := int64(float64(size[d]) * share)
+		list = append(list, batchFault{"whose connection broke " + d.String(), func() (context.Context, func()) {
+			happened := b.link.CutAfter(d, n)
+			return b.ctx, func() {
+				if !b.within(tick, happened) {
+					b.notef("no cut after %d bytes %v", n, d)
+				}
+				b.link.Heal()
+			}
+		}})
+	}
+	end := func(patience time.Duration) {
+		list = append(list, batchFault{"whose context ended", func() (context.Context, func()) {
+			const answer = 30 * time.Millisecond
+			b.link.Delay(FromStore, answer)
+			ctx, cancel := context.WithTimeout(b.ctx, patience)
+			return ctx, func() { cancel(); b.link.Heal() }
+		}})
+	}
+	cut(FromStore, 0.5)
+	cut(ToStore, 0.5)
+	end(100 * time.Millisecond)
+	for _, share := range []float64{0.03, 0.97, 0.25, 0.75} {
+		cut(FromStore, share)
+		cut(ToStore, share)
+	}
+	end(40 * time.Millisecond)
+	return list
+}
+
+// disturb renews the batch with a fault, and compares the result with the store.
+func (b *cutBatch) disturb(f batchFault) {
+	t, n := b.trial, len(b.grants)
+	brief := t.g.Round(t.passing() + t.short())
+	if !b.tells {
+		b.renewsAll(brief) // what the disturbed batch leaves out ends soon
+	}
+	old := make([]time.Time, n)
+	for i, g := range b.grants {
+		old[i] = g.Deadline()
+	}
+	b.ttl = min(b.ttl+t.g.Round(t.long()/20), t.longest())
+	ctx, end := f.begin()
+	before := time.Now()
+	errs := b.batcher.RenewBatch(ctx, toBatch(b.ttl, b.grants...))
+	after := time.Now()
+	end()
+	if len(errs) != n {
+		t.fatalf("a batch of %d leases %s has %d errors", n, f.what, len(errs))
+	}
+	if b.tells {
+		t.usable(b.grants[0].client)
+	} else {
+		t.outlast(t.lastRefusal(before, brief))
+	}
+	t.inTurns(n, func(i int) {
+		g, err := b.grants[i], errs[i]
+		switch {
+		case err == nil:
+			t.keepsDeadline(g, b.ttl, before, after, "RenewBatch "+f.what)
+			t.remains(g, b.ttl, "RenewBatch "+f.what)
+		case t.excused(g, err):
+		case errors.Is(err, backend.ErrLost) && !after.Before(old[i]):
+			t.tooLate("a lease ended before it was renewed")
+		case g.Deadline().After(old[i]) && !t.movesOn(g):
+			t.fatalf("lease %d of a batch of %d %s: the error is %v, and the deadline has moved by %v", i, n, f.what, err, g.Deadline().Sub(old[i]))
+		default:
+			t.uncertain(err, fmt.Sprintf("renewal of live lease %d of a batch of %d %s", i, n, f.what))
+			if b.tells {
+				t.remains(g, b.ttl, "RenewBatch "+f.what)
+			}
+		}
+	})
+	b.replace(errs)
+}
+
+// replace gets new leases for those with an error. Their requests may still arrive and shorten the lease, so that a later renewal
+// need not count in full.
+func (b *cutBatch) replace(errs []error) {
+	t := b.trial
+	t.usable(b.grants[0].client)
+	t.inTurns(len(errs), func(i int) {
+		if g := b.grants[i]; errs[i] != nil {
+			_ = g.Release(t.ctx)
+			b.grants[i] = t.acquire(g.client, t.newKey(), b.ttl)
+		}
+	})
+}
+
+// renewsAll renews the batch without a fault. A client may still have to recover from the one before.
+func (b *cutBatch) renewsAll(ttl time.Duration) {
+	t, n := b.trial, len(b.grants)
+	var failed int
+	var errs []error
+	if !t.poll(recovery, func() bool {
+		begun := time.Now()
+		errs = b.batcher.RenewBatch(t.ctx, toBatch(ttl, b.grants...))
+		t.pulse.answered(time.Since(begun))
+		failed = slices.IndexFunc(errs, func(err error) bool { return err != nil })
+		return failed < 0 || errors.Is(errs[failed], backend.ErrLost)
+	}) || failed >= 0 {
+		if g := b.grants[failed]; !t.excused(g, errs[failed]) {
+			t.fatalf("lease %d of a batch of %d, which is live: %v", failed, n, errs[failed])
+		}
+		t.skipf("leases of this store end with their connections")
+	}
+}

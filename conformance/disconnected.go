@@ -1,0 +1,146 @@
+package conformance
+
+import (
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var disconnectedChecks = []Check{
+	{
+		Name: "DisconnectedHolderKeepsLease",
+		Rule: "rule 1: a holder that was disconnected for seconds, visibly or not, keeps its lease until its deadline, and can renew and release it " +
+			"afterwards, unless Guarantees.EarlyLoss mentions connections or sessions",
+		Needs: []Need{needsLinked},
+		run:   disconnectedHolderKeepsLease,
+	},
+	{
+		Name: "SilentWaiterOutlivesOutage",
+		Rule: "rule 9: a waiter whose path was silent for seconds still waits, and gets the key when the path works again and the key is " +
+			"released",
+		Needs: []Need{needsLinked},
+		run:   silentWaiterOutlivesOutage,
+	},
+}
+
+// A disconnection is a way in which a client loses its contact with the store, until Link.Heal.
+type disconnection struct {
+	what  string
+	begin func(Link)
+}
+
+// silences are the disconnections that close no connection.
+var silences = []disconnection{
+	{"behind a path that lost everything", func(l Link) { partition(l, ToStore, FromStore) }},
+	{"behind a path that lost its requests", func(l Link) { partition(l, ToStore) }},
+	{"behind a path that lost the answers", func(l Link) { partition(l, FromStore) }},
+	{"behind a path that held everything back", func(l Link) { l.Hold(ToStore); l.Hold(FromStore) }},
+}
+
+// disconnections are all of them.
+var disconnections = append([]disconnection{
+	{"whose connections were closed", Link.Cut},
+	{"whose connections were closed and new ones refused", Link.Refuse},
+}, silences...)
+
+var namesConnections = regexp.MustCompile(`(?i)connection|session`)
+
+// mayEndLeases reports whether the store may end leases because a connection or session ends.
+func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.EarlyLoss) }
+
+// disconnectedFor is how long a holder is disconnected: for longer than sessions mostly outlive their connection, and for less than the
+// store lets leases live without contact.
+func (t *trial) disconnectedFor() time.Duration {
+	const usual = 6 * time.Second
+	if t.g.MaxSilence > 0 {
+		return min(usual, t.g.MaxSilence/3)
+	}
+	return usual
+}
+
+func disconnectedHolderKeepsLease(t *trial) {
+	t.inChunks(len(disconnections), 2, func(i int) {
+		d := disconnections[i]
+		c, link := t.linked()
+		t.usable(c)
+		held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
+		end := time.Now().Add(t.disconnectedFor())
+		d.begin(link)
+		for time.Now().Before(end) && !t.mayEndLeases() {
+			for _, g := range held {
+				t.refused(t.b, g)
+			}
+			time.Sleep(slow)
+		}
+		time.Sleep(time.Until(end))
+		link.Heal()
+		t.usable(c)
+		for _, g := range held {
+			t.outlivedOutage(g, d.what)
+		}
+	})
+}
+
+// grantedAfterWait returns a lease for which c has waited.
+func (t *trial) grantedAfterWait(c backend.Backend) *grant {
+	first := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, first.key, t.long())
+	t.told(first.key, 1)
+	t.release(first)
+	return w.granted(t, t.handOff(), "after release")
+}
+
+// outlivedOutage fails unless g is held and can be renewed and released by its client, which is connected again.
+func (t *trial) outlivedOutage(g *grant, what string) {
+	var err error
+	renewed := func() bool {
+		err = g.Renew(t.ctx, t.long())
+		return err == nil || g.gone()
+	}
+	ok := t.poll(recovery, renewed)
+	switch {
+	case g.gone() && t.mayEndLeases():
+		return
+	case g.gone():
+		t.fatalf("the lease of a holder %s is lost %v before its deadline: Renew: %v", what, time.Until(g.Deadline()), err)
+	case !ok:
+		t.fatalf("Renew by a holder %s, %v after that ended: %v", what, recovery, err)
+	}
+	t.refusedFor(t.b, g, lateBy) // a store may end it in the background
+	t.heldBy(g)
+	t.describes(g, t.long())
+	if err := g.Release(t.ctx); errors.Is(err, backend.ErrLost) {
+		t.fatalf("Release by a holder %s, of a live lease: %v", what, err)
+	}
+	t.becomesFree(t.b, g.key, recovery, "after a release by a holder "+what)
+}
+
+func silentWaiterOutlivesOutage(t *trial) {
+	const outage = 4 * time.Second
+	t.inChunks(len(silences), 1, func(i int) {
+		d := silences[i]
+		c, link := t.linked()
+		t.usable(c)
+		g := t.acquire(t.a, t.newKey(), t.long())
+		w := t.wait(c, g.key, t.long())
+		t.told(g.key, 1)
+		d.begin(link)
+		if t.within(outage, w.done) {
+			w.stillWaits(t, g, t.rule)
+		}
+		link.Heal()
+		t.usable(c)
+		w.stillWaits(t, g, t.rule)
+		t.refused(t.b, g)
+		t.release(g)
+		if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
+			t.fatalf("a waiter %s has not been granted the key within %v after that ended and the key was released", d.what, most)
+		}
+		next := w.granted(t, 0, "after release")
+		t.refused(t.b, next)
+		_ = next.Release(t.ctx)
+		t.becomesFree(t.b, g.key, recovery, "after the release by a waiter "+d.what)
+	})
+}

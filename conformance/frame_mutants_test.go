@@ -1,0 +1,93 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// batches that travel in frames
+var frameMutants = []mutant{
+	{"answers of a batch's frames come in the order of arrival", "BatchFindsLossesAnywhere"},
+	{"second frame of a batch reports no loss", "BatchFindsLossesAnywhere"},
+	{"loss in a frame of a batch is reported for the whole frame", "BatchFindsLossesAnywhere"},
+	{"first lease of a frame gets the answer of the last one before", "BatchFindsLossesAnywhere"},
+	{"leases beyond 1000 of a batch are never lost", "BatchFindsLossesAnywhere"},
+	{"failed frame of a batch is reported as renewed", "CutInsideBatch"},
+	{"failed frame of a batch loses its leases", "CutInsideBatch"},
+	{"answers after a failed frame move up", "CutInsideBatch"},
+	{"frame that was not sent in time is reported as renewed", "CutInsideBatch"},
+	{"batch with a failed frame moves every deadline", "CutInsideBatch"},
+}
+
+// framed reports whether batches travel in frames.
+func (s *server) framed() bool {
+	return slices.ContainsFunc(frameMutants, func(m mutant) bool { return s.is(m.bug) })
+}
+
+// frameLen is how many leases travel in one frame.
+const frameLen = 64
+
+// renewFrames renews a batch, a frame at a time.
+func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
+	var frames [][]error
+	for from := 0; from < len(lives); from += frameLen {
+		to := min(from+frameLen, len(lives))
+		frame := make([]error, to-from)
+		if ctx.Err() != nil && c.is("frame that was not sent in time is reported as renewed") {
+			frames = append(frames, frame)
+			continue
+		}
+		err := c.do(ctx, func() {
+			for k := range frame {
+				if l := lives[from+k]; !c.server.renew(l.Key(), l.Owner(), c, ttls[from+k]) {
+					frame[k] = backend.ErrLost
+				}
+			}
+		})
+		if err != nil {
+			frame = make([]error, to-from) // not the one that a late answer fills
+			for k := range frame {
+				frame[k] = err
+			}
+		}
+		if frame = c.bendFrame(frame, err, len(frames)); frame != nil {
+			frames = append(frames, frame)
+		}
+	}
+	if c.is("answers of a batch's frames come in the order of arrival") && len(frames) > 2 {
+		frames[0], frames[1] = frames[1], frames[0]
+	}
+	errs = slices.Concat(frames...)
+	for i := frameLen; i < len(errs) && c.is("first lease of a frame gets the answer of the last one before"); i += frameLen {
+		errs[i] = errs[i-1]
+	}
+	if c.is("leases beyond 1000 of a batch are never lost") && len(errs) > 1000 {
+		clear(errs[1000:])
+	}
+	if c.is("batch with a failed frame moves every deadline") && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return ttls, make([]error, len(errs))
+	}
+	return ttls, errs
+}
+
+// bendFrame is what becomes of the answers of frame n, whose request failed with err.
+func (c *client) bendFrame(frame []error, err error, n int) []error {
+	lost := slices.ContainsFunc(frame, func(err error) bool { return errors.Is(err, backend.ErrLost) })
+	switch {
+	case err != nil && c.is("failed frame of a batch is reported as renewed"):
+		clear(frame)
+	case err != nil && c.is("failed frame of a batch loses its leases"), lost && c.is("loss in a frame of a batch is reported for the whole frame"):
+		for k := range frame {
+			frame[k] = backend.ErrLost
+		}
+	case err != nil && c.is("answers after a failed frame move up"):
+		return nil
+	case n == 1 && c.is("second frame of a batch reports no loss"):
+		clear(frame)
+	}
+	return frame
+}

@@ -1,0 +1,73 @@
+package link
+
+import (
+	"net"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+)
+
+var _ conformance.IgnoringLink = (*Link)(nil)
+
+// Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of connections to accept
+// is full. On other systems the kernel may still accept connections, on which nothing is answered.
+func (l *Link) Ignore() {
+	l.change(func() { l.ignore = true })
+	for _, listener := range l.listeners {
+		_ = listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+		l.fill(listener)
+	}
+	l.Cut()
+}
+
+// fill makes the kernel's queue of connections to accept as short as possible, and fills it.
+func (l *Link) fill(listener *net.TCPListener) {
+	if setBacklog(listener, 0) != nil {
+		return
+	}
+	const (
+		most     = 8
+		patience = 50 * time.Millisecond
+	)
+	for range most {
+		c, err := net.DialTimeout("tcp", listener.Addr().String(), patience)
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		l.fillers = append(l.fillers, c)
+		l.mu.Unlock()
+	}
+}
+
+// stopIgnoring lets dials be answered again.
+func (l *Link) stopIgnoring() {
+	l.mu.Lock()
+	ignored, fillers := l.ignore, l.fillers
+	l.fillers = nil
+	l.mu.Unlock()
+	if !ignored {
+		return
+	}
+	for _, c := range fillers {
+		_ = c.Close()
+	}
+	const usual = 4096
+	for _, listener := range l.listeners {
+		_ = setBacklog(listener, usual)
+		_ = listener.SetDeadline(time.Time{})
+	}
+}
+
+// mayAccept waits while dials are ignored. It reports false once the link is closed.
+func (l *Link) mayAccept() bool {
+	for {
+		l.mu.Lock()
+		ignore, closed, changed := l.ignore, l.closed, l.changed
+		l.mu.Unlock()
+		if closed || !ignore {
+			return !closed
+		}
+		<-changed
+	}
+}

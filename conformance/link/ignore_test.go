@@ -1,0 +1,46 @@
+package link
+
+import (
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// A dial of an ignoring link gets no answer, connections end, and dials work again afterwards, those under way too.
+func TestIgnore(t *testing.T) {
+	e := newEcho(t)
+	l := newLink(t, e.addr)
+	c := dial(t, l.Addrs()[0])
+	c.ping()
+	for range 3 {
+		l.Ignore()
+		c.ended()
+		if d, err := net.DialTimeout("tcp", l.Addrs()[0], calm); err == nil {
+			if runtime.GOOS == "linux" {
+				t.Fatal("a dial was answered")
+			}
+			(&client{t, d}).silent()
+			d.Close()
+		} else if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
+			t.Fatalf("a dial that nobody answers: %v, want a timeout", err)
+		}
+		waiting := make(chan *client, 1)
+		go func() {
+			d, err := net.DialTimeout("tcp", l.Addrs()[0], soon)
+			if err != nil {
+				t.Errorf("a dial that waits for an answer: %v", err)
+			}
+			waiting <- &client{t, d}
+		}()
+		time.Sleep(calm)
+		l.Heal()
+		if d := <-waiting; d.Conn != nil {
+			d.ping()
+			d.Close()
+		}
+		c = dial(t, l.Addrs()[0])
+		c.ping()
+	}
+	l.Ignore() // Close ends it
+}

@@ -1,0 +1,228 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// List of many keys, and of keys that a pattern or a text comparison would confuse.
+var listChecks = []Check{
+	{
+		Name: "ListIsComplete",
+		Rule: "Lister.List returns each of a thousand held keys once, also while others are acquired and released, and no key that was released before",
+		run:  listIsComplete,
+	},
+	{
+		Name: "ListComparesBytes",
+		Rule: "Lister.List compares the prefix with the beginning of a key only, byte by byte: no byte is a pattern, a letter in either case, or an end",
+		run:  listComparesBytes,
+	},
+	{
+		Name:  "CutListIsNoPart",
+		Rule:  "Lister.List whose connection breaks, or whose context ends, in the middle returns an error, or all keys: never a part without an error",
+		Needs: []Need{needsLinked},
+		run:   cutListIsNoPart,
+	},
+}
+
+// lister returns client b as a Lister, or skips the check.
+func (t *trial) lister() backend.Lister {
+	lister, ok := t.b.(backend.Lister)
+	if !ok {
+		t.skipf("the store is no Lister")
+	}
+	return lister
+}
+
+// list returns the keys that begin with prefix, which are as they must be, each once.
+func (t *trial) list(lister backend.Lister, prefix string) map[string]bool {
+	begun := time.Now()
+	keys, err := lister.List(t.ctx, prefix)
+	t.answered(err, begun)
+	if errors.Is(err, backend.ErrUnavailable) { // a store that is written to all the time may not have a moment for it
+		t.tooLate("List: %v", err)
+	}
+	if err != nil {
+		t.fatalf("List: %v", err)
+	}
+	found := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		if !strings.HasPrefix(key, prefix) {
+			t.fatalf("List of the prefix %s returns %s", show(prefix), show(key))
+		}
+		if found[key] {
+			t.fatalf("List of the prefix %s returns %s twice", show(prefix), show(key))
+		}
+		found[key] = true
+	}
+	return found
+}
+
+// misses returns a held key that found does not have, if there is one.
+func misses(found map[string]bool, held []*grant) string {
+	missing, first := 0, ""
+	for _, g := range held {
+		if !found[g.key] {
+			if missing++; first == "" {
+				first = g.key
+			}
+		}
+	}
+	if missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("lacks %d of %d held keys, %s among them", missing, len(held), show(first))
+}
+
+// holdMany gets up to n keys with prefix, for both clients in turn, as many as there is time for.
+func (t *trial) holdMany(prefix string, n int) []*grant {
+	held, end := make([]*grant, n), time.Now().Add(batchBudget)
+	t.inTurns(n, func(i int) {
+		if i < leastOfBatch || time.Now().Before(end) {
+			held[i] = t.acquire(t.client(i), fmt.Sprintf("%s%05d", prefix, 7919*i%100000), t.long()) // in no order
+		}
+	})
+	return slices.DeleteFunc(held, func(g *grant) bool { return g == nil })
+}
+
+func listIsComplete(t *trial) {
+	const (
+		room   = 8 // leases of those that come and go
+		rounds = 10
+		atMost = 2 * time.Second // with others that come and go
+	)
+	lister, prefix := t.lister(), t.newKey()+"/"
+	held := t.holdMany(prefix, max(1, t.large-room))
+	found := t.list(lister, prefix)
+	if missing := misses(found, held); missing != "" {
+		t.fatalf("List %s", missing)
+	}
+	if len(found) != len(held) {
+		t.fatalf("List returns %d keys of %d that are held", len(found), len(held))
+	}
+	var over atomic.Bool
+	others := t.call(func() error {
+		t.together(min(room/2, t.h.Many), func(i int) {
+			for n := 0; !over.Load() && !t.ended(); n++ { // before, between and behind the others
+				t.release(t.acquire(t.client(i), fmt.Sprintf("%s%05d%s", prefix, (n*12347+i)%100000, "+"), t.long()))
+			}
+		})
+		return nil
+	})
+	for range t.rounds(rounds, time.Now().Add(atMost)) {
+		if missing := misses(t.list(lister, prefix), held); missing != "" {
+			over.Store(true)
+			t.fatalf("List, while other keys are acquired and released, %s", missing)
+		}
+	}
+	over.Store(true)
+	if err := others.ends(t, 2*soon, "acquiring and releasing other keys"); err != nil && !t.ended() {
+		t.fatalf("acquiring and releasing other keys: %v", err)
+	}
+	t.inTurns(len(held), func(i int) {
+		if i%2 == 0 {
+			t.release(held[i])
+		}
+	})
+	found = t.list(lister, prefix)
+	for i, g := range held {
+		if found[g.key] != (i%2 == 1) {
+			t.fatalf("List returns %s: %v, want %v: it was released before: %v", show(g.key), found[g.key], i%2 == 1, i%2 == 0)
+		}
+	}
+	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
+}
+
+func listComparesBytes(t *trial) {
+	lister, k := t.lister(), t.newKey()
+	ends := []string{
+		"", "%", "%%", "_", "__", "*", "**", "?", "??", "[", "[a]", "[^a]", "]", "a", "A", "b", `\`, `\\`, `\*`, `\%`, "%41", "{a}", "{", "}", "(", "(a|b)",
+		"|", "^", "$", ".", ".*", "+", "'", `"`, "''", ";", "--", "#", "~", "!", "\x00", "\x00\x00", "\x00a", "\x01", "\x7f", "\x80", "\xbf", "\xc3", "\xc3\xa9", "\xc3\x89",
+		"\xff", "\xff\xff", "\xffa", "\xfe", "\xed\xa0\x80", "e\xcc\x81", "\u212b", "\u00df", "ss", "\n", "\r\n", "\t", " ", "  ", "/", "//", "/a", "/..", "/.", ":", "::",
+	}
+	for ends := range slices.Chunk(ends, max(1, (t.h.Many-8)/2)) {
+		var held []*grant
+		hold := func(key string) { held = append(held, t.acquire(t.client(len(held)), key, t.long())) }
+		for i, end := range ends {
+			if hold(k + end); i%8 == 0 {
+				hold(k + end + "-more")
+			}
+		}
+		// The prefix in the middle, at the end, in part, in other letters, and behind what a store might trim.
+		for _, key := range []string{"x" + k, "/" + k + "/a", " " + k, "\x00" + k, k[1:] + k, strings.ToUpper(k), k[:len(k)-1]} {
+			hold(key)
+		}
+		for _, end := range append([]string{"", "-", "zzz", "[a-z]", "[!b]", "(?i)a", "%a", "_a", "*a", "?a", "\xc3\xa9x"}, ends...) {
+			if missing := misses(t.list(lister, k+end), slices.DeleteFunc(slices.Clone(held), func(g *grant) bool {
+				return !strings.HasPrefix(g.key, k+end)
+			})); missing != "" {
+				t.fatalf("List of the prefix %s %s", show(k+end), missing)
+			}
+		}
+		for _, g := range held {
+			t.release(g)
+		}
+	}
+}
+
+func cutListIsNoPart(t *trial) {
+	t.lister()
+	c, link := t.linked()
+	t.usable(c)
+	lister, prefix := c.(backend.Lister), t.newKey()+"/"
+	held := t.holdMany(prefix, t.large)
+	from := link.Passed(FromStore)
+	if missing := misses(t.list(lister, prefix), held); missing != "" {
+		t.fatalf("List %s", missing)
+	}
+	size := link.Passed(FromStore) - from
+	whole := func(ctx context.Context, what string) {
+		keys, err := lister.List(ctx, prefix)
+		if err != nil {
+			t.uncertain(err, "List "+what)
+			return
+		}
+		found := make(map[string]bool, len(keys))
+		for _, key := range keys {
+			found[key] = true
+		}
+		if missing := misses(found, held); missing != "" {
+			t.fatalf("List %s returns no error, and %s", what, missing)
+		}
+	}
+	const places = 8
+	for i := range t.rounds(places, time.Now().Add(3*time.Second)) {
+		t.usable(c)
+		link.CutAfter(FromStore, size*int64(2*i+1)/(2*places))
+		whole(t.ctx, "whose connection broke")
+		link.Heal()
+	}
+	t.usable(c)
+	const perAnswer = 5 * time.Millisecond // so that a context can end between two pages of a fast store
+	link.Delay(FromStore, perAnswer)
+	begun := time.Now()
+	whole(t.ctx, "over a slow link")
+	took := time.Since(begun)
+	for i := range t.rounds(places, time.Now().Add(3*time.Second)) {
+		ctx, cancel := context.WithTimeout(t.ctx, took*time.Duration(2*i+1)/(2*places))
+		whole(ctx, "whose context ended")
+		cancel()
+	}
+	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
+}
+
+// uncertain fails if err, of a request that was disturbed, says what cannot be known.
+func (t *trial) uncertain(err error, what string) {
+	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
+		if errors.Is(err, certain) {
+			t.fatalf("%s: %v, which is not true", what, err)
+		}
+	}
+}

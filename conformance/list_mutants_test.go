@@ -1,0 +1,102 @@
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// lists that are read in pages, and prefixes that are no bytes
+var listMutants = []mutant{
+	{"list ends at 100 keys", "ListIsComplete"},
+	{"list ends at 1000 keys", "ListIsComplete"},
+	{"next page of a list begins with the last key again", "ListIsComplete"},
+	{"pages of a list are counted by keys", "ListIsComplete"},
+	{"list returns keys that were released", "ListIsComplete"},
+	{"list looks for the prefix anywhere", "ListComparesBytes"},
+	{"list takes % at the end for any bytes", "ListComparesBytes"},
+	{"list compares text up to NUL", "ListComparesBytes"},
+	{"list leaves out keys that are no text", "ListComparesBytes"},
+	{"list ends before a prefix of 0xff", "ListComparesBytes"},
+	{"list ends with a page that does not arrive", "CutListIsNoPart"},
+	{"list whose context ends returns the pages before", "CutListIsNoPart"},
+}
+
+// paged reports whether lists are read in pages.
+func (s *server) paged() bool {
+	return slices.ContainsFunc(listMutants, func(m mutant) bool { return s.is(m.bug) })
+}
+
+// pageLen is how many keys one request reads.
+const pageLen = 64
+
+// listPages reads the keys that begin with prefix, page by page.
+func (c *client) listPages(ctx context.Context, prefix string) (keys []string, err error) {
+	for after := ""; ; {
+		var page []string
+		n := len(keys)
+		if err := c.do(ctx, func() { page = c.server.page(prefix, after, n) }); err != nil {
+			switch {
+			case ctx.Err() != nil && n > 0 && c.is("list whose context ends returns the pages before"),
+				ctx.Err() == nil && n > 0 && c.is("list ends with a page that does not arrive"):
+				return keys, nil
+			}
+			return nil, err
+		}
+		switch keys = append(keys, page...); {
+		case len(page) < pageLen,
+			len(keys) >= 100 && c.is("list ends at 100 keys"), len(keys) >= 1000 && c.is("list ends at 1000 keys"):
+			return keys, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// page returns the first keys behind after, or behind n others.
+func (s *server) page(prefix, after string, n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	now := time.Now()
+	for key, e := range s.keys {
+		live := e.owner != "" && now.Before(e.expires)
+		if s.is("list returns keys that were released") {
+			live = live || !e.released.IsZero()
+		}
+		if live && s.lists(key, prefix) {
+			all = append(all, key)
+		}
+	}
+	slices.Sort(all)
+	if s.is("pages of a list are counted by keys") {
+		all = all[min(n, len(all)):]
+	} else {
+		from, again := slices.BinarySearch(all, after)
+		if again && !s.is("next page of a list begins with the last key again") {
+			from++
+		}
+		all = all[from:]
+	}
+	return all[:min(pageLen, len(all))]
+}
+
+// lists reports whether key is one of those that begin with prefix.
+func (s *server) lists(key, prefix string) bool {
+	switch {
+	case s.is("list looks for the prefix anywhere"):
+		return strings.Contains(key, prefix)
+	case s.is("list takes % at the end for any bytes"):
+		prefix = strings.TrimSuffix(prefix, "%")
+	case s.is("list compares text up to NUL"):
+		text, _, _ := bytes.Cut([]byte(prefix), []byte{0})
+		prefix = string(text)
+	case s.is("list leaves out keys that are no text"):
+		return utf8.ValidString(key) && strings.HasPrefix(key, prefix)
+	case s.is("list ends before a prefix of 0xff"):
+		return strings.HasPrefix(key, prefix) && !strings.HasSuffix(prefix, "\xff")
+	}
+	return strings.HasPrefix(key, prefix)
+}

@@ -1,0 +1,191 @@
+package conformance_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/conformance"
+	"github.com/anylock/lock/internal/bugmatrix"
+)
+
+// The matrix of bugs and checks is recorded by "make evidence", which sets ANYLOCK_UPDATE: each bug is tried on each check, alone and in
+// fake time. Only bugs and checks without a record are tried; remove the file to try all of them again.
+var matrixFile = filepath.Join("testdata", "matrix.tsv")
+
+const (
+	rowBug    = "ANYLOCK_MATRIX_BUG"    // makes this program try one bug
+	rowChecks = "ANYLOCK_MATRIX_CHECKS" // on these checks
+	found     = "matrix: found by "
+	notFound  = "matrix: not found by "
+)
+
+// TestMatrixRow is the child process that tries one bug.
+func TestMatrixRow(t *testing.T) {
+	bug, ok := os.LookupEnv(rowBug)
+	if !ok {
+		t.Skip("only for make evidence")
+	}
+	for _, check := range strings.Fields(os.Getenv(rowChecks)) {
+		verdict := found
+		for range 2 { // a find must not be luck
+			if !fails(t, bug, check) {
+				verdict = notFound
+				break
+			}
+		}
+		fmt.Printf("\n%s%s\n", verdict, check)
+	}
+}
+
+// fails reports whether check fails on the reference store with bug.
+func fails(t *testing.T, bug, check string) (failed bool) {
+	_ = conformance.InBubble(t, func(t *testing.T) { // an error is of no interest, as a wrong store may do anything
+		s := newServer(bug)
+		defer close(s.stop)
+		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only(check)})
+		failed = err == nil && len(results) == 1 && results[0].Status == conformance.Fail
+	})
+	return failed
+}
+
+// try tries bug on checks in child processes and returns those that find it. A check that takes too much real time finds nothing, as the
+// bug stops fake time by keeping a processor busy or a mutex locked; so does a check that ends its process. After a few of those the
+// remaining checks are not tried, and find nothing either: the core may then be larger than necessary, but lacks no check.
+func try(ctx context.Context, bug string, checks []string) (finders []string) {
+	const (
+		most    = 20 * time.Second // of real time for one check; most need some milliseconds
+		strikes = 3
+	)
+	for failed := 0; len(checks) > 0 && failed < strikes; failed++ {
+		ctx, cancel := context.WithCancel(ctx)
+		child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestMatrixRow$", "-test.timeout", "0")
+		child.Env = append(os.Environ(), rowBug+"="+bug, rowChecks+"="+strings.Join(checks, " "))
+		out, err := child.StdoutPipe()
+		if err == nil {
+			err = child.Start()
+		}
+		if err != nil {
+			panic(err)
+		}
+		patience := time.AfterFunc(most, cancel)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			check, yes := strings.CutPrefix(lines.Text(), found)
+			check, no := strings.CutPrefix(check, notFound)
+			if yes {
+				finders = append(finders, check)
+			}
+			if yes || no {
+				patience.Reset(most)
+				checks = checks[1:]
+			}
+		}
+		patience.Stop()
+		_ = child.Wait()
+		cancel()
+		if len(checks) > 0 {
+			checks = checks[1:] // this one ended the process
+		}
+	}
+	return finders
+}
+
+// recordMatrix tries what the matrix has no record of, and writes it row by row.
+func recordMatrix(t *testing.T) {
+	m, err := bugmatrix.Read(matrixFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks, bugs := names(conformance.Checks()), mutantBugs()
+	known := slices.DeleteFunc(slices.Clone(m.Checks), func(c string) bool { return !slices.Contains(checks, c) })
+	fresh := slices.DeleteFunc(slices.Clone(checks), func(c string) bool { return slices.Contains(m.Checks, c) })
+	next := bugmatrix.Matrix{Checks: slices.Concat(known, fresh), Rows: make(map[string][]string)}
+	var (
+		mu    sync.Mutex
+		all   sync.WaitGroup
+		slots = make(chan struct{}, runtime.GOMAXPROCS(0))
+	)
+	for _, bug := range bugs {
+		row, ok := m.Rows[bug]
+		tried := fresh
+		if !ok {
+			tried = next.Checks
+		}
+		row = slices.DeleteFunc(slices.Clone(row), func(c string) bool { return !slices.Contains(known, c) })
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			row = append(row, try(t.Context(), bug, tried)...)
+			mu.Lock()
+			defer mu.Unlock()
+			if next.Rows[bug] = row; len(fresh) == 0 || len(m.Checks) == 0 { // else the rows that are not done lack the new checks
+				if err := next.Write(matrixFile); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := next.Write(matrixFile); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mutantBugs lists each bug once.
+func mutantBugs() (bugs []string) {
+	for _, m := range mutants {
+		if !slices.Contains(bugs, m.bug) {
+			bugs = append(bugs, m.bug)
+		}
+	}
+	return bugs
+}
+
+// TestMatrixRecord checks that the matrix has the bugs and checks of today, and that the core finds every bug of it.
+func TestMatrixRecord(t *testing.T) {
+	if os.Getenv("ANYLOCK_UPDATE") == "1" {
+		recordMatrix(t)
+		return // the core is made from the record next
+	}
+	m, err := bugmatrix.Read(matrixFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameNames(t, "check", m.Checks, names(conformance.Checks()))
+	sameNames(t, "bug", m.Bugs(), mutantBugs())
+	core := names(conformance.Core())
+	for bug, finders := range m.Rows {
+		if len(finders) == 0 { // only chance finds it: all checks that are there for it must be tried
+			for _, mutant := range mutants {
+				if mutant.bug == bug && !slices.Contains(core, mutant.check) {
+					t.Errorf("%q: the core lacks %s: run make evidence", bug, mutant.check)
+				}
+			}
+		} else if !slices.ContainsFunc(finders, func(c string) bool { return slices.Contains(core, c) }) {
+			t.Errorf("no check of the core finds %q, which %q find: run make evidence", bug, finders)
+		}
+	}
+}
+
+func sameNames(t *testing.T, what string, recorded, existing []string) {
+	t.Helper()
+	for _, name := range existing {
+		if !slices.Contains(recorded, name) {
+			t.Errorf("%s is out of date: it lacks the %s %q: run make evidence", matrixFile, what, name)
+		}
+	}
+	for _, name := range recorded {
+		if !slices.Contains(existing, name) {
+			t.Errorf("%s is out of date: there is no %s %q any more: run make evidence", matrixFile, what, name)
+		}
+	}
+}

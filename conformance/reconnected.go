@@ -1,0 +1,208 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var reconnectedChecks = []Check{
+	{
+		Name: "ReconnectedWaiterSparesOthers",
+		Rule: "rule 9: where Guarantees.FIFO, a waiter whose connection breaks may lose its place, and then queues again at the end: it overtakes " +
+			"nobody, the others keep their order, and its end touches no place but its own",
+		Needs: []Need{needsFIFO, needsLinked},
+		run:   reconnectedWaiterSparesOthers,
+	},
+	{
+		Name: "ReconnectedWaiterIsWoken",
+		Rule: "Guarantees.Wake: where it is WakePush, the waiters of a client that has reconnected are notified of releases, those that waited before " +
+			"and those that came later",
+		Needs: []Need{needsPush, needsLinked},
+		run:   reconnectedWaiterIsWoken,
+	},
+	{
+		Name: "ReconnectedHolderIsTold",
+		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose connection broke learns of the removal of its lease soon after its client has " +
+			"reconnected, whether the lease was removed before or after that",
+		Needs: []Need{needsTellsLoss, needsLinked},
+		run:   reconnectedHolderIsTold,
+	},
+}
+
+// reconnects are ways in which the connections of a client break; afterwards it may connect again.
+var reconnects = []func(Link){
+	Link.Cut,
+	func(l Link) {
+		l.Refuse()
+		time.Sleep(300 * time.Millisecond)
+		l.Heal()
+	},
+}
+
+// queuesAgain waits until n waiters are in the store's queue for key, after a cut.
+func (t *trial) queuesAgain(key string, n int) {
+	if !t.poll(recovery, func() bool { h := t.inspect(key); return h.Waiters < 0 || h.Waiters >= n }) {
+		t.notInTime(t.rule, "Inspect counts %d waiters %v after the connections of some broke, want %d", t.inspect(key).Waiters, recovery, n)
+	}
+	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+}
+
+func reconnectedWaiterSparesOthers(t *trial) {
+	t.inChunks(len(reconnects), 4, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		g := t.acquire(t.a, t.newKey(), t.long())
+		l := t.newLine(g.key)
+		for i := range 7 {
+			if i%2 == 1 {
+				l.join(c, t.short(), false)
+			} else {
+				l.join(t.client(i/2), t.long(), false)
+			}
+		}
+		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		reconnects[i](link)
+		t.usable(c)
+		t.queuesAgain(g.key, len(l.waits))
+		l.waits[3].cancelAndFail(t)
+		t.leftOf(g.key, l.waiting())
+		t.release(g)
+		l.drained(2*t.handOff() + recovery)
+		l.sparesOthers(c)
+	})
+}
+
+// sparesOthers fails if a waiter had its turn after somebody who arrived later, except those of client, which may have queued again.
+func (l *line) sparesOthers(client backend.Backend) {
+	arrival := func(owner string) int {
+		return slices.IndexFunc(l.waits, func(w *waiting) bool { return w.owner == owner })
+	}
+	for i, later := range l.turns {
+		for _, owner := range l.turns[i+1:] {
+			if n := arrival(owner); n < arrival(later) && l.waits[n].client != client {
+				l.t.fatalf("waiter %d had its turn before waiter %d, whose connections never broke", arrival(later)+1, n+1)
+			}
+		}
+	}
+}
+
+// reconnectedWaiterIsWoken measures as pushIsPrompt does, with waiters of clients whose connections have broken a while ago.
+func reconnectedWaiterIsWoken(t *trial) {
+	const keys, chances = 5, 3
+	defer t.watchStore()()
+	for chance := 1; ; chance++ {
+		old, recent := &pushedWaiters{who: "a waiter that was there before"}, &pushedWaiters{who: "a waiter that came later"}
+		t.inChunks(keys, 2, func(i int) { t.wakesAfterCut(reconnects[i%len(reconnects)], old, recent) })
+		late := slices.DeleteFunc([]*pushedWaiters{old, recent}, (*pushedWaiters).prompt)
+		if len(late) == 0 {
+			return
+		}
+		if chance == chances {
+			t.notInTime(t.rule, "after a cut, %s gets a released key after %v (median of %d), as if it found out by a timer",
+				late[0].who, late[0].median(), len(late[0].took))
+		}
+	}
+}
+
+// wakesAfterCut has two waiters of a client hear of releases, one that was there when its connections broke, and one that came later.
+func (t *trial) wakesAfterCut(reconnect func(Link), old, recent *pushedWaiters) {
+	const backoff = 2 * time.Second // in which a client has connected all that it needs
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(t.a, t.newKey(), t.long())
+	waits := []*waiting{t.wait(c, g.key, t.long())}
+	t.told(g.key, 1)
+	reconnect(link)
+	t.usable(c)
+	t.queuesAgain(g.key, 1)
+	time.Sleep(backoff)
+	waits = append(waits, t.wait(c, g.key, t.long()))
+	t.told(g.key, 2)
+	begun := time.Now()
+	t.inspectBy(c, g.key)
+	asked := max(time.Since(begun), g.after.Sub(g.before))
+	t.release(g)
+	turn := old.add(t, waits, asked)
+	next := waits[turn].grant
+	waits = slices.Delete(waits, turn, turn+1)
+	t.release(next)
+	recent.add(t, waits, asked)
+	t.release(waits[0].grant)
+}
+
+func reconnectedHolderIsTold(t *trial) {
+	breaker, ok := t.b.(backend.Breaker)
+	if ok {
+		t.removedAfterCut(func(g *grant) error { return t.breaksLease(breaker, g) })
+	}
+	if t.h.Evict != nil {
+		t.removedAfterCut(func(g *grant) error { return t.h.Evict(t.ctx, g.key) })
+	} else if !ok {
+		t.lacks(needsEvict, "nothing removes leases: the store is no Breaker, and the harness has no Evict hook")
+	}
+}
+
+// removedAfterCut removes leases of holders whose connections broke.
+func (t *trial) removedAfterCut(remove func(g *grant) error) {
+	const absent = time.Second
+	cases := []struct {
+		of  string
+		cut func(c backend.Backend, link Link, removed func(*grant))
+	}{
+		{"removed after its client had reconnected", func(c backend.Backend, link Link, removed func(*grant)) {
+			g := t.acquire(c, t.newKey(), t.long())
+			link.Cut()
+			t.usable(c)
+			removed(g)
+		}},
+		{"removed while its client was disconnected", func(c backend.Backend, link Link, removed func(*grant)) {
+			g := t.acquire(c, t.newKey(), t.long())
+			link.Refuse()
+			removed(g)
+			time.Sleep(absent)
+			link.Heal()
+			t.usable(c)
+		}},
+		{"granted after its client had reconnected, and removed", func(c backend.Backend, link Link, removed func(*grant)) {
+			link.Cut()
+			t.usable(c)
+			removed(t.acquire(c, t.newKey(), t.long()))
+		}},
+		{"waited for while its client reconnected, and removed", func(c backend.Backend, link Link, removed func(*grant)) {
+			first := t.acquire(t.a, t.newKey(), t.long())
+			w := t.wait(c, first.key, t.long())
+			t.told(first.key, 1)
+			link.Cut()
+			t.usable(c)
+			t.release(first)
+			removed(w.granted(t, recovery+t.g.MaxLate, "after release"))
+		}},
+	}
+	t.inChunks(len(cases), 3, func(i int) {
+		c, link := t.linked()
+		t.usable(c)
+		other := t.acquire(c, t.newKey(), t.long())
+		var lost *grant
+		cases[i].cut(c, link, func(g *grant) {
+			if g.gone() && t.mayEndLeases() {
+				return
+			}
+			lost = g
+			if err := remove(g); err != nil && !t.mayEndLeases() {
+				t.fatalf("removal of a lease %s: %v", cases[i].of, err)
+			}
+		})
+		if lost == nil {
+			return
+		}
+		if !t.within(recovery, lost.Lost()) {
+			t.fatalf("Lost is open %v after its client has reconnected: a lease %s", recovery, cases[i].of)
+		}
+		if other.gone() && other.live(time.Now()) && !t.mayEndLeases() {
+			t.fatalf("Lost of another lease is closed: one was %s", cases[i].of)
+		}
+		t.becomesFree(t.b, lost.key, recovery, "after the holder has learnt that its lease was removed")
+	})
+}

@@ -1,0 +1,228 @@
+package conformance_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// A contact is what a client with a bug knows about its wire.
+type contact struct {
+	cuts    atomic.Int64  // how often its connection broke
+	silent  atomic.Bool   // the path was silent for 2 seconds at least once
+	expired atomic.Bool   // the session has ended
+	gaveUp  chan struct{} // closed when that happens
+	batched sync.Map      // owners in a batch
+	asked   sync.Map      // owners that have queued
+}
+
+// outOfContact tells for how long the wire has been closed and silent.
+func (w *wire) outOfContact() (closed, silent bool, connected bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refuse || w.conn == nil, w.hold != [2]bool{} || w.drop != [2]bool{}, w.conn != nil && !w.refuse
+}
+
+// watchContact makes the faults of bugs that depend on how long a client has been out of contact. It ends with the wire.
+func (s *server) watchContact(c *client) {
+	c.contact.gaveUp = make(chan struct{})
+	earlier := c.wire.broke
+	c.wire.broke = func() {
+		c.contact.cuts.Add(1)
+		if earlier != nil {
+			earlier()
+		}
+	}
+	if !s.is("lease ends 3 seconds after its connection was closed", "lease ends 3 seconds after its client fell silent",
+		"holder gives up after 3 seconds without contact", "reconnect after 3 seconds begins a new session",
+		"waiter gives up after 2 seconds of silence", "waiter that is silent for 2 seconds is forgotten",
+		"waiter behind a path that was silent for 2 seconds hears nothing more") {
+		return
+	}
+	go func() {
+		const every = 20 * time.Millisecond
+		var closedFor, silentFor time.Duration
+		wasConnected := false
+		for ; !c.wire.isDead(); time.Sleep(every) {
+			closed, silent, connected := c.wire.outOfContact()
+			wasConnected = wasConnected || connected
+			closedFor, silentFor = prolong(closedFor, closed && wasConnected, every), prolong(silentFor, silent, every)
+			s.outOfContact(c, closedFor, silentFor)
+		}
+	}()
+}
+
+func prolong(d time.Duration, lasts bool, by time.Duration) time.Duration {
+	if !lasts {
+		return 0
+	}
+	return d + by
+}
+
+// outOfContact makes the faults of a client that has been out of contact for so long.
+func (s *server) outOfContact(c *client, closed, silent time.Duration) {
+	const ends, forgets = 3 * time.Second, 2 * time.Second
+	switch {
+	case closed >= ends && s.is("lease ends 3 seconds after its connection was closed"),
+		silent >= ends && s.is("lease ends 3 seconds after its client fell silent"):
+		s.dropOf(c)
+	case closed >= ends && s.is("reconnect after 3 seconds begins a new session"):
+		c.contact.expired.Store(true)
+	case max(closed, silent) >= ends && s.is("holder gives up after 3 seconds without contact"):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, l := range c.lives {
+			l.Lose()
+		}
+	case silent >= forgets && c.contact.silent.CompareAndSwap(false, true):
+		if s.is("waiter gives up after 2 seconds of silence") {
+			close(c.contact.gaveUp)
+		}
+		if s.is("waiter that is silent for 2 seconds is forgotten") {
+			s.forgetWaiters(c)
+		}
+	}
+}
+
+func (s *server) forgetWaiters(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.keys {
+		e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.client == c })
+	}
+}
+
+// wasCut reports whether the client's connection has ever broken.
+func (c *client) wasCut() bool { return c != nil && c.contact.cuts.Load() > 0 }
+
+// begins ends what the client holds if its session has ended.
+func (c *client) begins() {
+	if c.contact.expired.CompareAndSwap(true, false) {
+		c.server.dropOf(c)
+	}
+}
+
+// newsIsLate delays, or keeps back for ever, the message that it is a waiter's turn.
+func (c *client) newsIsLate(p *place) (never bool) {
+	_, again := c.contact.asked.Load(p.Owner)
+	switch {
+	case !c.wasCut():
+	case c.is("client that was cut is woken by a timer"),
+		c.is("waiter that queues again after a cut is woken by a timer") && again,
+		c.is("waiter that comes after a cut is woken by a timer") && !again:
+		time.Sleep(rand.N(time.Second))
+	}
+	return c.contact.silent.Load() && c.is("waiter behind a path that was silent for 2 seconds hears nothing more")
+}
+
+// queuesAgain notes that the connection of a waiter broke.
+func (c *client) queuesAgain(r backend.Request) { c.contact.asked.Store(r.Owner, true) }
+
+// errSilent is how a waiter ends that gives up.
+var errSilent = fmt.Errorf("%w: no heartbeat", backend.ErrUnavailable)
+
+// enqueueAgain queues a waiter whose connection has broken, where a bug does that differently.
+func (s *server) enqueueAgain(e *entry, p *place) bool {
+	if _, again := p.client.contact.asked.Load(p.Owner); !again {
+		return false
+	}
+	switch {
+	case s.is("waiter that queues again after a cut is first"):
+		e.queue = slices.Insert(e.queue, 0, p)
+		return true
+	case s.is("waiter that queues again after a cut turns the queue round"):
+		slices.Reverse(e.queue)
+	}
+	return false
+}
+
+// takesAlong drops the other places of the client of p, a place that is given up.
+func (s *server) takesAlong(e *entry, p *place) bool {
+	if !p.client.wasCut() || !s.is("cancelled waiter takes its client's other places along after a cut") {
+		return false
+	}
+	e.queue = slices.DeleteFunc(e.queue, func(other *place) bool { return other.client == p.client })
+	return true
+}
+
+// revives gives an expired lease back to the owner of a renewal that comes late.
+func (s *server) revives(e *entry, owner string, c *client) {
+	_, batch := c.contact.batched.Load(owner)
+	if e.owner == "" && e.expired && e.last == owner &&
+		(s.is("renewal revives its own expired lease") || batch && s.is("batch revives its own expired lease")) {
+		e.owner, e.client = owner, c
+	}
+}
+
+// meansOther reports whether a late request of an owner that has lost its lease is taken for one of the present holder.
+func (s *server) meansOther(e *entry, owner, request string) bool {
+	c, ok := s.clientOf.Load(owner)
+	if !ok || e.owner == "" || e.last != owner {
+		return false
+	}
+	_, batch := c.(*client).contact.batched.Load(owner)
+	return e.client == c && s.is("late "+request+" another lease of its client") || batch && s.is("late "+request+" in a batch is for any owner")
+}
+
+// abandonsBriefly cleans up for 3 seconds at most.
+func (c *client) abandonsBriefly(r backend.Request, of string) bool {
+	if !c.is("clean-up of " + of + " gives up after 3 seconds") {
+		return false
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			if c.do(ctx, func() {}) == nil {
+				c.abandon(r)
+				return
+			}
+		}
+	}()
+	return true
+}
+
+// tellThrough tells a client behind a wire that a lease was removed, as soon as it is connected.
+func (s *server) tellThrough(c *client, e *entry) func() {
+	owner, cutBefore := e.owner, e.cuts
+	return func() {
+		go func() {
+			_, _, connected := c.wire.outOfContact()
+			switch {
+			case c.wasCut() && s.is("removal after a cut is told by a renewal alone"),
+				!connected && s.is("removal while disconnected is told by a renewal alone"),
+				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is told by a renewal alone"):
+				return
+			}
+			for !c.wire.isDead() {
+				if conn, err := c.wire.dial(); err == nil && c.wire.pass(conn, conformance.FromStore, replyLen) {
+					c.hearsOfRemoval(owner)
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+	}
+}
+
+func (c *client) hearsOfRemoval(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lives {
+		if l.Owner() == owner || c.wasCut() && c.is("removal after a cut is told to every holder of its client") {
+			l.Lose()
+		}
+	}
+}
+
+// keepsLives reports whether clients keep their leases, which some bugs and the news of removals need.
+func (s *server) keepsLives() bool {
+	return s.tells() || s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
+}

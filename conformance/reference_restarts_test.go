@@ -1,0 +1,73 @@
+package conformance_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// restartLocked does to one key what a restart must not do.
+func (s *server) restartLocked(key string, e *entry) {
+	now := time.Now()
+	began := e.granted
+	if !e.renewed.IsZero() {
+		began = e.renewed
+	}
+	forgets := s.is("restart forgets keys with a NUL") && strings.Contains(key, "\x00") ||
+		s.is("restart forgets keys that are not UTF-8") && !utf8.ValidString(key) ||
+		s.is("restart takes a newline for the end of a key") && strings.Contains(key, "\n") ||
+		s.is("restart forgets keys over 255 bytes") && len(key) > 255 ||
+		s.is("restart ends leases that were waited for") && e.waited
+	switch {
+	case s.is("restart brings a released lease back") && e.owner == "" && e.gaveUp != "":
+		e.owner = e.gaveUp
+	case e.owner == "":
+	case forgets:
+		e.owner = ""
+	case s.is("restart counts the tokens of keys over 255 bytes up") && len(key) > 255:
+		e.token++
+	case s.is("restart begins leases anew for their last TTL"):
+		e.expires = now.Add(e.expires.Sub(began))
+	case s.is("restart puts shortened leases back to their first TTL") && e.granted.Add(e.ttl).After(e.expires):
+		e.expires = e.granted.Add(e.ttl)
+	case s.is("lease that ends as the store restarts begins anew") && e.expires.Sub(now) < 100*time.Millisecond:
+		e.expires = now.Add(e.ttl)
+	case s.is("lease of a closed client never ends after a restart") && e.client != nil && e.client.leases.Closed():
+		e.expires = now.Add(noExpiry)
+	}
+}
+
+// queueOverRestart is what a restart leaves of a queue whose waiters ask again.
+func (s *server) queueOverRestart(queue []*place) []*place {
+	if !s.is("restart keeps the places of waiters that ask again") {
+		return nil
+	}
+	for i, p := range queue {
+		ghost := *p
+		ghost.Owner += ", before the restart"
+		queue[i] = &ghost
+	}
+	return queue
+}
+
+// missesRestart reports whether a waiter does not hear of a restart.
+func (c *client) missesRestart(p *place) bool {
+	const heard = 4
+	return c.is("restart parks all but the first four waiters") && p.before >= heard
+}
+
+// releaseMissesOdd reports whether a release finds nothing because of its key.
+func (s *server) releaseMissesOdd(key string) bool {
+	odd := "release of an odd key finds nothing after a restart"
+	return s.restarts > 0 && s.is(odd) && strings.ContainsAny(key, "\x00\n")
+}
+
+// takesNextAlong removes two places instead of that of i.
+func (s *server) takesNextAlong(e *entry, i int) bool {
+	if s.restarts == 0 || !s.is("waiter that leaves after a restart takes the next along") {
+		return false
+	}
+	e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
+	return true
+}

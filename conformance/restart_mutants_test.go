@@ -1,0 +1,22 @@
+package conformance_test
+
+// what a restart makes of keys, of leases whose holders are gone, and of those who wait
+var restartMutants = []mutant{
+	{"restart forgets keys with a NUL", "RestartKeepsOddKeys"},
+	{"restart forgets keys that are not UTF-8", "RestartKeepsOddKeys"},
+	{"restart takes a newline for the end of a key", "RestartKeepsOddKeys"},
+	{"restart forgets keys over 255 bytes", "RestartKeepsOddKeys"},
+	{"restart counts the tokens of keys over 255 bytes up", "RestartKeepsOddKeys"},
+	{"release of an odd key finds nothing after a restart", "RestartKeepsOddKeys"},
+
+	{"restart begins leases anew for their last TTL", "RestartEndsDeadLeases"},
+	{"restart puts shortened leases back to their first TTL", "RestartEndsDeadLeases"},
+	{"lease that ends as the store restarts begins anew", "RestartEndsDeadLeases"},
+	{"restart brings a released lease back", "RestartEndsDeadLeases"},
+	{"restart ends leases that were waited for", "RestartEndsDeadLeases"},
+	{"lease of a closed client never ends after a restart", "RestartEndsDeadLeases"},
+
+	{"restart parks all but the first four waiters", "RestartServesAllWaiters"},
+	{"restart keeps the places of waiters that ask again", "RestartServesAllWaiters"},
+	{"waiter that leaves after a restart takes the next along", "RestartServesAllWaiters"},
+}

@@ -1,0 +1,256 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var restartChecks = []Check{
+	{
+		Name: "RestartKeepsOddKeys",
+		Rule: "rules 1, 5, 7 and 8: a lease on a key of any bytes and length is after a restart of the store what it was: " +
+			"held, with its token, renewable and releasable, unless Guarantees.EarlyLoss says that it may be lost, which its next renewal reports",
+		Needs: []Need{needsRestart},
+		alone: true,
+		run:   restartKeepsOddKeys,
+	},
+	{
+		Name: "RestartEndsDeadLeases",
+		Rule: "rules 1 and 3: the lease of a dead holder ends by the TTL that it had last and Guarantees.MaxLate, " +
+			"also if the store restarts, and not before unless Guarantees.EarlyLoss says so; a released lease stays released",
+		Needs: []Need{needsRestart},
+		alone: true,
+		run:   restartEndsDeadLeases,
+	},
+	{
+		Name:  "RestartServesAllWaiters",
+		Rule:  "rules 1 and 9: after a restart of the store each waiter that goes on gets its turn, one at a time",
+		Needs: []Need{needsRestart},
+		alone: true,
+		run:   restartServesAllWaiters,
+	},
+}
+
+// oddest are the keys that a store's files and logs are likeliest to get wrong, the most important first.
+func (t *trial) oddest(most int) []string {
+	k := t.key
+	keys := []string{
+		k + "\x00", t.pad(backend.MaxKeyLen, "\xff"), k + "\n", k + "\xff", k + "/b", k + "A", k + "\x00b",
+		k + strings.Repeat("\x00", backend.MaxKeyLen-len(k)), k + "a", t.pad(256, ""), k + "\xfe", k + "\nb", k + "//b",
+		k + " ", " " + k, k + "\r\n", k + "%00", k + "\ufffd", k + "é", k + "e\u0301", k + "\t", k + `\n`, k + `"`, k + "/",
+		k + "/../b", k + "{b}", k + ":b", k + "=b", k + ",", k + "*", t.pad(255, ""), t.pad(backend.MaxKeyLen, "b"),
+	}
+	return keys[:min(len(keys), most)]
+}
+
+func restartKeepsOddKeys(t *trial) {
+	keys := t.oddest(t.h.Many - 1)
+	grants := make([]*grant, len(keys))
+	t.inTurns(len(keys), func(i int) {
+		grants[i] = t.acquire(t.client(i), keys[i], t.long())
+		if i%3 == 0 {
+			t.renew(grants[i], t.long())
+		}
+	})
+	t.h.Restart()
+	t.inTurns(len(keys), func(i int) { t.afterRestart(grants[i], t.client(i+1)) })
+}
+
+// afterRestart fails unless g is still what it was, or properly lost if the store may lose it. Other is a client that
+// did not acquire g.
+func (t *trial) afterRestart(g *grant, other backend.Backend) {
+	on := "the key " + show(g.key)
+	switch {
+	case t.g.EarlyLoss == "":
+		t.heldOverRestart(g, g.Deadline(), "lease on "+on)
+		t.describes(g, t.long())
+		t.release(g)
+	case t.renewsOrLost(g, on):
+		t.describes(g, t.long())
+		t.heldBy(g)
+		t.release(g)
+	case !t.within(soon, g.Lost()):
+		t.breaks(6, "%s: Lost is open after Renew was ErrLost", on)
+	default:
+		return // a store of several parts may keep the key until the TTL
+	}
+	next := t.acquireAfterOutage(other, g.key, t.long())
+	if t.g.Fencing >= backend.FencingRestart && next.Token() <= g.Token() {
+		t.breaks(7, "%s: token %d was granted after %d and a restart", on, next.Token(), g.Token())
+	}
+	t.heldBy(next)
+	t.release(next)
+}
+
+// renewsOrLost renews g once the store answers after an outage, and reports whether g is live.
+func (t *trial) renewsOrLost(g *grant, on string) (live bool) {
+	var err error
+	if !t.poll(recovery, func() bool {
+		err = g.Renew(t.ctx, t.long())
+		return err == nil || errors.Is(err, backend.ErrLost)
+	}) {
+		t.fatalf("%s: Renew, %v after a restart: %v, want nil or ErrLost", on, recovery, err)
+	}
+	return err == nil
+}
+
+// A dead lease is one whose holder does nothing any more.
+type deadLease struct {
+	what     string
+	grant    *grant
+	ttl      time.Duration // as granted or last prolonged
+	deadline time.Time     // until which nobody else may be granted the key; zero if it may be free
+	last     time.Time     // at which the store may refuse the key
+}
+
+// dies returns g, which was granted or last prolonged to ttl by an answer at answered.
+func (t *trial) dies(what string, g *grant, answered time.Time, ttl time.Duration) *deadLease {
+	return &deadLease{what, g, ttl, g.Deadline(), t.lastRefusal(answered, ttl)}
+}
+
+func restartEndsDeadLeases(t *trial) {
+	// One ends while the store is down, if the restart takes any time.
+	brief := t.acquire(t.a, t.newKey(), t.short())
+	dead := []*deadLease{t.dies("a lease that ended in the outage", brief, brief.after, t.short())}
+	if t.g.EarlyLoss == "" { // else the release may be lost, too
+		g := t.acquire(t.a, t.newKey(), t.long())
+		t.release(g)
+		dead = append(dead, &deadLease{what: "a lease that was released", grant: g})
+	}
+	time.Sleep(time.Until(brief.Deadline()) - 2*tick)
+	took := t.restartsWith(dead)
+	// Others outlive it, all being of some age by then.
+	const age = time.Second
+	ttl := t.g.Round(t.passing() + age + 2*took)
+	t.restartsWith(t.deadLeases(ttl, age))
+}
+
+// restartsWith restarts the store and waits for the ends of leases. It returns how long the store was away.
+func (t *trial) restartsWith(dead []*deadLease) time.Duration {
+	begun := time.Now()
+	t.h.Restart()
+	t.becomesFreeAfterOutage(t.b, t.newKey())
+	restarted := time.Now()
+	t.together(len(dead), func(i int) { t.endsAfterRestart(dead[i], restarted) })
+	return restarted.Sub(begun)
+}
+
+// deadLeases returns leases of ttl, or that were last prolonged to it, and whose holders die now. They are of that age.
+func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
+	closing := t.open()
+	ways := []func() *deadLease{
+		func() *deadLease {
+			g := t.acquire(t.a, t.newKey()+"\x00\xff/\n", ttl)
+			return t.dies("a lease on an odd key", g, g.after, ttl)
+		},
+		func() *deadLease {
+			g := t.acquire(t.a, t.newKey(), t.passing())
+			t.renew(g, ttl)
+			return t.dies("a lease that was prolonged", g, time.Now(), ttl)
+		},
+		func() *deadLease {
+			g := t.acquire(t.a, t.newKey(), t.long())
+			t.renew(g, ttl)
+			return t.dies("a lease that was shortened", g, time.Now(), ttl)
+		},
+		func() *deadLease {
+			g := t.waitedFor(ttl)
+			return t.dies("a lease that was waited for", g, g.after, ttl)
+		},
+		func() *deadLease {
+			g := t.acquire(closing, t.newKey(), ttl)
+			d := t.dies("a lease whose client was closed", g, g.after, ttl)
+			d.deadline = time.Time{} // its holder has lost it
+			return d
+		},
+	}
+	dead := make([]*deadLease, len(ways))
+	t.inChunks(len(ways), 2, func(i int) { dead[i] = ways[i]() })
+	t.closes(closing)
+	time.Sleep(age)
+	return dead
+}
+
+// endsAfterRestart fails unless the key of d becomes free in time, and not too early, in a store that has restarted.
+func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
+	last := d.last
+	if strings.Contains(t.g.EnforcedBy, "leader") && !last.IsZero() { // which counts the TTL anew
+		last = later(last, t.lastRefusal(restarted, d.ttl))
+	}
+	last = later(last, restarted)
+	for late := 0; ; time.Sleep(tick) {
+		sent := time.Now()
+		g, err := t.ask(t.ctx, t.b, d.grant.key, t.long(), false)
+		switch {
+		case err == nil && t.g.EarlyLoss == "" && g.after.Before(d.deadline):
+			t.doubleGrant("after a restart, the key of %s was granted %v before its deadline", d.what, d.deadline.Sub(g.after))
+		case err == nil:
+			if t.g.Fencing >= backend.FencingRestart && g.Token() <= d.grant.Token() {
+				t.breaks(7, "token %d was granted after a restart and %d, of %s", g.Token(), d.grant.Token(), d.what)
+			}
+			t.release(g)
+			return
+		case errors.Is(err, backend.ErrHeld) && sent.After(last):
+			const stillHeld = 2 // in a row, as the store may have stood still
+			if late++; late > stillHeld {
+				t.notInTime(t.ruleText(3), "after a restart, the key of %s is held %v later than the store may refuse it: %v",
+					d.what, sent.Sub(last), err)
+			}
+			time.Sleep(stall)
+		case !errors.Is(err, backend.ErrHeld) && sent.After(last.Add(recovery)):
+			t.fatalf("Acquire, %v after a restart: %v", recovery, err)
+		}
+	}
+}
+
+func restartServesAllWaiters(t *trial) {
+	const waiters = 7
+	key := t.key + "\x00\xff/\n"
+	g := t.acquire(t.a, key, t.long())
+	var waits []*waiting
+	for i := range waiters {
+		waits = append(waits, t.wait(t.client(i), key, t.long()))
+		t.arrived(key, i+1)
+	}
+	t.told(key, waiters)
+	waits[waiters/2].cancel() // its clean-up meets the restart
+	t.h.Restart()
+	for _, b := range []backend.Backend{t.a, t.b} {
+		t.becomesFreeAfterOutage(b, t.newKey())
+	}
+	if t.g.EarlyLoss == "" { // else one of them may have its turn by now
+		t.told(key, waiters-1)
+	}
+	for _, i := range []int{waiters / 2, 0} {
+		waits[i].cancel()
+		t.eitherOr(waits[i])
+		waits = slices.Delete(waits, i, i+1)
+	}
+	if t.g.EarlyLoss == "" {
+		for _, w := range waits {
+			w.stillWaits(t, g, t.ruleText(1))
+		}
+	}
+	var err error
+	if !t.poll(recovery, func() bool {
+		err = g.Release(t.ctx)
+		return err == nil || t.g.EarlyLoss != "" && errors.Is(err, backend.ErrLost)
+	}) {
+		t.fatalf("Release of a live lease, %v after a restart: %v", recovery, err)
+	}
+	for len(waits) > 0 {
+		first := t.firstOf(waits, recovery+t.handOff(), "after a restart of the store and release")
+		next := waits[first].grant
+		waits = slices.Delete(waits, first, first+1)
+		t.refused(t.a, next)
+		for _, w := range waits {
+			w.stillWaits(t, next, t.ruleText(1))
+		}
+		t.release(next)
+	}
+	t.becomesFree(t.b, key, t.handOff(), "after all waiters, and a restart before")
+}

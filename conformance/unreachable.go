@@ -1,0 +1,102 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Stores that cannot be reached: dials are refused, or nobody answers them.
+var unreachableChecks = []Check{
+	{
+		Name: "RefusedDialIsUnavailable",
+		Rule: "rule 4: while connections are refused, each method returns within its context, with ErrUnavailable or the context's error, " +
+			"and claims nothing about the key; afterwards the client recovers, and nothing stays behind",
+		Needs: []Need{needsLinked},
+		run: func(t *trial) {
+			t.unreachable("while connections are refused", func(l Link) bool { l.Refuse(); return true })
+		},
+	},
+	{
+		Name: "UnansweredDialHonoursContext",
+		Rule: "rule 4: while nobody answers a dial, each method returns within its context, with ErrUnavailable or the context's error, " +
+			"and claims nothing about the key; afterwards the client recovers, and nothing stays behind",
+		Needs: []Need{needsLinked},
+		run: func(t *trial) {
+			t.unreachable("while nobody answers a dial", func(l Link) bool {
+				i, ok := l.(IgnoringLink)
+				if ok {
+					i.Ignore()
+				}
+				return ok
+			})
+		},
+	},
+}
+
+// unreachable calls all methods of a client behind a link that lets no connection through.
+func (t *trial) unreachable(when string, block func(Link) bool) {
+	const rounds = 2 // the second on a client that has failed to connect
+	c, link := t.linked()
+	t.usable(c)
+	held := t.acquire(c, t.newKey(), t.long())
+	all, free := t.methods(c, held)
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	all = append(all, method{"Acquire of a held key", func(ctx context.Context) error {
+		_, err := t.ask(ctx, c, busy.key, t.long(), false)
+		return err
+	}})
+	if o, ok := link.(OpeningLink); ok {
+		all = append(all, method{"Open", func(ctx context.Context) error { return t.opens(ctx, o) }})
+	}
+	if !block(link) {
+		t.skipf("the link cannot leave dials unanswered (IgnoringLink)")
+	}
+	before := goroutines(t.label)
+	for round := range rounds {
+		t.together(len(all), func(i int) {
+			patience := 300 * time.Millisecond * time.Duration(round+1)
+			ctx, cancel := context.WithTimeout(t.ctx, patience)
+			defer cancel()
+			what := all[i].name + " " + when
+			err := t.call(func() error { return all[i].do(ctx) }).ends(t, patience+soon, what)
+			switch {
+			case err == nil:
+				t.breaks(4, "%s succeeded", what)
+			case t.excused(held, err):
+			case errors.Is(err, backend.ErrHeld), errors.Is(err, backend.ErrLost), errors.Is(err, backend.ErrClosed), errors.Is(err, backend.ErrInvalid):
+				t.breaks(4, "%s: %v, although the store has not answered", what, err)
+			case !errors.Is(err, backend.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
+				t.breaks(4, "%s: %v, want ErrUnavailable or the context's error", what, err)
+			case errors.Is(err, context.DeadlineExceeded) && !backend.Ended(ctx):
+				t.breaks(4, "%s: %v, before its context has ended", what, err)
+			}
+		})
+	}
+	link.Heal()
+	t.usable(c)
+	for _, key := range free {
+		t.becomesFree(t.b, key, recovery, "after an Acquire "+when)
+	}
+	if !held.gone() {
+		t.heldBy(held)
+		t.renew(held, t.long())
+	}
+	t.release(busy)
+	t.free(c, busy.key, "after attempts "+when)
+	const grown = 16 // of a client's pool
+	t.settlesAt(before+grown, "after calls "+when)
+}
+
+// opens opens a client through a link that lets no connection through. One that connects at its first request fails then.
+func (t *trial) opens(ctx context.Context, link OpeningLink) error {
+	c, err := link.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Inspect(ctx, t.newKey())
+	return err
+}

@@ -1,0 +1,98 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/conformance"
+)
+
+// clients that cannot connect
+var unreachableMutants = []mutant{
+	{"refused dial is an error of the network", "RefusedDialIsUnavailable"},
+	{"refused dial calls a key busy", "RefusedDialIsUnavailable"},
+	{"refused dial loses the lease", "RefusedDialIsUnavailable"},
+	{"refused dial is repeated without regard to the context", "RefusedDialIsUnavailable"},
+	{"refused dial ends the client", "RefusedDialIsUnavailable"},
+	{"dial ignores the context", "UnansweredDialHonoursContext"},
+	{"Open ignores the context while it dials", "UnansweredDialHonoursContext"},
+	{"dial that is given up leaves a goroutine", "UnansweredDialHonoursContext"},
+	{"unanswered dial calls a key busy", "UnansweredDialHonoursContext"},
+}
+
+var (
+	_ conformance.IgnoringLink = (*wire)(nil)
+	_ conformance.OpeningLink  = (*wire)(nil)
+)
+
+// Ignore implements conformance.IgnoringLink.
+func (w *wire) Ignore() { w.set(func() { w.ignore = true; w.breakLocked() }) }
+
+// Open implements conformance.OpeningLink.
+func (w *wire) Open(ctx context.Context) (backend.Backend, error) {
+	c := newClient(w.server)
+	c.wire = w
+	if w.server.is("Open ignores the context while it dials") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if _, err := c.dial(ctx); err != nil {
+		c.leases.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// answers waits until dials are answered.
+func (w *wire) answers(ctx context.Context) bool {
+	for {
+		w.mu.Lock()
+		ignore, change := w.ignore && !w.dead, w.change
+		w.mu.Unlock()
+		if !ignore {
+			return true
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// dial returns the connection there is, or a new one.
+func (c *client) dial(ctx context.Context) (*conn, error) {
+	if c.is("dial ignores the context") {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if !c.wire.answers(ctx) {
+		switch {
+		case c.is("dial that is given up leaves a goroutine"):
+			for range 3 {
+				go func() { <-c.server.stop }() // a client whose Open failed is never closed
+			}
+		case c.is("unanswered dial calls a key busy"):
+			return nil, backend.ErrHeld
+		}
+		return nil, backend.ContextError(ctx, nil)
+	}
+	conn, err := c.wire.dial()
+	for err != nil && c.is("refused dial is repeated without regard to the context") && !c.wire.isDead() && !c.leases.Closed() {
+		time.Sleep(10 * time.Millisecond)
+		conn, err = c.wire.dial()
+	}
+	switch {
+	case err == nil || c.wire.isDead():
+	case c.is("refused dial is an error of the network"):
+		return nil, errors.New("connection refused")
+	case c.is("refused dial calls a key busy"):
+		return nil, backend.ErrHeld
+	case c.is("refused dial loses the lease"):
+		return nil, fmt.Errorf("%w: connection refused", backend.ErrLost)
+	case c.is("refused dial ends the client"):
+		c.wire.kill()
+	}
+	return conn, err
+}

@@ -1,0 +1,18 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/anylock/lock/conformance"
+)
+
+// A Suite is conformance.Run, or a shorter run.
+type Suite func(t *testing.T, newHarness func(t *testing.T) conformance.Harness)
+
+// Core returns conformance.RunCore with extra, the names of checks and groups that run beside the core.
+func Core(extra ...string) Suite {
+	return func(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
+		t.Helper()
+		conformance.RunCore(t, newHarness, extra...)
+	}
+}
