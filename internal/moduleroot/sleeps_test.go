@@ -1,68 +1,37 @@
 package moduleroot
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// unexplained is how many calls of time.Sleep without an explanation the tests of a folder may have: those that were
-// there before the rule. Lower a number when you remove or explain a call; never raise one.
-var unexplained = map[string]int{
-	".":                   19,
-	"adapters/gocron":     2,
-	"adapters/kubernetes": 1,
-	"backend":             37,
-	"cmd/anylock":         5,
-	"etcd":                31,
-	"examples/queue":      1,
-	"file":                9,
-	"internal/eager":      1,
-	"memcached":           10,
-	"otel":                4,
-	"otel/prometheus":     1,
-	"pair":                3,
-	"postgres":            14,
-	"recipe":              16,
-	"redis":               11,
-	"redis/redlock":       9,
-	"zookeeper":           28,
-}
-
-// A test waits for an event. A call of time.Sleep is fine inside synctest.Test, whose time is fake, and as the pause
-// of a polling loop ("for …; …; time.Sleep(pause)"). Any other says on its line what the sleep plays:
+// A test waits for an event. A call of time.Sleep is fine in a bubble of testing/synctest, whose time is fake, and as the
+// pause of a polling loop ("for …; …; time.Sleep(pause)"). Any other says on its line what the sleep plays:
 //
 //	time.Sleep(ttl) // sleeps: the TTL must pass
+//
+// The test sees the bubbles of synctest.Test and of functions that run a function parameter under synctest.Test. A helper
+// that only runs in bubbles says so: "// sleeps: in fake time".
 func TestSleepsAreExplained(t *testing.T) {
 	root := find(t)
-	found := map[string][]string{}
+	fset := token.NewFileSet()
+	folders := map[string][]*ast.File{}
 	walk(t, root, func(file string) {
 		folder := path.Dir(file)
 		if !strings.HasSuffix(file, "_test.go") || folder == "internal/servers" || under(folder, "conformance") {
 			return
 		}
-		sleeps, err := unexplainedSleeps(filepath.Join(root, file), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range sleeps {
-			found[folder] = append(found[folder], fmt.Sprintf("%s:%d", file, line))
-		}
+		folders[folder] = append(folders[folder], parse(t, fset, filepath.Join(root, file), nil))
 	})
-	for folder, sleeps := range found {
-		if len(sleeps) > unexplained[folder] {
-			t.Errorf("%s: %d calls of time.Sleep have no \"// sleeps: …\", and %d may:\n\t%s",
-				folder, len(sleeps), unexplained[folder], strings.Join(sleeps, "\n\t"))
-		}
-	}
-	for folder, allowed := range unexplained {
-		if n := len(found[folder]); n < allowed {
-			t.Errorf("%s: only %d calls of time.Sleep are left without an explanation; lower its number from %d", folder, n, allowed)
+	for _, files := range folders {
+		for _, at := range unexplainedSleeps(fset, files) {
+			t.Errorf("%s:%d: time.Sleep without \"// sleeps: …\"", strings.TrimPrefix(at.Filename, root+"/"), at.Line)
 		}
 	}
 }
@@ -71,39 +40,91 @@ func under(folder, parent string) bool {
 	return folder == parent || strings.HasPrefix(folder, parent+"/")
 }
 
-// unexplainedSleeps returns the lines of a file whose call of time.Sleep breaks the rule. src is as in parser.ParseFile.
-func unexplainedSleeps(file string, src any) ([]int, error) {
-	fset := token.NewFileSet()
+func parse(t *testing.T, fset *token.FileSet, file string, src any) *ast.File {
+	t.Helper()
 	tree, err := parser.ParseFile(fset, file, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	explained := map[int]bool{}
-	for _, group := range tree.Comments {
-		for _, c := range group.List {
-			if strings.HasPrefix(c.Text, "// sleeps: ") {
-				explained[fset.Position(c.Pos()).Line] = true
+	return tree
+}
+
+// unexplainedSleeps returns the calls of time.Sleep in the test files of a folder that break the rule.
+func unexplainedSleeps(fset *token.FileSet, files []*ast.File) (found []token.Position) {
+	bubbles := bubbleFuncs(files)
+	for _, tree := range files {
+		explained := map[int]bool{}
+		for _, group := range tree.Comments {
+			for _, c := range group.List {
+				if strings.HasPrefix(c.Text, "// sleeps: ") {
+					explained[fset.Position(c.Pos()).Line] = true
+				}
+			}
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ForStmt:
+				if pause, ok := n.Post.(*ast.ExprStmt); ok && isCall(pause.X, "time", "Sleep") {
+					explained[fset.Position(pause.Pos()).Line] = true
+				}
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.Ident); isCall(n, "synctest", "Test") || ok && bubbles[f.Name] {
+					return false
+				}
+				if at := fset.Position(n.Pos()); isCall(n, "time", "Sleep") && !explained[at.Line] {
+					found = append(found, at)
+				}
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// bubbleFuncs returns the functions that run a function parameter under synctest.Test, and nowhere else.
+func bubbleFuncs(files []*ast.File) map[string]bool {
+	bubbles := map[string]bool{}
+	for _, tree := range files {
+		for _, d := range tree.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || f.Body == nil {
+				continue
+			}
+			for _, p := range f.Type.Params.List {
+				if _, ok := p.Type.(*ast.FuncType); ok && len(p.Names) == 1 && isBubbled(f.Body, p.Names[0].Name) {
+					bubbles[f.Name.Name] = true
+				}
 			}
 		}
 	}
-	var lines []int
-	ast.Inspect(tree, func(n ast.Node) bool {
+	return bubbles
+}
+
+// isBubbled reports whether body uses name, and only in calls of synctest.Test.
+func isBubbled(body ast.Node, name string) bool {
+	inside, outside := false, false
+	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ForStmt:
-			if pause, ok := n.Post.(*ast.ExprStmt); ok && isCall(pause.X, "time", "Sleep") {
-				explained[fset.Position(pause.Pos()).Line] = true
-			}
 		case *ast.CallExpr:
 			if isCall(n, "synctest", "Test") {
+				inside = inside || mentions(n, name)
 				return false
 			}
-			if line := fset.Position(n.Pos()).Line; isCall(n, "time", "Sleep") && !explained[line] {
-				lines = append(lines, line)
-			}
+		case *ast.Ident:
+			outside = outside || n.Name == name
 		}
 		return true
 	})
-	return lines, nil
+	return inside && !outside
+}
+
+func mentions(n ast.Node, name string) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == name
+		return !found
+	})
+	return found
 }
 
 // isCall reports whether x calls function name of package pkg.
@@ -129,9 +150,29 @@ func f() {
 	time.Sleep(1) // sleeps: the TTL must pass
 	time.Sleep(1) // the TTL must pass
 	go func() { time.Sleep(1) }()
+	bubble(t, func(t *testing.T) { time.Sleep(1) })
+	both(t, func(t *testing.T) { time.Sleep(1) })
+	neither(t, func(t *testing.T) { time.Sleep(1) })
 }`
-	lines, err := unexplainedSleeps("p_test.go", src)
-	if got := fmt.Sprint(lines); err != nil || got != "[7 8]" {
-		t.Errorf("reports lines %s, %v; want [7 8]", got, err)
+	const helpers = `package p
+func bubble(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) { f(t) })
+}
+func both(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, f)
+	f(t)
+}
+func neither(t *testing.T, f func(t *testing.T)) {
+	synctest.Test(t, func(t *testing.T) {})
+	f(t)
+}`
+	fset := token.NewFileSet()
+	files := []*ast.File{parse(t, fset, "p_test.go", src), parse(t, fset, "helpers_test.go", helpers)}
+	var lines []int
+	for _, at := range unexplainedSleeps(fset, files) {
+		lines = append(lines, at.Line)
+	}
+	if want := []int{7, 8, 10, 11}; !slices.Equal(lines, want) {
+		t.Errorf("reports lines %v, want %v", lines, want)
 	}
 }
