@@ -17,13 +17,13 @@ var lastingChecks = []Check{
 	{
 		Name: "ClientForgetsEndedLeases",
 		Rule: "rule 10: a client keeps neither memory nor goroutines for leases that were released or have expired, refused attempts and " +
-			"cancelled waits: of 20,000 released leases, or as many as a slow store grants in two seconds",
+			"cancelled waits: of 20,000 released leases, or as many as a slow store grants in a second",
 		run: clientForgetsEndedLeases,
 	},
 	{
 		Name: "StoreForgetsEndedLeases",
 		Rule: "rule 10: a store keeps no record for each lease that was released or has expired, refused attempt or cancelled wait: of " +
-			"20,000 released leases, or as many as a slow store grants in two seconds",
+			"20,000 released leases, or as many as a slow store grants in a second",
 		Needs: []Need{needsFootprint},
 		alone: true,
 		run:   storeForgetsEndedLeases,
@@ -31,8 +31,8 @@ var lastingChecks = []Check{
 }
 
 const (
-	endingBudget = 2 * time.Second // for each way to end
-	endingGroup  = 8               // attempts that end together
+	endingBudget = time.Second // for each way to end
+	endingGroup  = 8           // attempts that end together
 )
 
 // A wayToEnd makes leases or attempts of one kind end. end returns how many have.

@@ -142,6 +142,10 @@ var queueEvents = []queueEvent{
 	}},
 	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
 		t.release(g)
+		if !t.g.FIFO { // the others may have their turns before
+			t.release(l.waits[0].granted(t, queued*t.handOff(), "after release"))
+			return true
+		}
 		first := l.waits[0].granted(t, t.handOff(), "after release")
 		for _, i := range []int{1, queued - 1} {
 			l.waits[i].cancelAndFail(t)
