@@ -53,7 +53,10 @@ func (t *trial) mayEndLeases() bool { return namesConnections.MatchString(t.g.Ea
 // disconnectedFor is how long a holder is disconnected: for longer than sessions mostly outlive their connection, and for less than the
 // store lets leases live without contact.
 func (t *trial) disconnectedFor() time.Duration {
-	const usual = 6 * time.Second
+	usual := 12 * time.Second
+	if t.hasty {
+		usual = 6 * time.Second
+	}
 	if t.g.MaxSilence > 0 {
 		return min(usual, t.g.MaxSilence/3)
 	}

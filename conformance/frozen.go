@@ -188,6 +188,8 @@ func (r *remote) comesToAnEnd(g *grant) {
 	}
 	switch err := r.answer.Err; {
 	case errors.Is(err, backend.ErrLost): // granted while it was frozen
+	case errors.Is(err, backend.ErrUnavailable): // frozen before it read that the key is busy
+		t.provesNothing("a waiter that may have been frozen before the first answer: %v", err)
 	case err != nil:
 		t.fatalf("a thawed waiter: %v, want the lease, or ErrLost for one that is over", err)
 	case r.answer.Token <= g.Token() && t.g.Fencing > backend.FencingNone:
