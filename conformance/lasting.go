@@ -59,7 +59,10 @@ type endings struct {
 
 func (t *trial) newEndings() *endings {
 	const most, more = 8, 2 // leases beside those of a group
-	e := &endings{trial: t, workers: max(1, min(most, t.h.Many/(endingGroup+more)))}
+	if t.h.Many < endingGroup+more {
+		t.skipf("too few leases (Harness.Many) to tell")
+	}
+	e := &endings{trial: t, workers: min(most, t.h.Many/(endingGroup+more))}
 	e.keys, e.owners = make([][endingGroup]string, e.workers), make([][]weak.Pointer[byte], e.workers)
 	for w := range e.workers {
 		for i := range endingGroup {

@@ -63,11 +63,12 @@ func (s *server) releaseMissesOdd(key string) bool {
 	return s.restarts > 0 && s.is(odd) && strings.ContainsAny(key, "\x00\n")
 }
 
-// takesNextAlong removes two places instead of that of i.
+// takesNextAlong removes two places instead of that of i: that of the next, or of the one before if i is the last.
 func (s *server) takesNextAlong(e *entry, i int) bool {
 	if s.restarts == 0 || !s.is("waiter that leaves after a restart takes the next along") {
 		return false
 	}
-	e.queue = slices.Delete(e.queue, i, min(i+2, len(e.queue)))
+	from := max(0, min(i, len(e.queue)-2))
+	e.queue = slices.Delete(e.queue, from, min(from+2, len(e.queue)))
 	return true
 }
