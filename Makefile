@@ -20,8 +20,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests need no server. For other systems only these are vetted with their tests.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
-# What test-race leaves out: suites on more topologies than a store's main one, and packages without concurrency.
-RACE_SKIP := ^TestConformance(Cluster|TLS|DocumentedRights|Current)
+# What test-race leaves out: suites on more topologies than the main one of a store, or by the command, and packages without concurrency.
+RACE_SKIP := ^TestConform(ance(Cluster|TLS|DocumentedRights|Current)|Stock$$)
 RACELESS := /(bench|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
