@@ -1,12 +1,44 @@
 package leak
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 )
 
-func TestMain(m *testing.M) { VerifyTestMain(m) }
+// leakEnv makes a child process of the tests start a goroutine that never ends.
+const leakEnv = "ANYLOCK_TEST_LEAK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(leakEnv) != "" {
+		go leaks(make(chan struct{}), make(chan struct{}))
+	}
+	VerifyTestMain(m)
+}
+
+// Tests that pass but leak a goroutine fail as a whole, and the output names the goroutine's function.
+func TestLeakFailsTheProcess(t *testing.T) {
+	for _, leak := range []string{"", "1"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), leakEnv+"="+leak)
+		out, err := cmd.CombinedOutput()
+		if leak == "" {
+			if err != nil {
+				t.Errorf("without a leak: %v\n%s", err, out)
+			}
+			continue
+		}
+		if e := (*exec.ExitError)(nil); !errors.As(err, &e) || e.ExitCode() != 1 {
+			t.Errorf("with a leak: %v, want exit status 1\n%s", err, out)
+		}
+		if !strings.Contains(string(out), "leak: 1 goroutines are left") || !strings.Contains(string(out), "leak.leaks(") {
+			t.Errorf("the output does not show the goroutine:\n%s", out)
+		}
+	}
+}
 
 func TestLeftGoroutineIsFound(t *testing.T) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
