@@ -20,8 +20,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests need no server. For other systems only these are vetted with their tests.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
-# What test-race leaves out: suites on more topologies than the main one of a store, or by the command, and packages without concurrency.
-RACE_SKIP := ^TestConform(ance(Cluster|TLS|DocumentedRights|Current)|Stock$$)
+# What test-race leaves out: suites on more topologies than the main one of a store, or by the command, tests of the suite itself that compute
+# for long, and packages without concurrency.
+RACE_SKIP := ^TestConform(ance(Cluster|TLS|DocumentedRights|Current)|Stock$$)|^Test(Mutants|FewLeases|WrongStoresEndSoon|RunInBubbleReportsBrokenStores)$$
 RACELESS := /(bench|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
