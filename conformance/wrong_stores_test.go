@@ -160,9 +160,9 @@ var wrongStores = map[string]struct {
 	}, "the same was seen in each of"},
 	"every call panics": {func(c *client) *wrongStore {
 		return &wrongStore{client: c, acquire: func(context.Context, *client, backend.Request) (backend.Lease, error) {
-			panic("not implemented")
+			panic("a bug of the store")
 		}}
-	}, "panic: not implemented"},
+	}, "panic: a bug of the store"},
 	"OnLost calls back twice": {func(c *client) *wrongStore {
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
 			return wraps(ctx, c, r, wrongLease{twice: true})
