@@ -24,30 +24,7 @@ var operateChecks = []Check{
 }
 
 func listTellsHeldKeys(t *trial) {
-	lister, ok := t.b.(backend.Lister)
-	if !ok {
-		t.skipf("the store is no Lister")
-	}
-	list := func(prefix string) []string {
-		begun := time.Now()
-		keys, err := lister.List(t.ctx, prefix)
-		t.answered(err, begun)
-		if errors.Is(err, backend.ErrUnavailable) { // a store that is written to all the time may not have a moment for it
-			t.tooLate("List: %v", err)
-		}
-		if err != nil {
-			t.fatalf("List: %v", err)
-		}
-		for i, key := range keys {
-			if !strings.HasPrefix(key, prefix) {
-				t.fatalf("List of the prefix %s tells %s", show(prefix), show(key))
-			}
-			if slices.Contains(keys[:i], key) {
-				t.fatalf("List tells %s twice", show(key))
-			}
-		}
-		return keys
-	}
+	lister := t.lister()
 	other := t.acquire(t.a, t.newKey(), t.long())
 	ends := []string{"", "/", "/a", "/a/b", "/A", "/*", "/%41", "/é", "/\xff\x00", "/ ", "/{x}", "/_", "/?", "/[a]", `/\`, `/\*`, "/;",
 		"/" + strings.Repeat("k", 900)}
@@ -64,9 +41,9 @@ func listTellsHeldKeys(t *trial) {
 			parts = append(parts, prefix+end)
 		}
 		for _, part := range parts {
-			keys := list(part)
+			keys := t.list(lister, part)
 			for _, g := range append(held, other) {
-				if strings.HasPrefix(g.key, part) && !slices.Contains(keys, g.key) {
+				if strings.HasPrefix(g.key, part) && !keys[g.key] {
 					t.fatalf("List of the prefix %s does not tell %s, which is held", show(part), show(g.key))
 				}
 			}
