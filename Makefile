@@ -69,7 +69,7 @@ race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 2 -parallel 8 
 test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
 	@scripts/install-servers redis etcd zookeeper memcached postgres
 ifeq ($(PKG),./...)
-	$(race) -run '$(RACE_SUITES)' $(RACE_STORES)
+	ANYLOCK_CONFORMANCE_FULL=1 $(race) -run '$(RACE_SUITES)' $(RACE_STORES)
 	$(race) -skip '$(RACE_SKIP)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE_STORES)) | grep -vE '$(RACELESS)')
 else
 	$(race) $(PKG)
