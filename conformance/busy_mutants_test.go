@@ -124,8 +124,11 @@ func (s *server) takes(c *client, owner string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(c.taking)
-	for _, e := range s.keys {
-		if e.client == c && !c.taking[e.owner] && time.Now().Before(e.expires) {
+	for e := range c.held {
+		switch {
+		case e.client != c || !time.Now().Before(e.expires):
+			delete(c.held, e)
+		case !c.taking[e.owner]:
 			n++
 		}
 	}
@@ -133,7 +136,7 @@ func (s *server) takes(c *client, owner string, most int) bool {
 		return false
 	}
 	if c.taking == nil {
-		c.taking = make(map[string]bool)
+		c.taking, c.held = make(map[string]bool), make(map[*entry]bool)
 	}
 	c.taking[owner] = true
 	return true

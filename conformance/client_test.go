@@ -19,6 +19,7 @@ type client struct {
 	ending sync.Once
 	token  uint64          // guarded by server.mu
 	taking map[string]bool // owners whose leases are being taken; guarded by server.mu
+	held   map[*entry]bool // granted to this client, some of them ended; only with MaxLeases; guarded by server.mu
 	wire   *wire           // what lies between, nil for nothing
 	skew   time.Duration   // of its wall clock
 

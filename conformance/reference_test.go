@@ -83,7 +83,7 @@ func newServer(bug string) *server {
 		stop: make(chan struct{}), gate: newGate()}
 }
 
-func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }
+func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }
 
 func (s *server) harness() conformance.Harness {
 	outage := time.Second
@@ -196,6 +196,9 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	e.owner, e.client, e.expires, e.renewed, e.waited = r.Owner, c, now.Add(s.keepWaited(r, s.grantInCrowd(e, r.TTL))), time.Time{}, r.Wait
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
+	}
+	if c.held != nil {
+		c.held[e] = true
 	}
 	e.granted, e.cuts = now, c.contact.cuts.Load()
 	s.armLocked(key, e)
