@@ -49,8 +49,8 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	life, err := c.acquire(ctx, r)
+	done(life)
 	if err != nil {
 		if c.is("context's error is hidden") && ctx.Err() != nil {
 			return nil, errors.New("timeout")

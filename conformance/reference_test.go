@@ -197,9 +197,6 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	if c.held != nil {
-		c.held[e] = true
-	}
 	e.granted, e.cuts = now, c.contact.cuts.Load()
 	s.armLocked(key, e)
 	return granted{e.token, now}
