@@ -154,10 +154,10 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 		release(t, acquire(t, l, "k"))
 		late = 1 << 30
 		_, err := l.Acquire(t.Context(), "k")
-		wantErr(t, err, lock.ErrLost)
+		wantErr(t, err, lock.ErrUnavailable)
 		late = 1
 		_, err = l.TryAcquire(t.Context(), "k")
-		wantErr(t, err, lock.ErrLost)
+		wantErr(t, err, lock.ErrUnavailable)
 	})
 }
 
