@@ -202,7 +202,18 @@ func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
 	return true
 }
 
-// keep leaves the key taken for d more and lets the next local waiter queue at the store.
+// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a margin before
+// the TTL. The store may not grant that much. Then lasting returns the longest TTL.
+func (l *Locker) lasting(d time.Duration) time.Duration {
+	d += backend.Margin(0)
+	most := backend.MaxTTL
+	if bound := l.guarantees.MaxTTL; bound > 0 {
+		most = min(most, bound)
+	}
+	return min(d+d/99+1, most)
+}
+
+// keep leaves the key taken for at least d more and lets the next local waiter queue at the store.
 func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
@@ -210,7 +221,7 @@ func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	var err error
 	for again := true; again; {
 		overlaps := h.taken.Load() > 0 // with a renewal to the TTL, which may come after this one
-		err = h.lease.Renew(ctx, d)
+		err = h.lease.Renew(ctx, l.lasting(d))
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err)) &&
 			backend.Sleep(ctx, keepPause) == nil
 	}

@@ -81,7 +81,7 @@ func WithMaxHold(d time.Duration) AcquireOption {
 
 // WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
 // shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key for the
-// rest of d, and tries for up to a second. If the store does not answer, the key stays taken for what is left of the lease.
+// rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store does not answer, the key stays taken for what is left of the lease.
 //
 // A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases with their client's
 // connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees the key then. WithMinHold(1) is none:
