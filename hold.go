@@ -33,9 +33,10 @@ type hold struct {
 	until  time.Duration // of its age: renew no further; 0 means for ever
 	lost   bool
 
-	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
-	taken    atomic.Int32 // by workers that renew it
+	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
+	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
+	taken    atomic.Int32  // by workers that renew it
 	renewal  alarm.Entry[*hold]
 
 	first tenure // here, so that an acquisition makes one piece of memory
