@@ -13,12 +13,13 @@ import (
 // Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
 // Release.
 //
-// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the store has said
-// that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the context's error, and nothing is left
-// behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or ErrClosed too. It is ErrUnavailable, and never ErrLost,
-// if the store's grants arrive only after their TTL. Any other error comes from the store or the network. What the request may have
-// left there is cleaned up in the background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once;
-// once it is waiting, it survives an outage for some time.
+// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the
+// store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the
+// context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or
+// ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
+// other error comes from the store or the network. What the request may have left there is cleaned up in the
+// background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is
+// waiting, it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.get(ctx, key, opts, true)
 }

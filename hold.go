@@ -203,8 +203,8 @@ func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
 	return true
 }
 
-// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a margin before
-// the TTL. The store may not grant that much. Then lasting returns the longest TTL.
+// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a
+// margin before the TTL. The store may not grant that much. Then lasting returns the longest TTL.
 func (l *Locker) lasting(d time.Duration) time.Duration {
 	d += backend.Margin(0)
 	most := backend.MaxTTL

@@ -10,8 +10,9 @@ import (
 // errEndedEarly means that the lease of the store ended before Acquire could return it.
 var errEndedEarly = fmt.Errorf("%w before Acquire returned it", ErrLost)
 
-// neverLost is the error of an acquisition that failed with err. It does not match ErrLost, by which a store reports a grant that
-// arrived too late: the caller had no lease to lose. It matches ErrUnavailable instead, unless a context has ended.
+// neverLost is the error of an acquisition that failed with err. It does not match ErrLost, by which a store reports
+// a grant that arrived too late: the caller had no lease to lose. It matches ErrUnavailable instead, unless a context
+// has ended.
 func neverLost(err error) error {
 	switch {
 	case !errors.Is(err, ErrLost):

@@ -28,7 +28,9 @@ func TestAcquireIsNeverLost(t *testing.T) {
 	const ttl = time.Second
 	errLate := fmt.Errorf("%w: the grant arrived too late", backend.ErrLost)
 	for name, acquire := range map[string]func(context.Context, backend.Backend, backend.Request) (backend.Lease, error){
-		"error of the store": func(context.Context, backend.Backend, backend.Request) (backend.Lease, error) { return nil, errLate },
+		"error of the store": func(context.Context, backend.Backend, backend.Request) (backend.Lease, error) {
+			return nil, errLate
+		},
 		"expired lease": func(ctx context.Context, inner backend.Backend, r backend.Request) (backend.Lease, error) {
 			l, err := inner.Acquire(ctx, r)
 			time.Sleep(2 * ttl)

@@ -67,10 +67,10 @@ func WithoutRenewal() AcquireOption {
 	return acquireOption(func(s *settings) { s.manual = true })
 }
 
-// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no more than
-// is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease may then end sooner,
-// by up to a third of its TTL. The first grant may be for longer than a d that is below the MinTTL or between two units. 0 is no
-// maximum: it overrides a default.
+// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no
+// more than is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease
+// may then end sooner, by up to a third of its TTL. The first grant may be for longer than a d that is below the
+// MinTTL or between two units. 0 is no maximum: it overrides a default.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.maxHold = d
@@ -80,14 +80,14 @@ func WithMaxHold(d time.Duration) AcquireOption {
 	})
 }
 
-// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
-// shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key for the
-// rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store does not answer,
-// the key stays taken for what is left of the lease.
+// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that
+// is shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key
+// for the rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store
+// does not answer, the key stays taken for what is left of the lease.
 //
-// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases with their
-// client's connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees the key then. 0 is no
-// minimum: it overrides a default.
+// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases
+// with their client's connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees
+// the key then. 0 is no minimum: it overrides a default.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.minHold = d

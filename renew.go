@@ -273,8 +273,8 @@ type failure struct {
 	err  error
 }
 
-// putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then take the same
-// holds. putBack replaces an error that means only that an attempt's time was over.
+// putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then
+// take the same holds. putBack replaces an error that means only that an attempt's time was over.
 func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +298,8 @@ func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (fai
 	return failures
 }
 
-// causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store does not answer.
+// causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store
+// does not answer.
 func (r *renewer) causeLocked(h *hold, err error, begun, now time.Time) error {
 	if !backend.IsContextError(err) || r.ctx.Err() != nil {
 		h.silent = 0

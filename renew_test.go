@@ -225,7 +225,9 @@ func TestMinHoldEndsBeforeTheDeadline(t *testing.T) {
 		b     func() backend.Backend
 		holds []time.Duration
 	}{
-		{func() backend.Backend { return memory.New() }, []time.Duration{time.Nanosecond, time.Millisecond, time.Second, time.Hour, 9 * 365 * 24 * time.Hour}},
+		{func() backend.Backend { return memory.New() }, []time.Duration{
+			time.Nanosecond, time.Millisecond, time.Second, time.Hour, 9 * 365 * 24 * time.Hour,
+		}},
 		{func() backend.Backend { return bounded{memory.New()} }, []time.Duration{59 * time.Second}},
 	} {
 		for _, least := range store.holds {

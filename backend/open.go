@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// openGrace is how much later than its context an open may return. Most stores return by then with the last error of the server.
+// openGrace is how much later than its context an open may return. Most stores return by then with the last error of
+// the server.
 const openGrace = 50 * time.Millisecond
 
 type openFunc = func(ctx context.Context, rawURL string) (Backend, error)
 
-// openWithin returns open, made to return when its context ends, whatever a client library waits for. A backend that is ready later is
-// closed.
+// openWithin returns open, made to return when its context ends, whatever a client library waits for. A backend that
+// is ready later is closed.
 func openWithin(open openFunc) openFunc {
 	type result struct {
 		b   Backend

@@ -42,7 +42,8 @@ type underway struct {
 
 // waitingLocked is the unknown outcome of a renewal that was not sent because the store has not answered another one.
 func (l *Life) waitingLocked(now time.Time) error {
-	return fmt.Errorf("%w: no answer for %v to the previous renewal", ErrUnavailable, (now.Sub(l.granted) - l.asked).Round(time.Millisecond))
+	silence := now.Sub(l.granted) - l.asked
+	return fmt.Errorf("%w: no answer for %v to the previous renewal", ErrUnavailable, silence.Round(time.Millisecond))
 }
 
 // beginRenew waits until no other renewal is under way, and begins one.

@@ -145,7 +145,7 @@ func opener(dir string) int {
 			b.Close()
 			fmt.Println("done")
 			return 0
-		case !errors.Is(err, unix.EMFILE), !strings.Contains(err.Error(), "too many open files"), strings.Contains(err.Error(), "Linux"):
+		case !errors.Is(err, unix.EMFILE), !strings.Contains(err.Error(), "too many open files"):
 			fmt.Printf("%d free descriptors: %v\n", free, err)
 		}
 		feed(1)

@@ -64,7 +64,8 @@
 //   - On a full disk, keys whose bucket is new or has to grow are refused; an empty bucket file may be left. Held leases are
 //     still renewed and released in place, as long as their bucket has few keys and short queues. A lease that cannot be renewed is
 //     lost at its deadline. No lock is broken.
-//   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused with that error.
+//   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused with
+//     that error.
 //   - Removing files from the directory removes locks: keep /tmp cleaners away from it.
 //   - Network file systems are refused with ErrUnsupported. If two machines share a directory anyway (FUSE, virtiofs), this is
 //     detected when both use one bucket: the machine that used it first refuses it from then on.

@@ -28,7 +28,8 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 		return nil, err
 	}
 	// It can be written, locked and read.
-	if err := s.update(ctx, "", access{create: true}, func(*record, int64) (bool, error) { return false, nil }); err != nil {
+	look := func(*record, int64) (write bool, err error) { return false, nil }
+	if err := s.update(ctx, "", access{create: true}, look); err != nil {
 		s.spare.close()
 		return nil, cmp.Or(backend.ContextError(ctx, err), err)
 	}

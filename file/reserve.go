@@ -12,8 +12,8 @@ import (
 // spareFDs is how many renewals and releases can run at once while the process has no free descriptor.
 const spareFDs = 3
 
-// A reserve keeps descriptors open for renewals and releases, so that a process that has no descriptor left keeps its leases. It is
-// safe for concurrent use.
+// A reserve keeps descriptors open for renewals and releases, so that a process that has no descriptor left keeps its
+// leases. It is safe for concurrent use.
 type reserve struct {
 	spares chan int      // copies of base; has room for spareFDs
 	done   chan struct{} // the store's
@@ -61,8 +61,8 @@ func (r *reserve) close() {
 	}
 }
 
-// open opens a file to write. If the process has no free descriptor, open uses a spare one, or waits for one until ctx ends. Close the
-// file with closeFile.
+// open opens a file to write. If the process has no free descriptor, open uses a spare one, or waits for one until
+// ctx ends. Close the file with closeFile.
 func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 	const pause = 5 * time.Millisecond // until the process may have a free descriptor again
 	for {

@@ -175,7 +175,9 @@ func (s *store) put(path, text string) error {
 
 // update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to write it; it
 // may be called several times, each time with a new record.
-func (s *store) update(ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error)) error {
+func (s *store) update(
+	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
+) error {
 	path := s.path(bucketName(key))
 	for {
 		if err := ctx.Err(); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// A store that stands still for longer than the TTL grants too late or does not answer. No caller had a lease, so none is lost.
+// A store that stands still for longer than the TTL grants too late or does not answer. No caller had a lease, so
+// none is lost.
 func TestAcquireOnFrozenStoreIsNotLost(t *testing.T) {
 	onStores(t, func(t *testing.T, s sharedStore) {
 		url, nodes := s.start(t)

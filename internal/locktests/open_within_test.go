@@ -71,7 +71,9 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 	}
 	wg.Wait()
 	// Clients go on in the background until their own limits.
-	storetest.Until(t, time.Minute, "the goroutines of opens have ended", func() bool { return runtime.NumGoroutine() <= goroutines+1 })
+	storetest.Until(t, time.Minute, "the goroutines of opens have ended", func() bool {
+		return runtime.NumGoroutine() <= goroutines+1
+	})
 }
 
 // remoteURLs returns a URL of every scheme of a store that is on a server. HOST and PEER stand for its addresses.
