@@ -50,11 +50,16 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var l *login
+	if t.user != "" {
+		l = newLogin(t.user, t.password, t.options.Timeout)
+		config.DialOptions = append(config.DialOptions, l.options()...)
+	}
 	client, err := clientv3.New(config) // which makes no request
 	if err != nil {
 		return nil, err
 	}
-	owned := clients{client}
+	owned := ownClient{client, l}
 	defer func() {
 		if err != nil {
 			_ = owned.Close()
@@ -63,11 +68,10 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	if err = reach(ctx, client, t.options.Timeout); err != nil {
 		return nil, err
 	}
-	if t.user != "" {
-		if client, err = t.loggedIn(config, client); err != nil {
+	if l != nil {
+		if err = l.start(ctx, client.ActiveConnection()); err != nil {
 			return nil, err
 		}
-		owned = append(owned, client)
 	}
 	if b, err = openClient(ctx, client, t.options); err != nil {
 		return nil, err
@@ -76,17 +80,20 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	return b, nil
 }
 
-// clients are what a Backend has opened.
-type clients []*clientv3.Client
+// An ownClient is a client that a Backend has opened, with its login if the URL names a user.
+type ownClient struct {
+	client *clientv3.Client
+	login  *login
+}
 
-func (c clients) Close() error {
-	var errs []error
-	for _, client := range c {
-		if err := client.Close(); !errors.Is(err, context.Canceled) { // clientv3 tells of its own cancelling
-			errs = append(errs, err)
-		}
+func (c ownClient) Close() error {
+	if c.login != nil {
+		c.login.close()
 	}
-	return errors.Join(errs...)
+	if err := c.client.Close(); !errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
+		return err
+	}
+	return nil
 }
 
 // reach makes a request that does not wait for a connection when each endpoint has failed: why is told at once. What the servers answer, such

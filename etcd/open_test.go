@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-func endpoint(b *Backend) string { return b.owned.(clients)[0].Endpoints()[0] }
+func endpoint(b *Backend) string { return b.client.Endpoints()[0] }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
