@@ -122,7 +122,7 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 	return b, nil
 }
 
-// lookAround finds out whether the servers let us in, the least TTL they grant, and their version.
+// lookAround finds out whether the servers let us in, the least TTL they grant, their version, and whether we reach them through a proxy.
 func (b *Backend) lookAround(ctx context.Context) error {
 	if _, err := b.read(ctx, clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())); err != nil {
 		return err
@@ -132,6 +132,9 @@ func (b *Backend) lookAround(ctx context.Context) error {
 		return err
 	}
 	b.pool.drop(l)
+	if err := b.findProxy(ctx); err != nil {
+		return err
+	}
 	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
 	return backend.ContextError(ctx, nil)
 }

@@ -1,0 +1,93 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// throughProxy returns a store that reaches the server through "etcd grpc-proxy".
+func throughProxy(t *testing.T, s site) *Backend {
+	t.Helper()
+	return opened(t, s.via(servers.EtcdProxy(t, s.Addr).Addr))
+}
+
+// Waiters behind a proxy get the key as fast as those that are connected to the server itself, also if the proxy serves both the holder
+// and the waiter.
+func TestHandOverThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, direct := throughProxy(t, s), opened(t, s.URL())
+	const rounds, most = 10, 100 * time.Millisecond
+	slow := 0
+	holder := acquire(t, direct, req("k", time.Minute))
+	for i := range rounds {
+		next := queueUp(t, b, waiting("k", time.Minute), 1)
+		time.Sleep(2 * guardAfter) // sleeps: both watch the holder's key by then
+		begun := time.Now()
+		release(t, holder)
+		o := granted(t, next, 2*recheck)
+		if took := o.At.Sub(begun); took > most {
+			t.Logf("round %d: %v", i, took)
+			slow++
+		}
+		holder = o.Lease
+	}
+	release(t, holder)
+	if slow > rounds/3 { // the machine may be busy
+		t.Errorf("%d of %d hand-overs took longer than %v", slow, rounds, most)
+	}
+}
+
+// A holder behind a proxy learns of the loss of its own key, and of no other key.
+func TestLossThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, w := throughProxy(t, s), raw(t, s.Addr)
+	kept, removed := acquire(t, b, req("kept", time.Minute)), acquire(t, b, req("removed", time.Minute))
+	watched(t, b, kept, removed)
+	if err := evictIn(t.Context(), w, s.namespace, "removed"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-removed.Lost():
+	case <-time.After(soon):
+		t.Error("the holder was not notified")
+	}
+	release(t, kept)
+}
+
+// A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it by itself.
+func TestRenewalThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, direct := throughProxy(t, s), opened(t, s.URL())
+	const ttl = 2 * time.Second
+	l, batched := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl))
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) {
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatalf("renewal: %v", err)
+		}
+		if err := b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})[0]; err != nil {
+			t.Fatalf("renewal in a batch: %v", err)
+		}
+		if _, err := direct.Acquire(t.Context(), req("k", ttl)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("a second owner: %v", err)
+		}
+	}
+	renewed := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*ttl)
+	defer cancel()
+	next, err := direct.Acquire(ctx, waiting("k", ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(renewed); took > ttl+maxLate || time.Now().Before(l.Deadline()) {
+		t.Errorf("free %v after the last renewal, want %v to %v", took, ttl, ttl+maxLate)
+	}
+	release(t, next)
+}
