@@ -59,7 +59,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		options:     o,
 		naming:      naming{o.Namespace},
 		names:       newNames(),
-		guarantees:  guarantees(o.MinTTL),
+		guarantees:  guarantees(usualMinTTL),
 	}
 	b.closing, b.begin = context.WithCancel(context.Background())
 	b.base, b.end = context.WithCancel(context.Background())

@@ -34,15 +34,18 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, err
 	}
 	b, err := openTarget(ctx, t)
-	switch {
-	case err == nil:
-		return b, nil
-	case backend.Ended(ctx):
-		err = backend.ContextError(ctx, err)
-	default:
-		err = unavailable(err)
+	if err != nil {
+		return nil, backend.CleanError(rawURL, openError(ctx, err))
 	}
-	return nil, backend.CleanError(rawURL, err)
+	return b, nil
+}
+
+// openError is err as a caller sees it who opens a Backend.
+func openError(ctx context.Context, err error) error {
+	if backend.Ended(ctx) {
+		return backend.ContextError(ctx, err)
+	}
+	return unavailable(err)
 }
 
 func openTarget(ctx context.Context, t target) (b *Backend, err error) {
@@ -111,7 +114,7 @@ func reach(ctx context.Context, client *clientv3.Client, limit time.Duration) er
 
 // openClient returns a Backend after a look at the servers.
 func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
-	b, err := New(client, o)
+	b, err := onClient(client, o)
 	if err != nil {
 		return nil, err
 	}

@@ -91,3 +91,34 @@ func TestRenewalThroughProxy(t *testing.T) {
 	}
 	release(t, next)
 }
+
+// A waiter behind a proxy keeps its place for longer than the lease of the place lives.
+func TestPlaceThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, direct, w := throughProxy(t, s), opened(t, s.URL()), raw(t, s.Addr)
+	const ttl = 2 * time.Second
+	holder := acquire(t, direct, req("k", time.Minute))
+	r := waiting("k", ttl)
+	first := queueUp(t, b, r, 1)
+	place := get(t, w, ownKey(t, w, r.Owner))
+	second := queueUp(t, direct, waiting("k", time.Minute), 2)
+	until(t, 10*ttl, "the place has had three leases", func() func() bool {
+		seen := map[int64]bool{}
+		return func() bool {
+			now := find(t, w, ownKey(t, w, r.Owner))
+			if now == nil || now.CreateRevision != place.CreateRevision {
+				t.Fatalf("the place is lost: %+v, was %+v", now, place)
+			}
+			seen[now.Lease] = true
+			return len(seen) > 3 // each lives for a second longer than ttl, and is replaced after a third of that
+		}
+	}())
+	release(t, holder)
+	l := granted(t, first, soon).Lease
+	if l.Token() != uint64(place.CreateRevision) {
+		t.Errorf("token %d, the place was %d", l.Token(), place.CreateRevision)
+	}
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+}

@@ -161,7 +161,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 	}
 	if l.ttl > class+spare {
 		p.drop(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least", backend.ErrUnsupported, class, l.ttl)
 	}
 	l.class = class
 	return l, nil
