@@ -33,7 +33,7 @@ type Backend struct {
 	watches *watches
 	guard   *guard
 	calls   calls.Calls
-	proxied atomic.Bool // requests go through "etcd grpc-proxy"
+	proxied atomic.Bool  // requests go through "etcd grpc-proxy"
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 
 	closing context.Context // ends when Close begins
