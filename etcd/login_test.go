@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
@@ -47,7 +50,24 @@ func TestExpiringTokenDelaysNobody(t *testing.T) {
 	}
 	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL, "--bcrypt-cost", "10")
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
-	end := time.Now().Add(time.Duration(expiries) * tokenTTL)
+	keepAllBusy(t, b, callers, ttl, time.Duration(expiries)*tokenTTL)
+}
+
+// The client of an application stays logged in, too, although clientv3 itself would be locked out by a server before 3.5.
+func TestTokenOfOwnClientIsReplacedAhead(t *testing.T) {
+	t.Parallel()
+	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "worker", Password: "secret", Logger: zap.NewNop(), DialTimeout: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	keepAllBusy(t, onOwnClient(t, c, &Options{Namespace: "locks"}), 8, 5*time.Second, 2*tokenTTL)
+}
+
+func keepAllBusy(t *testing.T, b *Backend, callers int, ttl, d time.Duration) {
+	t.Helper()
+	end := time.Now().Add(d)
 	var running sync.WaitGroup
 	for range callers {
 		running.Go(func() { keepBusy(t, b, ttl, end) })

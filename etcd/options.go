@@ -73,6 +73,9 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 	if err = reach(ctx, client, b.options.Timeout); err == nil {
 		err = b.lookAround(ctx)
 	}
+	if err == nil {
+		err = b.keepLoggedIn(ctx)
+	}
 	if err != nil {
 		_ = b.Close()
 		return nil, openError(ctx, err)
