@@ -3,11 +3,13 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 // throughProxy returns a store that reaches the server through "etcd grpc-proxy".
@@ -21,22 +23,41 @@ func throughProxy(t *testing.T, s site) *Backend {
 func TestHandOverThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b, direct := throughProxy(t, s), opened(t, s.URL())
+	handOverSoon(t, s, throughProxy(t, s))
+}
+
+func TestHandOverThroughCurrentProxy(t *testing.T) {
+	storetest.Long(t, "the current etcd is built")
+	t.Parallel()
+	s := site{servers.EtcdCurrent(t), defaultNamespace}
+	b := opened(t, s.via(servers.EtcdProxyCurrent(t, s.Addr).Addr))
+	if !b.proxied.Load() {
+		t.Error("the proxy was not recognized")
+	}
+	handOverSoon(t, s, b)
+}
+
+// handOverSoon hands a key from a client of s to b, and from b to itself.
+func handOverSoon(t *testing.T, s site, b *Backend) {
+	t.Helper()
+	direct := opened(t, s.URL())
 	const rounds, most = 10, 100 * time.Millisecond
-	slow := 0
+	slow, slowest := 0, time.Duration(0)
 	holder := acquire(t, direct, req("k", time.Minute))
-	for i := range rounds {
+	for range rounds {
 		next := queueUp(t, b, waiting("k", time.Minute), 1)
 		time.Sleep(2 * guardAfter) // sleeps: both watch the holder's key by then
 		begun := time.Now()
 		release(t, holder)
 		o := granted(t, next, 2*recheck)
-		if took := o.At.Sub(begun); took > most {
-			t.Logf("round %d: %v", i, took)
+		took := o.At.Sub(begun)
+		slowest = max(slowest, took)
+		if took > most {
 			slow++
 		}
 		holder = o.Lease
 	}
+	t.Logf("the slowest of %d hand-overs took %v", rounds, slowest)
 	release(t, holder)
 	if slow > rounds/3 { // the machine may be busy
 		t.Errorf("%d of %d hand-overs took longer than %v", slow, rounds, most)
@@ -48,17 +69,32 @@ func TestLossThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b, w := throughProxy(t, s), raw(t, s.Addr)
-	kept, removed := acquire(t, b, req("kept", time.Minute)), acquire(t, b, req("removed", time.Minute))
-	watched(t, b, kept, removed)
-	if err := evictIn(t.Context(), w, s.namespace, "removed"); err != nil {
-		t.Fatal(err)
+	const keys = 6
+	var list []backend.Lease
+	for i := range keys {
+		list = append(list, acquire(t, b, req(fmt.Sprint(i), time.Minute)))
 	}
-	select {
-	case <-removed.Lost():
-	case <-time.After(soon):
-		t.Error("the holder was not notified")
+	watched(t, b, list...)
+	for i, removed := range list {
+		if err := evictIn(t.Context(), w, s.namespace, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-removed.Lost():
+		case <-time.After(soon):
+			t.Fatalf("holder %d was not notified", i)
+		}
+		for k, kept := range list[i+1:] {
+			if _, err := b.Inspect(t.Context(), "any"); err != nil { // a round trip, in which a wrong notification would arrive
+				t.Fatal(err)
+			}
+			select {
+			case <-kept.Lost():
+				t.Fatalf("holder %d was notified of the loss of key %d", i+1+k, i)
+			default:
+			}
+		}
 	}
-	release(t, kept)
 }
 
 // A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it by itself.
@@ -90,6 +126,20 @@ func TestRenewalThroughProxy(t *testing.T) {
 		t.Errorf("free %v after the last renewal, want %v to %v", took, ttl, ttl+maxLate)
 	}
 	release(t, next)
+}
+
+// A stream through a proxy is quiet for as long as nothing happens, and stays, although the proxy does not report progress.
+func TestQuietStreamThroughProxyStays(t *testing.T) {
+	t.Parallel()
+	b := throughProxy(t, shared(t))
+	l := acquire(t, b, req("k", time.Minute))
+	watched(t, b, l)
+	before := b.watches.stream()
+	time.Sleep(2*silence + silence/2) // sleeps: the stream must be silent for longer than it may be
+	if now := b.watches.stream(); now == nil || now != before {
+		t.Errorf("the stream was replaced: %p, was %p", now, before)
+	}
+	release(t, l)
 }
 
 // A waiter behind a proxy keeps its place for longer than the lease of the place lives.
