@@ -17,10 +17,11 @@ type client struct {
 	leases *backend.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
-	token  uint64          // guarded by server.mu
-	taking map[string]bool // owners whose leases are being taken; guarded by server.mu
-	wire   *wire           // what lies between, nil for nothing
-	skew   time.Duration   // of its wall clock
+	token  uint64            // guarded by server.mu
+	taking map[string]bool   // owners whose leases are being taken; guarded by server.mu
+	held   map[string]string // keys of the leases of a client with MaxLeases, some of them ended, by owner; guarded by server.mu
+	wire   *wire             // what lies between, nil for nothing
+	skew   time.Duration     // of its wall clock
 
 	contact contact
 

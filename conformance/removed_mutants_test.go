@@ -28,7 +28,8 @@ var removedMutants = []mutant{
 
 // tells reports whether the store claims to tell of removals.
 func (s *server) tells() bool {
-	return s.is(tellsLoss) || slices.ContainsFunc(slices.Concat(removedMutants, reconnectLossMutants), func(m mutant) bool { return s.is(m.bug) })
+	is := func(m mutant) bool { return m.bug == s.bug }
+	return s.is(tellsLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
 }
 
 // tell returns what tells the holder of e that its lease is being removed. Those behind a wire learn of it when they are connected.
