@@ -60,7 +60,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, err
 	}
 	o.Timeout = timeout
-	b, err := New(client, o)
+	b, err := onClient(client, o)
 	if err != nil {
 		_ = client.Close()
 		return nil, err
