@@ -228,14 +228,16 @@ func TestSlowOpenExcusesNothing(t *testing.T) {
 // TestProcessIsStartedAgain has the first process with a wrong clock not start.
 func TestProcessIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	h, first := s.harness(), new(atomic.Bool)
-	h.Process = func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
-		if first.CompareAndSwap(false, true) {
-			return nil, errors.New("no client in time")
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h, first := s.harness(), new(atomic.Bool)
+		h.Process = func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
+			if first.CompareAndSwap(false, true) {
+				return nil, errors.New("no client in time")
+			}
+			return s.process(ctx, skew)
 		}
-		return s.process(ctx, skew)
-	}
-	passes(t, h, conformance.Options{Run: only("WrongClockKeepsOrder")})
+		passes(t, h, conformance.Options{Run: only("WrongClockKeepsOrder")})
+	})
 }

@@ -121,9 +121,11 @@ func (c tardy) Guarantees() backend.Guarantees {
 // A lease that is granted long after it was asked for lives longer than its holder knows.
 func TestLateGrantProvesNothing(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	h, once := s.harness(), new(sync.Once)
-	h.Open = func(context.Context) (backend.Backend, error) { return tardy{newClient(s), once}, nil }
-	passes(t, h, conformance.Options{Run: only("RefusedAttemptChangesNothing")})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h, once := s.harness(), new(sync.Once)
+		h.Open = func(context.Context) (backend.Backend, error) { return tardy{newClient(s), once}, nil }
+		passes(t, h, conformance.Options{Run: only("RefusedAttemptChangesNothing")})
+	})
 }
