@@ -15,10 +15,11 @@ import (
 // A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
 // a bug, it is a mutant: see mutants.
 type server struct {
-	bug    string
-	gate   gate // held for writing while frozen
-	frozen atomic.Bool
-	stop   chan struct{} // closed at the end: what leaks ends
+	bug      string
+	likeness bool // the bug is one of likenessMutants: most requests need not ask for each
+	gate     gate // held for writing while frozen
+	frozen   atomic.Bool
+	stop     chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
 	calls    atomic.Int64 // of a wrongStore
@@ -79,7 +80,8 @@ type granted struct {
 }
 
 func newServer(bug string) *server {
-	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
+	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
+	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
 		stop: make(chan struct{}), gate: newGate()}
 }
 
