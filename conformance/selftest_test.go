@@ -130,7 +130,7 @@ func (m mutant) found(t *testing.T) (found bool, output string) {
 	s := newServer(m.bug)
 	defer close(s.stop)
 	results, err := conformance.Execute(t.Context(), s.harness(),
-		conformance.Options{Run: only(m.check), Timeout: 20 * time.Second})
+		conformance.Options{Run: only(m.check), Timeout: 20 * time.Second, Short: true})
 	switch {
 	case err != nil:
 		return false, err.Error()
