@@ -137,7 +137,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	free := e.owner == ""
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
-		time.Sleep(50 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond) // sleeps: another request may be served meanwhile
 		s.mu.Lock()
 	}
 	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
@@ -373,7 +373,7 @@ func (s *server) release(key, owner string) bool {
 	}
 	if e.owner == owner && s.is("release compares, then frees") {
 		s.mu.Unlock()
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // sleeps: the lease may end meanwhile
 		s.mu.Lock()
 		s.expireLocked(key, e, time.Now())
 		s.endLocked(key, e)

@@ -45,7 +45,7 @@ func (c stalling) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	c.s.mu.Lock()
 	until := c.s.until
 	c.s.mu.Unlock()
-	time.Sleep(time.Until(until))
+	time.Sleep(time.Until(until)) // sleeps: the store stands still
 	if c.s.waiters == 0 {
 		c.stallsLater()
 	}
@@ -65,7 +65,7 @@ func (c stalling) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	c.s.mu.Lock()
 	until := c.s.until
 	c.s.mu.Unlock()
-	time.Sleep(time.Until(until))
+	time.Sleep(time.Until(until)) // sleeps: the store stands still
 	return h, err
 }
 

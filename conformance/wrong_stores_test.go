@@ -73,7 +73,7 @@ func (l wrongLease) OnLost(f func()) {
 }
 
 func (l wrongLease) Renew(ctx context.Context, ttl time.Duration) error {
-	time.Sleep(l.after)
+	time.Sleep(l.after) // sleeps: the reply is late
 	if l.over {
 		return backend.ErrLost
 	}
@@ -81,7 +81,7 @@ func (l wrongLease) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l wrongLease) Release(ctx context.Context) error {
-	time.Sleep(l.after)
+	time.Sleep(l.after) // sleeps: the reply is late
 	return l.Lease.Release(ctx)
 }
 
@@ -89,7 +89,7 @@ func (w *wrongStore) RenewBatch(ctx context.Context, renewals []backend.Renewal)
 	renewals = slices.Clone(renewals)
 	for i, r := range renewals {
 		if l, ok := r.Lease.(wrongLease); ok {
-			time.Sleep(l.after)
+			time.Sleep(l.after) // sleeps: the reply is late
 			renewals[i].Lease = l.Lease
 		}
 	}
@@ -150,9 +150,11 @@ var wrongStores = map[string]struct {
 	"every answer is late": {func(c *client) *wrongStore {
 		const late = 3 * time.Second
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
-			time.Sleep(late)
+			time.Sleep(late) // sleeps: the reply is late
 			return wraps(ctx, c, r, wrongLease{after: late})
-		}, inspect: func(context.Context) { time.Sleep(late) }}
+		}, inspect: func(context.Context) {
+			time.Sleep(late) // sleeps: the reply is late
+		}}
 	}, "", false},
 	"leases are over at once": {func(c *client) *wrongStore {
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
