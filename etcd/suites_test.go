@@ -29,7 +29,7 @@ var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout"
 // beside a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t, shortElections...)
-	runAhead(t, conformance.Run, func(t *testing.T) conformance.Harness {
+	runAhead(t, storetest.Main, func(t *testing.T) conformance.Harness {
 		h := harness(t, s)
 		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
 		return h

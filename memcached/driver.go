@@ -10,6 +10,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 func init() {
@@ -47,7 +48,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	}
 	b := newBackend(t.addr, t.options)
 	if err := b.look(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil

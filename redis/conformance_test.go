@@ -20,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t, redistest.Durable...)
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
 // Releases older and newer than this machine's run the core.

@@ -15,6 +15,9 @@ func (l *Link) Ignore() {
 	l.change(func() { l.ignore = true })
 	for _, listener := range l.listeners {
 		_ = listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+	}
+	l.awaitPause() // a connection that is accepted after fill would leave room for a dial
+	for _, listener := range l.listeners {
 		l.fill(listener)
 	}
 	l.Cut()
@@ -59,15 +62,34 @@ func (l *Link) stopIgnoring() {
 	}
 }
 
-// mayAccept waits while dials are ignored. It reports false once the link is closed.
-func (l *Link) mayAccept() bool {
+// awaitPause waits until every listener has stopped accepting, or dials are no longer ignored.
+func (l *Link) awaitPause() {
 	for {
 		l.mu.Lock()
-		ignore, closed, changed := l.ignore, l.closed, l.changed
+		over, changed := l.paused == len(l.listeners) || l.closed || !l.ignore, l.changed
 		l.mu.Unlock()
-		if closed || !ignore {
-			return !closed
+		if over {
+			return
 		}
 		<-changed
 	}
+}
+
+// mayAccept waits while dials are ignored. It reports false once the link is closed.
+func (l *Link) mayAccept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.ignore {
+		return !l.closed
+	}
+	l.paused++
+	l.changedLocked()
+	for l.ignore && !l.closed {
+		changed := l.changed
+		l.mu.Unlock()
+		<-changed
+		l.mu.Lock()
+	}
+	l.paused--
+	return !l.closed
 }

@@ -35,6 +35,7 @@ type Link struct {
 	refuse  bool
 	ignore  bool
 	fillers []net.Conn // keep the queue of connections to accept full
+	paused  int        // listeners that accept nothing while dials are ignored
 	closed  bool
 	conns   map[*conn]struct{}
 }
@@ -106,6 +107,11 @@ func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
+	l.changedLocked()
+}
+
+// changedLocked wakes those who wait for a change. It is called with mu held.
+func (l *Link) changedLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
