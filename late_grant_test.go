@@ -33,7 +33,7 @@ func TestAcquireIsNeverLost(t *testing.T) {
 		},
 		"expired lease": func(ctx context.Context, inner backend.Backend, r backend.Request) (backend.Lease, error) {
 			l, err := inner.Acquire(ctx, r)
-			time.Sleep(2 * ttl)
+			time.Sleep(2 * ttl) // sleeps: in fake time
 			return l, err
 		},
 		"last error of a wait": func(ctx context.Context, _ backend.Backend, r backend.Request) (backend.Lease, error) {

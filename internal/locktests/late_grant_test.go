@@ -42,7 +42,7 @@ func TestAcquireOnFrozenStoreIsNotLost(t *testing.T) {
 				errs <- err
 			}()
 		}
-		time.Sleep(ttl + 300*time.Millisecond) // how long the store stands still
+		time.Sleep(ttl + 300*time.Millisecond) // sleeps: how long the store stands still
 		for _, n := range nodes {
 			n.Thaw()
 		}
