@@ -102,6 +102,15 @@ func (s *server) forgetWaiters(c *client) {
 // wasCut reports whether the client's connection has ever broken.
 func (c *client) wasCut() bool { return c != nil && c.contact.cuts.Load() > 0 }
 
+// isSilent reports whether nothing passes the client's wire.
+func (c *client) isSilent() bool {
+	if c == nil || c.wire == nil {
+		return false
+	}
+	_, silent, _ := c.wire.outOfContact()
+	return silent
+}
+
 // begins ends what the client holds if its session has ended.
 func (c *client) begins() {
 	if c.contact.expired.CompareAndSwap(true, false) {
