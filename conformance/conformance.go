@@ -201,7 +201,7 @@ func groups() []group {
 		topic("inspect", inspectChecks, reservedChecks, operateChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks),
+		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),

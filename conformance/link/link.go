@@ -194,7 +194,7 @@ func (l *Link) Heal() {
 			f := &l.ways[d]
 			*f = fault{came: f.came, passed: f.passed}
 		}
-		broken = l.breakLocked(func(c *conn) bool { return c.lossy })
+		broken = l.breakLocked(func(c *conn) bool { return c.lossy || c.stranded })
 	})
 	await(broken)
 }
