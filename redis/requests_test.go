@@ -45,7 +45,7 @@ func TestOneRequestEach(t *testing.T) {
 	client := redistest.Raw(t, s.Addr)
 	var hook counter
 	client.AddHook(&hook)
-	b, err := New(client, nil)
+	b, err := onClient(client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 		"plain": redistest.Raw(t, s.Addr), "foreign": struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := New(client, nil)
+			b, err := onClient(client, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
