@@ -21,6 +21,8 @@ var frameMutants = []mutant{
 	{"answers after a failed frame move up", "CutInsideBatch"},
 	{"frame that was not sent in time is reported as renewed", "CutInsideBatch"},
 	{"batch with a failed frame moves every deadline", "CutInsideBatch"},
+	{"batch of frames that were not sent is reported as renewed", "CutInsideBatch"},
+	{"batch of frames that were not sent loses its leases", "CutInsideBatch"},
 }
 
 // framed reports whether batches travel in frames.
@@ -65,6 +67,15 @@ func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []
 	}
 	if c.is("leases beyond 1000 of a batch are never lost") && len(errs) > 1000 {
 		clear(errs[1000:])
+	}
+	unsent := len(frames) > 1 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, errRefused) })
+	for i := range errs {
+		switch {
+		case unsent && c.is("batch of frames that were not sent is reported as renewed"):
+			errs[i] = nil
+		case unsent && c.is("batch of frames that were not sent loses its leases"):
+			errs[i] = backend.ErrLost
+		}
 	}
 	if c.is("batch with a failed frame moves every deadline") && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return ttls, make([]error, len(errs))

@@ -34,13 +34,15 @@ type wire struct {
 	refuse bool
 	ignore bool
 	server *server
-	dead   bool // for good: its process was killed
+	owner  *client // whose wire it is
+	dead   bool    // for good: its process was killed
 	hold   [2]bool
 	drop   [2]bool
 	delay  [2]time.Duration
 	arms   [2]*arm
-	kept   int    // connections that a bug keeps open
-	broke  func() // called when a connection breaks; may be nil
+	dying  []*conn // stranded
+	kept   int     // connections that a bug keeps open
+	broke  func()  // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
 	asking atomic.Int64  // requests that are under way
@@ -51,6 +53,10 @@ type wire struct {
 type conn struct {
 	broken chan struct{}
 	lossy  bool // something was dropped
+
+	stranded  bool          // guarded by wire.mu
+	delivered chan struct{} // closed when stranded requests reach the server
+	healed    chan struct{} // closed when they cannot any more
 }
 
 // An arm waits for its byte to cut the wire.
@@ -69,7 +75,7 @@ func (w *wire) dial() (*conn, error) {
 		return nil, errRefused
 	}
 	if w.conn == nil {
-		w.conn = &conn{broken: make(chan struct{})}
+		w.conn = &conn{broken: make(chan struct{}), delivered: make(chan struct{}), healed: make(chan struct{})}
 	}
 	return w.conn, nil
 }
@@ -103,6 +109,9 @@ func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if c.stranded {
+		return w.passStrandedLocked(c, d, n)
+	}
 	if w.conn != c {
 		return false
 	}
@@ -164,11 +173,18 @@ func (w *wire) Heal() {
 		if w.conn != nil && w.conn.lossy {
 			w.breakLocked()
 		}
+		w.breakStrandedLocked()
 	})
 }
 
 // kill ends the wire for good.
-func (w *wire) kill() { w.set(func() { w.dead = true; w.breakLocked() }) }
+func (w *wire) kill() {
+	w.set(func() {
+		w.dead = true
+		w.breakLocked()
+		w.breakStrandedLocked()
+	})
+}
 
 // isDead reports whether the wire's process was killed.
 func (w *wire) isDead() bool {
@@ -195,7 +211,7 @@ func (w *wire) Close() { w.kill() }
 func (s *server) linked(context.Context) (backend.Backend, conformance.Link, error) {
 	c := newClient(s)
 	c.wire = newWire()
-	c.wire.server = s
+	c.wire.server, c.wire.owner = s, c
 	if s.is("lease ends with its connection, and nobody is told") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}

@@ -61,6 +61,7 @@ type entry struct {
 	timer    *time.Timer    // while there is a queue
 	last     string         // the owner whose lease has expired last
 	lastOf   *client        // whose it was
+	restored bool           // the lease is older than the last restart
 	cuts     int64          // of the holder's client before the grant
 }
 
@@ -199,7 +200,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	e.granted, e.cuts = now, c.contact.cuts.Load()
+	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -303,7 +304,7 @@ func (s *server) endLocked(key string, e *entry) {
 
 // armLocked sees to it that an expired lease is noticed while others wait.
 func (s *server) armLocked(key string, e *entry) {
-	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.timer != nil && s.is("timer of the first TTL only") {
+	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.restored && s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
 		return
 	}
 	if e.timer != nil {
@@ -459,7 +460,7 @@ func (s *server) look(key string) backend.Holder {
 	if !s.is("Inspect tells of expired leases") {
 		s.expireLocked(key, e, now)
 	}
-	if e.owner == "" {
+	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") && e.client.isSilent() {
 		return backend.Holder{}
 	}
 	return e.holder(now)

@@ -12,13 +12,22 @@ var _ conformance.IgnoringLink = (*Link)(nil)
 // Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of connections to accept
 // is full. On other systems the kernel may still accept connections, on which nothing is answered.
 func (l *Link) Ignore() {
-	l.change(func() { l.ignore = true })
-	for _, listener := range l.listeners {
-		_ = listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+	l.dials.Lock()
+	defer l.dials.Unlock()
+	l.listen()
+	l.change(func() { l.ignore, l.refuse = true, false })
+	listening := 0
+	for _, p := range l.ports {
+		if p.listener != nil {
+			listening++
+			_ = p.listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+		}
 	}
-	l.awaitPause() // a connection that is accepted after fill would leave room for a dial
-	for _, listener := range l.listeners {
-		l.fill(listener)
+	l.awaitPause(listening) // a connection that is accepted after fill would leave room for a dial
+	for _, p := range l.ports {
+		if p.listener != nil {
+			l.fill(p.listener)
+		}
 	}
 	l.Cut()
 }
@@ -56,17 +65,19 @@ func (l *Link) stopIgnoring() {
 		_ = c.Close()
 	}
 	const usual = 4096
-	for _, listener := range l.listeners {
-		_ = setBacklog(listener, usual)
-		_ = listener.SetDeadline(time.Time{})
+	for _, p := range l.ports {
+		if p.listener != nil {
+			_ = setBacklog(p.listener, usual)
+			_ = p.listener.SetDeadline(time.Time{})
+		}
 	}
 }
 
-// awaitPause waits until every listener has stopped accepting, or dials are no longer ignored.
-func (l *Link) awaitPause() {
+// awaitPause waits until n listeners have stopped accepting, or dials are no longer ignored.
+func (l *Link) awaitPause(n int) {
 	for {
 		l.mu.Lock()
-		over, changed := l.paused == len(l.listeners) || l.closed || !l.ignore, l.changed
+		over, changed := l.paused == n || l.closed || !l.ignore, l.changed
 		l.mu.Unlock()
 		if over {
 			return
