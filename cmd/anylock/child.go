@@ -35,6 +35,7 @@ type child interface {
 type childEvent struct {
 	stopped os.Signal // not nil: it was stopped by this signal
 	code    int       // else it has ended, with this exit code: 128 + N for signal N
+	signal  os.Signal // that ended it, nil if it exited
 }
 
 // A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this process.

@@ -46,7 +46,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		started <- err
 		if err == nil {
 			<-handed // a stop for want of the terminal is over then: told later, it would undo a Ctrl-Z
-			c.happens <- childEvent{code: c.wait()}
+			c.happens <- c.wait()
 			proc.Release()
 		}
 	}()
@@ -61,7 +61,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 }
 
 // wait reports stops until the command has ended. os.Process.Wait would not tell of them.
-func (c *process) wait() (code int) {
+func (c *process) wait() childEvent {
 	for {
 		var status unix.WaitStatus
 		_, err := unix.Wait4(c.pid, &status, unix.WUNTRACED, nil)
@@ -77,11 +77,11 @@ func (c *process) wait() (code int) {
 		c.mu.Unlock()
 		switch {
 		case err != nil: // somebody else has reaped it: its code is not known
-			return exitSignal
+			return childEvent{code: exitSignal}
 		case status.Signaled():
-			return exitSignal + int(status.Signal())
+			return childEvent{code: exitSignal + int(status.Signal()), signal: status.Signal()}
 		default:
-			return status.ExitStatus()
+			return childEvent{code: status.ExitStatus()}
 		}
 	}
 }

@@ -55,11 +55,15 @@ The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by it
 anylock cannot renew it, or the store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL before the
 lease would have ended, so that CMD never runs together with the next holder. Only if the store itself dropped the lease,
 another holder may run until then. If anylock itself is killed or stopped, a second process, "anylock guard", kills them.
-Background processes that CMD leaves behind when it exits keep running, without the lock. anylock cannot find processes that
-leave CMD's process group.
+Background processes that CMD leaves behind when it exits by itself keep running, without the lock. anylock cannot find
+processes that leave CMD's process group.
 
-anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal to
-anylock ends CMD and such a process still runs, anylock keeps the lock until it has ended. But if the lock is lost, anylock
+If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it, or if a signal from anylock or the terminal killed
+it, anylock keeps the lock until every process of CMD's process group has ended. --grace after the end of CMD, anylock kills the
+rest with SIGKILL, and then releases the lock. For CMD itself there is no limit while the lock lasts.
+
+anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal
+ends CMD and such a process still runs in its group, anylock keeps the lock until that process has ended. But if the lock is lost, anylock
 is killed, or CMD exits by itself, such a process keeps running together with the next holder. Run anylock itself under
 sudo: sudo anylock run ...
 
@@ -100,7 +104,7 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	r.termFlags(flags)
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
-	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost, and for the rest of the group after a signal has ended the command (default a third of --ttl, 10s at most)")
 	return cmd
 }
 
