@@ -27,7 +27,7 @@ type child interface {
 	suspend()
 	// resume gives the terminal to the command and continues the group.
 	resume()
-	// close takes the terminal back and ends the guard. Call it when all is over.
+	// close takes the terminal back and dismisses the guard. Call it when all is over.
 	close()
 }
 
@@ -45,4 +45,5 @@ type program struct {
 
 	ttl      time.Duration
 	deadline func() time.Time
+	guard    *guard // nil for none
 }

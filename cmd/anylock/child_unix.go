@@ -16,7 +16,7 @@ type process struct {
 	pid     int // of the command, and of its group
 	happens chan childEvent
 	tty     *terminal // nil without a controlling terminal
-	guard   *guard    // nil if it could not be started
+	guard   *guard    // nil for none
 
 	mu     sync.Mutex
 	reaped bool // the command has ended and its number is free unless the group still uses it
@@ -28,20 +28,21 @@ type process struct {
 // startChild starts p. From now on signalsStopping are sent to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
-	c := &process{happens: make(chan childEvent), tty: openTerminal()}
-	// Where no more processes can be had, the command will say so.
-	c.guard, _ = startGuard(p.ttl, p.deadline)
+	c := &process{happens: make(chan childEvent), tty: openTerminal(), guard: p.guard}
+	c.guard.protect(p.ttl, p.deadline)
 	started, handed := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		proc, err := os.StartProcess(p.file, p.argv, &os.ProcAttr{
-			Env: p.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: processAttributes(),
+		proc, err := ownChildren.start(func() (*os.Process, error) {
+			return os.StartProcess(p.file, p.argv, &os.ProcAttr{
+				Env: p.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: processAttributes(),
+			})
 		})
 		if err == nil {
 			c.pid = proc.Pid
-			c.guard.over(c.pid)
+			c.guard.kills(c.pid)
 		}
 		started <- err
 		if err == nil {
@@ -51,7 +52,6 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		c.guard.dismiss()
 		c.tty.close()
 		return nil, err
 	}
@@ -72,6 +72,7 @@ func (c *process) wait() childEvent {
 			c.happens <- childEvent{stopped: status.StopSignal()}
 			continue
 		}
+		ownChildren.remove(c.pid)
 		c.mu.Lock()
 		c.reaped = true
 		c.mu.Unlock()

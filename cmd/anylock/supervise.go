@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -49,6 +50,8 @@ type supervisor struct {
 	grace   time.Duration // between SIGTERM and SIGKILL
 	maxHold time.Duration // at which the lease ends for good, 0 for never
 	say     func(format string, args ...any)
+	// guarded ends, with a cause, when no guard runs any more. Without a guard the command must not run.
+	guarded context.Context
 	// lastError is why renewals do not succeed, as far as is known.
 	lastError func() string
 
@@ -72,7 +75,7 @@ type supervisor struct {
 // An outcome is how a command ended.
 type outcome struct {
 	code int
-	lost bool // the lock did not last as long as the command
+	lost bool // the lock, or its guard, did not last as long as the command
 }
 
 // run returns when the command has ended and, if its lock was lost, all of its group too.
@@ -80,7 +83,7 @@ func (s *supervisor) run() outcome {
 	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	lost := s.lease.Lost()
+	lost, unguarded := s.lease.Lost(), s.guarded.Done()
 	for {
 		// A command that has ended by itself is not taken for one that has to be stopped.
 		select {
@@ -100,6 +103,11 @@ func (s *supervisor) run() outcome {
 			s.received(sig)
 		case <-lost:
 			lost = nil // look sees it
+		case <-unguarded:
+			unguarded = nil
+			if !s.stopping {
+				s.stop(context.Cause(s.guarded))
+			}
 		case <-timer.C:
 		}
 	}

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -142,8 +144,8 @@ func newStage() *stage {
 	}
 	s.supervisor = &supervisor{
 		lease: s.lease, child: s.child, signals: s.signals, ttl: testTTL, grace: testGrace,
-		lastError: func() string { return "no route" },
-		say:       func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
+		lastError: func() string { return "no route" }, guarded: context.Background(),
+		say: func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
 	}
 	return s
 }
@@ -283,6 +285,17 @@ func TestSupervise(t *testing.T) {
 			want: outcome{code: 137, lost: true}, ends: 50 * time.Second,
 			log:  []string{"19s TERM wake=true", "29s KILL"},
 			says: "could not be killed, and keep running",
+		},
+		{
+			name: "no guard runs any more",
+			plan: func(s *stage) {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				s.guarded = ctx
+				after(3*time.Second, func() { cancel(errors.New("no guard")) })
+			},
+			want: outcome{code: 137, lost: true}, ends: 13 * time.Second,
+			log:  []string{"3s TERM wake=true", "13s KILL"},
+			says: "no guard; stopping the command",
 		},
 		{
 			name: "the longest hold",
