@@ -83,7 +83,9 @@ until then, because some stores free the key when its connection ends. --max-hol
 were lost.
 
 CMD inherits standard input, output and error, and gets the signals that are sent to anylock. Its environment has
-ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with
+ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD, the owners of
+this lock and of those around it. If CMD runs anylock for a key that one of them holds, that anylock exits as for a held key,
+because it would wait for ever. A job that is stopped with
 Ctrl-Z for longer than the TTL loses its lock, and is killed.
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
