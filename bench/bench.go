@@ -212,6 +212,6 @@ func (b *Report) measure(ctx context.Context, o Options, sc Scenario, s Store) {
 		r.Problem = err.Error()
 	default:
 		r.Note = t.note
-		r.add(t.sample)
+		r.add(t.sample, t.waits)
 	}
 }

@@ -124,7 +124,7 @@ func waiters(n int) run {
 			return err
 		}
 		t.sample.set(Rate, float64(n)/time.Since(released).Seconds())
-		t.sample.waits(times)
+		t.waited(times)
 		return nil
 	}
 }

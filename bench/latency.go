@@ -61,7 +61,7 @@ func handOff(ctx context.Context, t *trial) error {
 		held = n.lease
 		times = append(times, max(n.at.Sub(released), 0)) // the grant may overtake the answer to the release
 	}
-	t.sample.waits(times)
+	t.waited(times)
 	if times[0] == 0 { // they are sorted now
 		t.note = "0: granted before Release returned"
 	}
@@ -113,7 +113,7 @@ func try(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.spent(before, after, len(times))
-	t.sample.waits(times)
+	t.waited(times)
 	return held.Release(ctx)
 }
 
@@ -147,7 +147,7 @@ func recovery(ctx context.Context, t *trial) error {
 	if n.err != nil {
 		return n.err
 	}
-	t.sample.waits([]time.Duration{time.Since(killed)})
+	t.waited([]time.Duration{time.Since(killed)})
 	t.note = fmt.Sprintf("TTL %v", ttl)
 	return n.lease.Release(ctx)
 }

@@ -15,7 +15,8 @@ type Measure struct {
 
 // The measures, in the order of tables.
 var (
-	Rate       = Measure{"rate", "/s", "cycles of acquire and release per second", true}
+	Rate = Measure{"rate", "/s", "cycles of acquire and release per second", true}
+	// P50, P99 and Max of a result are those of the acquisitions of all rounds together.
 	P50        = Measure{"p50", "s", "half of the acquisitions waited no longer", false}
 	P99        = Measure{"p99", "s", "99 of 100 acquisitions waited no longer", false}
 	Max        = Measure{"max", "s", "no acquisition waited longer", false}
@@ -38,7 +39,7 @@ func (s Sample) set(m Measure, v float64) { s[m.Name] = v }
 
 // A Figure is a measure over all rounds.
 type Figure struct {
-	Median float64 `json:"median"`
+	Median float64 `json:"median"` // for P50, P99 and Max, the value for all rounds together
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 }
@@ -67,24 +68,48 @@ func jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// leastForP99 and leastTurns are from how many acquisitions, and turns of each worker, on a round tells of the slowest of a hundred and of
-// equal shares.
+// leastForP99 is how many acquisitions P99 needs, leastTurns how many turns of each worker Jain needs.
 const (
 	leastForP99 = 100
 	leastTurns  = 10
 )
 
-// waits puts the quantiles of waiting times into s.
-func (s Sample) waits(times []time.Duration) {
+// waited keeps the waiting times of the round, which it sorts, and puts their quantiles into the sample.
+func (t *trial) waited(times []time.Duration) {
 	if len(times) == 0 {
 		return
 	}
 	slices.Sort(times)
-	s.set(P50, quantile(times, 0.5).Seconds())
+	t.waits = times
+	t.sample.set(P50, quantile(times, 0.5).Seconds())
 	if len(times) >= leastForP99 {
-		s.set(P99, quantile(times, 0.99).Seconds())
+		t.sample.set(P99, quantile(times, 0.99).Seconds())
 	}
-	s.set(Max, times[len(times)-1].Seconds())
+	t.sample.set(Max, times[len(times)-1].Seconds())
+}
+
+// setQuantiles replaces the figures of waiting times by those of all rounds together. A median of the rounds' quantiles would
+// put P99 below P50 or above Max, because rounds differ in length. Low and High are quantiles of single rounds, also of
+// those that are too short for a P99 of their own.
+func setQuantiles(figures map[string]Figure, rounds [][]time.Duration) {
+	all := slices.Concat(rounds...)
+	delete(figures, P99.Name)
+	if len(all) == 0 {
+		return
+	}
+	slices.Sort(all)
+	for m, q := range map[Measure]float64{P50: 0.5, P99: 0.99, Max: 1} {
+		if m == P99 && len(all) < leastForP99 {
+			continue
+		}
+		var each []float64
+		for _, times := range rounds {
+			each = append(each, quantile(times, q).Seconds())
+		}
+		f := newFigure(each)
+		f.Median = quantile(all, q).Seconds()
+		figures[m.Name] = f
+	}
 }
 
 // quantile is the smallest of the sorted times that at least the share q of them do not exceed.

@@ -49,6 +49,47 @@ func TestFigure(t *testing.T) {
 	}
 }
 
+// A slow short round has no P99 of its own, and must not be missing from the P99 of the result.
+func TestQuantilesOfAllRounds(t *testing.T) {
+	t.Parallel()
+	round := func(n int, each time.Duration) *trial {
+		t := &trial{sample: make(Sample)}
+		times := make([]time.Duration, n)
+		for i := range times {
+			times[i] = each
+		}
+		t.waited(times)
+		return t
+	}
+	fast, slow := time.Millisecond, time.Second
+	for _, c := range []struct {
+		name          string
+		rounds        []*trial
+		p50, p99, max time.Duration // p99 is 0 for none
+	}{
+		{"short rounds are slow", []*trial{round(200, fast), round(90, slow), round(90, slow), round(90, slow)}, slow, slow, slow},
+		{"one slow round", []*trial{round(1000, fast), round(1000, fast), round(150, slow)}, fast, slow, slow},
+		{"enough together", []*trial{round(60, fast), round(60, fast)}, fast, fast, fast},
+		{"too few together", []*trial{round(40, fast), round(40, slow)}, fast, 0, slow},
+	} {
+		b := newReport(Options{}, selected([]string{"serial"}, Options{}))
+		b.Stores = []StoreInfo{{Name: "a"}}
+		for _, r := range c.rounds {
+			b.result("serial", "a").add(r.sample, r.waits)
+		}
+		b.finish()
+		for m, want := range map[Measure]time.Duration{P50: c.p50, P99: c.p99, Max: c.max} {
+			f, ok := b.Figure("serial", "a", m)
+			if ok != (want > 0) || f.Median != want.Seconds() {
+				t.Errorf("%s: %s is %v (measured: %v), want %v", c.name, m.Name, f.Median, ok, want)
+			}
+			if f.Low > f.Median || f.Median > f.High {
+				t.Errorf("%s: %s is %+v", c.name, m.Name, f)
+			}
+		}
+	}
+}
+
 func TestShow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -56,6 +56,8 @@ type Result struct {
 	Note     string            `json:"note,omitempty"`    // what was other than asked for
 	Skipped  string            `json:"skipped,omitempty"` // why it does not apply
 	Problem  string            `json:"problem,omitempty"` // why there is nothing, or no more
+
+	waits [][]time.Duration // of every round, sorted
 }
 
 func newReport(o Options, scenarios []Scenario) *Report {
@@ -119,7 +121,12 @@ func (b *Report) Figure(scenario, store string, m Measure) (Figure, bool) {
 	return f, ok
 }
 
-func (r *Result) add(s Sample) { r.Rounds = append(r.Rounds, s) }
+func (r *Result) add(s Sample, waits []time.Duration) {
+	r.Rounds = append(r.Rounds, s)
+	if len(waits) > 0 {
+		r.waits = append(r.waits, waits)
+	}
+}
 
 // finish sums up the rounds, and puts results in the order of scenarios and stores. What an interruption has left without a result
 // goes.
@@ -144,6 +151,7 @@ func (b *Report) finish() *Report {
 			for name, v := range values {
 				r.Figures[name] = newFigure(v)
 			}
+			setQuantiles(r.Figures, r.waits)
 		}
 		if len(ordered) > before {
 			scenarios = append(scenarios, sc)

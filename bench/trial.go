@@ -19,7 +19,8 @@ type trial struct {
 	Options
 	store  Store
 	sample Sample
-	note   string // what is other than asked for
+	waits  []time.Duration // of every acquisition, sorted
+	note   string          // what is other than asked for
 
 	clients []Client
 }
@@ -188,7 +189,7 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	default:
 		t.note += ", too short to tell fairness"
 	}
-	t.sample.waits(waits)
+	t.waited(waits)
 	return nil
 }
 

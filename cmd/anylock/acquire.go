@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"time"
 
 	"github.com/anylock/lock"
@@ -74,18 +74,20 @@ func (r *runner) refusal(ctx context.Context, locks *lock.Locker, err error) err
 	return r.conflict(holder)
 }
 
-// heldOutside tells whether the key is held by the anylock that runs this one, so that waiting would never end.
+// heldOutside returns an error if the key is held by an anylock run around this process, because waiting would never end.
+// An owner is unique in all stores, so that the owner tells, also if the URL or the prefix of the key differs.
 func (r *runner) heldOutside(ctx context.Context, locks *lock.Locker) error {
-	if os.Getenv(keyVariable) != r.key {
+	owners := heldOwners()
+	if len(owners) == 0 {
 		return nil
 	}
 	h, err := locks.Inspect(ctx, r.key)
 	if err != nil {
 		return storeError(err)
 	}
-	if h.Held() && h.Owner == os.Getenv(ownerVariable) {
+	if h.Held() && slices.Contains(owners, h.Owner) {
 		return &exitError{code: int(r.conflictExit), err: fmt.Errorf(
-			"%s is held by the anylock run that started this command: waiting for it would never end", show(r.key))}
+			"%s is held by an anylock run around this command: waiting for it would never end", show(r.key))}
 	}
 	return nil
 }

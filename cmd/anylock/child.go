@@ -27,7 +27,7 @@ type child interface {
 	suspend()
 	// resume gives the terminal to the command and continues the group.
 	resume()
-	// close takes the terminal back and ends the guard. Call it when all is over.
+	// close takes the terminal back and dismisses the guard. Call it when all is over.
 	close()
 }
 
@@ -35,6 +35,7 @@ type child interface {
 type childEvent struct {
 	stopped os.Signal // not nil: it was stopped by this signal
 	code    int       // else it has ended, with this exit code: 128 + N for signal N
+	signal  os.Signal // that ended it, nil if it exited
 }
 
 // A program is what to start, with our own standard files, and until when it may run at most, whatever happens to this process.
@@ -44,4 +45,5 @@ type program struct {
 
 	ttl      time.Duration
 	deadline func() time.Time
+	guard    *guard // nil for none
 }

@@ -16,7 +16,7 @@ type process struct {
 	pid     int // of the command, and of its group
 	happens chan childEvent
 	tty     *terminal // nil without a controlling terminal
-	guard   *guard    // nil if it could not be started
+	guard   *guard    // nil for none
 
 	mu     sync.Mutex
 	reaped bool // the command has ended and its number is free unless the group still uses it
@@ -28,30 +28,30 @@ type process struct {
 // startChild starts p. From now on signalsStopping are sent to signals.
 func startChild(p program, signals chan<- os.Signal) (child, error) {
 	notify(signals, signalsStopping) // at once: to be stopped alone would let the command run on without its lock
-	c := &process{happens: make(chan childEvent), tty: openTerminal()}
-	// Where no more processes can be had, the command will say so.
-	c.guard, _ = startGuard(p.ttl, p.deadline)
+	c := &process{happens: make(chan childEvent), tty: openTerminal(), guard: p.guard}
+	c.guard.protect(p.ttl, p.deadline)
 	started, handed := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel takes the death of the thread that started a child for the death of its parent (see processAttributes).
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		proc, err := os.StartProcess(p.file, p.argv, &os.ProcAttr{
-			Env: p.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: processAttributes(),
+		proc, err := ownChildren.start(func() (*os.Process, error) {
+			return os.StartProcess(p.file, p.argv, &os.ProcAttr{
+				Env: p.env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: processAttributes(),
+			})
 		})
 		if err == nil {
 			c.pid = proc.Pid
-			c.guard.over(c.pid)
+			c.guard.kills(c.pid)
 		}
 		started <- err
 		if err == nil {
 			<-handed // a stop for want of the terminal is over then: told later, it would undo a Ctrl-Z
-			c.happens <- childEvent{code: c.wait()}
+			c.happens <- c.wait()
 			proc.Release()
 		}
 	}()
 	if err := <-started; err != nil {
-		c.guard.dismiss()
 		c.tty.close()
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func startChild(p program, signals chan<- os.Signal) (child, error) {
 }
 
 // wait reports stops until the command has ended. os.Process.Wait would not tell of them.
-func (c *process) wait() (code int) {
+func (c *process) wait() childEvent {
 	for {
 		var status unix.WaitStatus
 		_, err := unix.Wait4(c.pid, &status, unix.WUNTRACED, nil)
@@ -72,16 +72,17 @@ func (c *process) wait() (code int) {
 			c.happens <- childEvent{stopped: status.StopSignal()}
 			continue
 		}
+		ownChildren.remove(c.pid)
 		c.mu.Lock()
 		c.reaped = true
 		c.mu.Unlock()
 		switch {
 		case err != nil: // somebody else has reaped it: its code is not known
-			return exitSignal
+			return childEvent{code: exitSignal}
 		case status.Signaled():
-			return exitSignal + int(status.Signal())
+			return childEvent{code: exitSignal + int(status.Signal()), signal: status.Signal()}
 		default:
-			return status.ExitStatus()
+			return childEvent{code: status.ExitStatus()}
 		}
 	}
 }

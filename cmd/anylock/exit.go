@@ -20,6 +20,7 @@ const (
 	exitChecksFailed  = 1   // conform: the store breaks a rule
 	exitUsage         = 64  // EX_USAGE of sysexits.h, as in flock(1)
 	exitUnavailable   = 69  // EX_UNAVAILABLE: the store cannot be reached
+	exitNoGuard       = 71  // EX_OSERR, run: the guard process cannot be started
 	exitOutput        = 74  // EX_IOERR: what there is to tell cannot be written
 	exitLost          = 113 // run: the lock was lost while the command ran; --lost-exit-code sets another code
 	exitNotExecutable = 126 // run: as in a shell

@@ -32,10 +32,16 @@ func startJob(t *testing.T, url, key, script string, flags ...string) *job {
 
 func newJob(t *testing.T, url, key, script string, flags ...string) *job {
 	t.Helper()
+	return newJobOf(t, "anylock", url, key, script, flags...)
+}
+
+// newJobOf is newJob for a program of programsInPath.
+func newJobOf(t *testing.T, program, url, key, script string, flags ...string) *job {
+	t.Helper()
 	dir := t.TempDir()
 	args := append([]string{"run", "--backend", url}, flags...)
 	j := &job{
-		t: t, cmd: exec.Command("anylock", append(args, key, "--", "sh", "-c", script)...),
+		t: t, cmd: exec.Command(program, append(args, key, "--", "sh", "-c", script)...),
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"), done: make(chan struct{}),
 	}
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -89,8 +89,8 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 		holder := startJob(t, url, key, stubborn, "--ttl", "6")
 		group := holder.pids(2)[0]
 		guard := guardOf(t, holder.cmd.Process.Pid)
-		signalTo(t, guard, syscall.SIGSTOP) // first: it acts when the holder is stopped alone
-		holder.signal(syscall.SIGSTOP)
+		holder.signal(syscall.SIGSTOP) // first: otherwise it replaces the guard
+		signalTo(t, guard, syscall.SIGSTOP)
 		next := startJob(t, url, key, "echo $$; exec sleep 600", "--ttl", "20")
 		next.pids(1)
 		if !groupRuns(group) {
@@ -102,8 +102,7 @@ func TestStoppedHolderAndGuard(t *testing.T) {
 			t.Errorf("the command was stopped %v after the holder went on", took)
 		}
 		holder.finish(exitLost) // a guard that does not answer does not hold it up
-		signalTo(t, guard, syscall.SIGCONT)
-		if said := holder.said(); !strings.Contains(said, "its lease ended") || strings.Count(said, "\n") != 1 {
+		if said := holder.said(); strings.Count(said, "its lease ended") != 1 {
 			t.Errorf("it said %q", said)
 		}
 	})

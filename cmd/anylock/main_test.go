@@ -14,7 +14,12 @@ import (
 // a program "anylock-odd" that has stores with faults too, and a program "anylock-at" for a user whose home is $AT.
 func TestMain(m *testing.M) {
 	os.Setenv(raceVariable, raceOptions)
-	testscript.Main(leakCheck{m}, map[string]func(){"anylock": main, "anylock-odd": mainOdd, "anylock-at": mainAt})
+	testscript.Main(leakCheck{m}, programsInPath)
+}
+
+var programsInPath = map[string]func(){
+	"anylock": main, "anylock-odd": mainOdd, "anylock-at": mainAt,
+	"lock-guard": main, // what a guard is called
 }
 
 // A program built with -race sleeps for a second when it exits, unless it is told not to.

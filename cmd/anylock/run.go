@@ -31,7 +31,7 @@ type runner struct {
 	began, acquired            time.Time
 	inputEnded                 <-chan struct{} // of hold
 	require                    []string
-	nonblock                   bool
+	nonblock, noGuard          bool
 	conflictExit, lostExitCode uint8
 }
 
@@ -54,12 +54,23 @@ func (a *app) runCommand() *cobra.Command {
 The lock is a lease of --ttl. anylock renews it while CMD runs. It expires by itself if this machine or process dies. If
 anylock cannot renew it, or the store has dropped it, CMD and its process group get SIGTERM, and then SIGKILL before the
 lease would have ended, so that CMD never runs together with the next holder. Only if the store itself dropped the lease,
-another holder may run until then. If anylock itself is killed or stopped, a second process, "anylock guard", kills them.
-Background processes that CMD leaves behind when it exits keep running, without the lock. anylock cannot find processes that
-leave CMD's process group.
+another holder may run until then.
 
-anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal to
-anylock ends CMD and such a process still runs, anylock keeps the lock until it has ended. But if the lock is lost, anylock
+If anylock itself is killed, or is stopped at the end of the lease, a second process, "lock-guard", kills CMD's process group.
+It starts before anylock waits for the lock. If it is killed or stopped, anylock starts another; if that fails, anylock stops
+CMD. Without it, anylock does not run CMD, unless --no-guard is given. If both processes are killed at once, as by the
+out-of-memory killer or with a control group, or are frozen together, nobody kills CMD's process group; on Linux and FreeBSD, CMD
+itself, but not its children, still ends with anylock. On Windows, a job object does all this, and there is no second process.
+
+Background processes that CMD leaves behind when it exits by itself keep running, without the lock. anylock cannot find
+processes that leave CMD's process group.
+
+If CMD ends after anylock passed SIGTERM, SIGINT, SIGHUP or SIGQUIT on to it, or if a signal from anylock or the terminal killed
+it, anylock keeps the lock until every process of CMD's process group has ended. --grace after the end of CMD, anylock kills the
+rest with SIGKILL, and then releases the lock. For CMD itself there is no limit while the lock lasts.
+
+anylock cannot stop processes that run as another user, as with sudo inside CMD. When it sees one, it says so. If a signal
+ends CMD and such a process still runs in its group, anylock keeps the lock until that process has ended. But if the lock is lost, anylock
 is killed, or CMD exits by itself, such a process keeps running together with the next holder. Run anylock itself under
 sudo: sudo anylock run ...
 
@@ -72,14 +83,17 @@ until then, because some stores free the key when its connection ends. --max-hol
 were lost.
 
 CMD inherits standard input, output and error, and gets the signals that are sent to anylock. Its environment has
-ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder. A job that is stopped with
+ANYLOCK_KEY, ANYLOCK_OWNER and ANYLOCK_TOKEN, a fencing token that grows with every holder, and ANYLOCK_HELD, the owners of
+this lock and of those around it. If CMD runs anylock for a key that one of them holds, that anylock exits as for a held key,
+because it would wait for ever. A job that is stopped with
 Ctrl-Z for longer than the TTL loses its lock, and is killed.
 
 Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
    1  somebody else holds the key (-n, -w; change it with -E)
   64  wrong usage
   69  the store cannot be reached
- 113  the lock was lost, or --max-hold ended, while CMD ran (change it with --lost-exit-code)
+  71  the guard process cannot be started (see --no-guard)
+ 113  the lock was lost, --max-hold ended, or the guard could not be replaced, while CMD ran (change it with --lost-exit-code)
  126  CMD cannot be executed
  127  CMD is not found`,
 		Example: `  anylock run nightly -- ./nightly.sh --full
@@ -100,7 +114,8 @@ Exit codes: that of CMD, or 128 + N if signal N ended it or came before it ran;
 	r.termFlags(flags)
 	flags.Var(&r.minHold, "min-hold", "keep the key for at least this long, even if the command ends sooner")
 	flags.Var(&r.maxHold, "max-hold", "stop the command before it has held the key for this long (default never)")
-	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost (default a third of --ttl, 10s at most)")
+	flags.BoolVar(&r.noGuard, "no-guard", false, "run without the second process that kills the command if this one is killed or stopped")
+	flags.Var(&r.grace, "grace", "time between SIGTERM and SIGKILL when the lock is lost, and for the rest of the group after a signal has ended the command (default a third of --ttl, 10s at most)")
 	return cmd
 }
 
@@ -242,11 +257,19 @@ func (r *runner) run(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	notify(signals, signalsPassed)
+	guard, err := r.startGuard()
+	if err != nil {
+		return err
+	}
+	defer guard.dismiss()
 	ctx, stop := untilSignal(ctx, signals)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(guard.context(), cancel)()
 	lease, closeStore, err := r.take(ctx)
 	interrupted := stop()
 	if err != nil {
-		return cmp.Or(interrupted, err)
+		return cmp.Or(interrupted, guardFailure(guard), err)
 	}
 	defer closeStore()
 	if interrupted != nil {
@@ -254,20 +277,48 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.sayVerbose("acquired after %s, token %d", shortDuration(time.Since(r.began)), lease.Token())
 	r.acquired = time.Now()
-	out, err := r.hold(lease, file, signals)
+	out, err := r.hold(lease, file, guard, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
 }
 
+// startGuard starts the guard, unless the user wants none.
+func (r *runner) startGuard() (*guard, error) {
+	if r.noGuard {
+		return nil, nil
+	}
+	g, err := startGuard(r.say)
+	if err != nil {
+		return nil, guardError(reason(err))
+	}
+	return g, nil
+}
+
+// guardFailure is the exit for a guard that has ended, nil if it has not.
+func guardFailure(g *guard) error {
+	if err := context.Cause(g.context()); err != nil {
+		return guardError(err)
+	}
+	return nil
+}
+
+func guardError(err error) error {
+	return &exitError{code: exitNoGuard, err: fmt.Errorf(
+		"no guard process, which kills the command if anylock is killed or stopped: %w (--no-guard runs without one)", err)}
+}
+
 // hold runs the command under the lease.
-func (r *runner) hold(l *lock.Lease, file string, signals chan os.Signal) (outcome, error) {
+func (r *runner) hold(l *lock.Lease, file string, guard *guard, signals chan os.Signal) (outcome, error) {
 	if l.Err() != nil { // we did not run for a while
 		r.say("the lock was lost before the command could run")
 		return outcome{lost: true}, nil
 	}
+	if err := guardFailure(guard); err != nil {
+		return outcome{}, err
+	}
 	c, err := startChild(program{
 		file: file, argv: r.argv, env: childEnv(os.Environ(), r.key, l.Owner(), l.Token()),
-		ttl: r.ttl.d, deadline: l.Deadline,
+		ttl: r.ttl.d, deadline: l.Deadline, guard: guard,
 	}, signals)
 	if err != nil {
 		return outcome{}, startError(r.argv[0], err)
@@ -278,7 +329,7 @@ func (r *runner) hold(l *lock.Lease, file string, signals chan os.Signal) (outco
 	defer stop()
 	s := &supervisor{
 		lease: l, child: c, signals: signals, ttl: r.ttl.d, grace: r.grace.d, maxHold: r.maxHold.d, say: r.say,
-		lastError: r.reasons.lastError,
+		lastError: r.reasons.lastError, guarded: guard.context(),
 	}
 	return s.run(), nil
 }

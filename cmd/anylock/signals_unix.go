@@ -18,5 +18,10 @@ var (
 	// signalsStopping are caught once there is a command to stop too. Until then they simply stop us.
 	signalsStopping = []os.Signal{unix.SIGTSTP}
 
+	// signalsToEnd ask a command to end, whatever its exit code is then. A command may handle SIGUSR1 and SIGUSR2 and continue.
+	signalsToEnd = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
+	// signalsOfTerminal are sent by the terminal to the whole group of the command, and not to us.
+	signalsOfTerminal = []os.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT}
+
 	signalContinue os.Signal = unix.SIGCONT
 )

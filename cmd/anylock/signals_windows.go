@@ -10,5 +10,8 @@ var (
 	signalsEnding                 = []os.Signal{os.Interrupt, syscall.SIGTERM}
 	signalsPassed, signalsOfPipes []os.Signal
 
+	signalsToEnd      = signalsEnding
+	signalsOfTerminal []os.Signal // the console sends its signals to us too, and we pass them on
+
 	signalContinue os.Signal // there is none
 )

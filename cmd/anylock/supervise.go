@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -18,6 +20,8 @@ const (
 	lateGrace = 100 * time.Millisecond
 	// groupPoll is how often to look whether a group that was told to end has gone: no event tells.
 	groupPoll = 5 * time.Millisecond
+	// restPoll is how often to check a group whose command has ended after a signal. Its cleanup may take a while.
+	restPoll = 20 * time.Millisecond
 	// killPatience is how long to wait for killed processes. One in an uninterruptible system call takes its time.
 	killPatience = time.Second
 	// resumeAfter is when to continue a stopped command if this process could not be stopped with it: a shell that could
@@ -46,6 +50,8 @@ type supervisor struct {
 	grace   time.Duration // between SIGTERM and SIGKILL
 	maxHold time.Duration // at which the lease ends for good, 0 for never
 	say     func(format string, args ...any)
+	// guarded ends, with a cause, when no guard runs any more. Without a guard the command must not run.
+	guarded context.Context
 	// lastError is why renewals do not succeed, as far as is known.
 	lastError func() string
 
@@ -57,7 +63,9 @@ type supervisor struct {
 	killAt   time.Time // when SIGKILL is due; of the kill, once killed
 	resumeAt time.Time // not zero while suspended
 
-	asked   bool          // to end, by a signal that came to us
+	passed  []os.Signal   // signals of signalsEnding that were passed on
+	asked   bool          // the command has ended because of a signal, as far as can be known
+	rest    bool          // the command ended after that signal, but not all of its group: the lock is kept
 	foreign bool          // some processes were seen that are not ours to stop
 	outlive bool          // only such processes are left
 	lookAt  time.Time     // when to look for such processes
@@ -67,7 +75,7 @@ type supervisor struct {
 // An outcome is how a command ended.
 type outcome struct {
 	code int
-	lost bool // the lock did not last as long as the command
+	lost bool // the lock, or its guard, did not last as long as the command
 }
 
 // run returns when the command has ended and, if its lock was lost, all of its group too.
@@ -75,7 +83,7 @@ func (s *supervisor) run() outcome {
 	s.begun = time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	lost := s.lease.Lost()
+	lost, unguarded := s.lease.Lost(), s.guarded.Done()
 	for {
 		// A command that has ended by itself is not taken for one that has to be stopped.
 		select {
@@ -95,6 +103,11 @@ func (s *supervisor) run() outcome {
 			s.received(sig)
 		case <-lost:
 			lost = nil // look sees it
+		case <-unguarded:
+			unguarded = nil
+			if !s.stopping {
+				s.stop(context.Cause(s.guarded))
+			}
 		case <-timer.C:
 		}
 	}
@@ -104,6 +117,7 @@ func (s *supervisor) happened(e childEvent) {
 	switch {
 	case e.stopped == nil:
 		s.exited, s.code = true, e.code
+		s.asked = s.wasAsked(e)
 		if reason := s.over(); reason != nil && !s.stopping {
 			s.stop(fmt.Errorf("%w while the command ran", reason)) // what it has left running ends too
 		}
@@ -114,9 +128,18 @@ func (s *supervisor) happened(e childEvent) {
 	}
 }
 
+// wasAsked reports whether the command has ended because of a signal, to us or from its terminal. The exit code does not
+// matter if the signal asks every program to end, because a program may handle it.
+func (s *supervisor) wasAsked(e childEvent) bool {
+	return e.signal != nil && slices.Contains(signalsOfTerminal, e.signal) ||
+		slices.ContainsFunc(s.passed, func(sig os.Signal) bool { return sig == e.signal || slices.Contains(signalsToEnd, sig) })
+}
+
 func (s *supervisor) received(sig os.Signal) {
 	if sig != signalContinue {
-		s.asked = s.asked || ending(sig)
+		if ending(sig) {
+			s.passed = append(s.passed, sig)
+		}
 		s.child.forward(sig)
 		return
 	}
@@ -130,7 +153,7 @@ func (s *supervisor) received(sig os.Signal) {
 
 // look does what the clock and the lease ask for.
 func (s *supervisor) look() {
-	if s.exited && !s.stopping && !s.outlive {
+	if s.exited && !s.stopping && !s.rest {
 		return
 	}
 	now := time.Now()
@@ -147,12 +170,20 @@ func (s *supervisor) look() {
 		s.resumeAt = time.Time{}
 		s.child.resume()
 	}
-	if s.stopping && !s.killed && !now.Before(s.killAt) {
+	if (s.stopping || s.rest) && !s.killed && !now.Before(s.killAt) {
 		s.killed, s.killAt = true, now
-		s.child.kill()
-		if s.child.foreign() {
-			s.say("processes of the command that run as another user could not be killed, and keep running")
-		}
+		s.kill()
+	}
+}
+
+func (s *supervisor) kill() {
+	foreign := s.child.foreign()
+	if !s.stopping && !foreign {
+		s.say("the command has ended, but processes that it started still ran %s later: killing them", shortDuration(s.grace))
+	}
+	s.child.kill()
+	if s.stopping && foreign {
+		s.say("processes of the command that run as another user could not be killed, and keep running")
 	}
 }
 
@@ -199,9 +230,12 @@ func (s *supervisor) stop(why error) {
 	s.stopping = true
 	now := time.Now()
 	deadline := s.lease.Deadline()
-	s.killAt = now.Add(min(s.grace, lateGrace))
+	killAt := now.Add(min(s.grace, lateGrace))
 	if left := deadline.Sub(now); left > 0 {
-		s.killAt = now.Add(min(s.grace, left-killMargin(s.ttl)))
+		killAt = now.Add(min(s.grace, left-killMargin(s.ttl)))
+	}
+	if !s.rest || killAt.Before(s.killAt) && !s.killed {
+		s.killAt = killAt
 	}
 	s.child.terminate(now.Before(deadline))
 	if s.exited {
@@ -211,21 +245,20 @@ func (s *supervisor) stop(why error) {
 	}
 }
 
-// done tells whether there is nothing left to wait for.
+// done reports whether the command and every process that must end with it have ended. Processes that the command left
+// in the background must end with it if the lock is lost or a signal asked the command to end.
 func (s *supervisor) done() bool {
 	switch {
 	case !s.exited:
 		return false
-	case !s.stopping && !s.asked:
-		return true // what it has left in the background is left alone
-	case s.stopping && s.child.gone():
+	case !s.stopping && !s.asked, s.child.gone():
 		return true
-	case s.child.foreign(): // it was to end and has not: while we hold the lock, nobody runs beside it
-		s.outlive = true
-		return false
-	case !s.stopping:
-		return true
-	case s.killed && time.Since(s.killAt) > killPatience:
+	}
+	if !s.stopping && !s.rest {
+		s.rest, s.killAt = true, time.Now().Add(s.grace)
+	}
+	s.outlive = s.child.foreign() // no next holder may run beside such a process while we can keep the lock
+	if !s.outlive && s.killed && time.Since(s.killAt) > killPatience {
 		s.say("some processes of the command have been killed but have not ended yet")
 		return true
 	}
@@ -237,6 +270,8 @@ func (s *supervisor) pause() time.Duration {
 	switch {
 	case s.outlive:
 		return foreignFirst
+	case s.rest && !s.stopping:
+		return restPoll
 	case s.stopping && s.exited:
 		return groupPoll
 	case s.stopping && s.killed:

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -44,8 +46,9 @@ type fakeChild struct {
 	suspends  bool   // the answer of stopped
 	strangers bool   // the group has members that nothing ends
 
-	mu  sync.Mutex
-	log []string
+	mu     sync.Mutex
+	log    []string
+	exited bool // exit was called
 }
 
 func newFakeChild() *fakeChild {
@@ -77,8 +80,11 @@ func (c *fakeChild) kill() {
 	c.note("KILL")
 	c.mu.Lock()
 	c.survivors = false
+	exited := c.exited
 	c.mu.Unlock()
-	c.exit(exitSignal + 9)
+	if !exited {
+		c.exit(exitSignal + 9)
+	}
 }
 
 func (c *fakeChild) foreign() bool {
@@ -94,6 +100,13 @@ func (c *fakeChild) befriend() {
 	c.strangers = false
 }
 
+// endSurvivors ends the members that otherwise only SIGKILL ends.
+func (c *fakeChild) endSurvivors() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.survivors = false
+}
+
 func (c *fakeChild) gone() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,6 +114,9 @@ func (c *fakeChild) gone() bool {
 }
 
 func (c *fakeChild) exit(code int) {
+	c.mu.Lock()
+	c.exited = true
+	c.mu.Unlock()
 	select {
 	case c.happens <- childEvent{code: code}:
 	default:
@@ -128,8 +144,8 @@ func newStage() *stage {
 	}
 	s.supervisor = &supervisor{
 		lease: s.lease, child: s.child, signals: s.signals, ttl: testTTL, grace: testGrace,
-		lastError: func() string { return "no route" },
-		say:       func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
+		lastError: func() string { return "no route" }, guarded: context.Background(),
+		say: func(format string, args ...any) { s.said = append(s.said, fmt.Sprintf(format, args...)) },
 	}
 	return s
 }
@@ -248,7 +264,7 @@ func TestSupervise(t *testing.T) {
 				after(39950*time.Millisecond, s.child.befriend)
 			},
 			want: outcome{code: 143}, ends: 40 * time.Second,
-			log:  []string{"1s terminated"},
+			log:  []string{"1s terminated", "12s KILL"},
 			says: "run anylock itself as that user",
 		},
 		{
@@ -271,6 +287,17 @@ func TestSupervise(t *testing.T) {
 			says: "could not be killed, and keep running",
 		},
 		{
+			name: "no guard runs any more",
+			plan: func(s *stage) {
+				ctx, cancel := context.WithCancelCause(context.Background())
+				s.guarded = ctx
+				after(3*time.Second, func() { cancel(errors.New("no guard")) })
+			},
+			want: outcome{code: 137, lost: true}, ends: 13 * time.Second,
+			log:  []string{"3s TERM wake=true", "13s KILL"},
+			says: "no guard; stopping the command",
+		},
+		{
 			name: "the longest hold",
 			plan: func(s *stage) { s.maxHold = testTTL },
 			want: outcome{code: 137, lost: true}, ends: 29 * time.Second,
@@ -286,6 +313,69 @@ func TestSupervise(t *testing.T) {
 			},
 			want: outcome{code: 143}, ends: 3 * time.Second,
 			log: []string{"1s user defined signal 1", "2s terminated"},
+		},
+		{
+			name: "a signal: the lock is kept until the rest of the group has ended",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(time.Second, func() { s.signals <- syscall.SIGTERM })
+				after(1100*time.Millisecond, func() { s.child.exit(0) })
+				after(5090*time.Millisecond, s.child.endSurvivors)
+			},
+			want: outcome{}, ends: 5100 * time.Millisecond,
+			log: []string{"1s terminated"},
+		},
+		{
+			name: "a signal: the rest of the group is killed after the grace",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(time.Second, func() { s.signals <- syscall.SIGTERM })
+				after(2*time.Second, func() { s.child.exit(143) })
+			},
+			want: outcome{code: 143}, ends: 12 * time.Second,
+			log:  []string{"1s terminated", "12s KILL"},
+			says: "processes that it started still ran 10s later: killing them",
+		},
+		{
+			name: "a signal, and the lock is lost while the rest of the group ends",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(14*time.Second, func() { s.signals <- syscall.SIGTERM })
+				after(15*time.Second, func() { s.child.exit(143) })
+			},
+			want: outcome{code: 143, lost: true}, ends: 25 * time.Second,
+			log:  []string{"14s terminated", "19s TERM wake=true", "25s KILL"},
+			says: "no renewal has succeeded (no route), the lease ends in 11s",
+		},
+		{
+			name: "Ctrl-C at the terminal ends the command only",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(time.Second, func() { s.child.happens <- childEvent{code: 130, signal: syscall.SIGINT} })
+				after(2990*time.Millisecond, s.child.endSurvivors)
+			},
+			want: outcome{code: 130}, ends: 3 * time.Second,
+		},
+		{
+			name: "SIGUSR1 ends the command only",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(time.Second, func() { s.signals <- syscall.SIGUSR1 })
+				after(2*time.Second, func() { s.child.happens <- childEvent{code: 138, signal: syscall.SIGUSR1} })
+				after(2990*time.Millisecond, s.child.endSurvivors)
+			},
+			want: outcome{code: 138}, ends: 3 * time.Second,
+			log: []string{"1s user defined signal 1"},
+		},
+		{
+			name: "a command that handles SIGUSR1 leaves processes in the background",
+			plan: func(s *stage) {
+				s.child.survivors = true
+				after(time.Second, func() { s.signals <- syscall.SIGUSR1 })
+				after(2*time.Second, func() { s.child.exit(0) })
+			},
+			want: outcome{}, ends: 2 * time.Second,
+			log: []string{"1s user defined signal 1"},
 		},
 		{
 			name: "Ctrl-Z, then continued in time",

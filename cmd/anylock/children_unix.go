@@ -1,0 +1,34 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"sync"
+)
+
+// children are the processes that this process has started and waits for. Others are orphans: see reapOrphans.
+type children struct {
+	mu   sync.Mutex
+	pids map[int]bool
+}
+
+var ownChildren = children{pids: make(map[int]bool)}
+
+// start calls f, which starts a process. Nobody mistakes the process for an orphan, however early it ends.
+func (c *children) start(f func() (*os.Process, error)) (*os.Process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := f()
+	if err == nil {
+		c.pids[p.Pid] = true
+	}
+	return p, err
+}
+
+// remove forgets a process that has been reaped.
+func (c *children) remove(pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pids, pid)
+}
