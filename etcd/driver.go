@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 func init() {
@@ -119,7 +120,7 @@ func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Back
 		return nil, err
 	}
 	if err := b.lookAround(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil
