@@ -102,7 +102,7 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 	if c.is("one lease less than MaxLeases") {
 		most--
 	}
-	for most > 0 && !c.server.takes(c, owner, most) {
+	for ; most > 0 && !c.server.takes(c, owner, most); time.Sleep(time.Millisecond) {
 		switch {
 		case c.is("one more than MaxLeases is busy"):
 			return nil, backend.ErrHeld
@@ -111,7 +111,6 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 		case ctx.Err() != nil || c.leases.Closed():
 			return nil, backend.ErrClosed
 		}
-		time.Sleep(time.Millisecond)
 	}
 	return func(life *backend.Life) {
 		c.server.mu.Lock()

@@ -66,7 +66,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		a, err := c.ask(ctx, r)
 		switch {
 		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
-			time.Sleep(10 * time.Millisecond) // an outage: it passes
+			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
 			r.Owner = backend.NewOwner()
@@ -197,7 +197,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-ctx.Done():
 		c.keep("client keeps owners of cancelled waits", r.Owner)
 		if c.is("waiter that leaves at its turn takes the turn along") {
-			time.Sleep(rand.N(c.server.latency())) // its turn may come meanwhile
+			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
@@ -271,7 +271,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	case c.is("TTL is set by a second request") && c.wire != nil:
 		c.twoSteps(r.Key, r.Owner, r.TTL)
 	case c.is("cancellation at the grant keeps the key"):
-		time.Sleep(rand.N(c.server.latency())) // the context may end meanwhile
+		time.Sleep(rand.N(c.server.latency())) // sleeps: the context may end meanwhile
 		if err := backend.ContextError(ctx, nil); err != nil {
 			return nil, err
 		}

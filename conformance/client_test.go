@@ -69,7 +69,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	c.server.inFlight.Add(1)
 	go func() {
 		defer c.server.inFlight.Add(-1)
-		time.Sleep(rand.N(c.server.latency()))
+		time.Sleep(rand.N(c.server.latency())) // sleeps: the request is under way
 		c.server.gate.RLock()
 		defer c.server.gate.RUnlock()
 		serve()
@@ -208,8 +208,7 @@ func (c *client) Close() error {
 	case c.is("Close drops the store"):
 		c.server.drop()
 	case c.is("Close waits for an answer") && first:
-		for c.wire != nil && c.do(context.Background(), func() {}) != nil {
-			time.Sleep(time.Millisecond)
+		for ; c.wire != nil && c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
 	}
 	if first {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -43,17 +44,19 @@ func (l countingLease) Renew(ctx context.Context, ttl time.Duration) error {
 // A client that can hold few leases at once tries all TTLs, one after the other.
 func TestFewLeasesTryAllTTLs(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	var renewed sync.Map
-	h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
-	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
-	if err != nil || results[0].Status != conformance.Pass {
-		t.Fatal(results, err)
-	}
-	for _, ttl := range []time.Duration{1, 5 * time.Millisecond, 10*time.Millisecond - 1} {
-		if _, tried := renewed.Load(ttl); !tried {
-			t.Errorf("no renewal for %v", ttl)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		var renewed sync.Map
+		h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
+		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
+		if err != nil || results[0].Status != conformance.Pass {
+			t.Fatal(results, err)
 		}
-	}
+		for _, ttl := range []time.Duration{1, 5 * time.Millisecond, 10*time.Millisecond - 1} {
+			if _, tried := renewed.Load(ttl); !tried {
+				t.Errorf("no renewal for %v", ttl)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/conformance"
@@ -71,14 +72,16 @@ func (s *server) removeLocked(key string, e *entry, broken bool) {
 
 func TestTellsLoss(t *testing.T) {
 	t.Parallel()
-	run := regexp.MustCompile("^(RemovedHolderIsTold|ReconnectedHolderIsTold|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
-	results, err := conformance.Execute(t.Context(), newServer(tellsLoss).harness(), conformance.Options{Run: run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Status != conformance.Pass {
-			t.Errorf("%s: %s: %s", r.Name, r.Status, r.Output)
+	synctest.Test(t, func(t *testing.T) {
+		run := regexp.MustCompile("^(RemovedHolderIsTold|ReconnectedHolderIsTold|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+		results, err := conformance.Execute(t.Context(), newServer(tellsLoss).harness(), conformance.Options{Run: run})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		for _, r := range results {
+			if r.Status != conformance.Pass {
+				t.Errorf("%s: %s: %s", r.Name, r.Status, r.Output)
+			}
+		}
+	})
 }
