@@ -9,15 +9,17 @@ import (
 	"google.golang.org/grpc"
 )
 
-// errThroughProxy means that renewals go to "etcd grpc-proxy". The proxy renews a lease on a schedule of its own. It answers a renewal
-// with the result of an earlier or later renewal, so an answer does not prove how long the lease lives. It also goes on
-// renewing the lease of a client that is frozen. Behind a proxy, nothing is renewed: keys are bound to new leases instead.
+// errThroughProxy means that renewals go to "etcd grpc-proxy". The proxy renews a lease on a schedule of its own. It
+// answers a renewal with the result of an earlier or later renewal, so an answer does not prove how long the lease
+// lives. It also goes on renewing the lease of a client that is frozen. Behind a proxy, nothing is renewed: keys are
+// bound to new leases instead.
 var errThroughProxy = errors.New("etcd grpc-proxy answers renewals by itself")
 
 // directLeases is a client whose streams for renewals end with errThroughProxy if they lead to a proxy.
 //
-// Each stream begins with the renewal of a lease that does not exist. A server answers requests in their order, this one with a TTL of
-// 0. A proxy asks its server for the lease's remaining time, which is -1, and may answer other requests first.
+// Each stream begins with the renewal of a lease that does not exist. A server answers requests in their order, this
+// one with a TTL of 0. A proxy asks its server for the lease's remaining time, which is -1, and may answer other
+// requests first.
 type directLeases struct {
 	pb.LeaseClient
 	proxied *atomic.Bool // set for good by the first stream to a proxy

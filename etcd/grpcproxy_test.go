@@ -18,8 +18,8 @@ func throughProxy(t *testing.T, s site) *Backend {
 	return opened(t, s.via(servers.EtcdProxy(t, s.Addr).Addr))
 }
 
-// Waiters behind a proxy get the key as fast as those that are connected to the server itself, also if the proxy serves both the holder
-// and the waiter.
+// Waiters behind a proxy get the key as fast as those that are connected to the server itself, also if the proxy serves
+// both the holder and the waiter.
 func TestHandOverThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -97,7 +97,8 @@ func TestLossThroughProxy(t *testing.T) {
 	}
 }
 
-// A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it by itself.
+// A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it
+// by itself.
 func TestRenewalThroughProxy(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -128,7 +129,8 @@ func TestRenewalThroughProxy(t *testing.T) {
 	release(t, next)
 }
 
-// A stream through a proxy is quiet for as long as nothing happens, and stays, although the proxy does not report progress.
+// A stream through a proxy is quiet for as long as nothing happens, and stays, although the proxy does not report
+// progress.
 func TestQuietStreamThroughProxyStays(t *testing.T) {
 	t.Parallel()
 	b := throughProxy(t, shared(t))

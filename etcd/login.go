@@ -20,9 +20,9 @@ import (
 
 // A login logs in with a user's password and adds the token to every request of a client.
 //
-// clientv3 logs in separately for each rejected request, within that request's time limit. If a token of many callers expires, their
-// log-ins delay each other until all of them time out. A login has at most one log-in in progress, which has its own time limit. It
-// replaces a token that says when it expires while the old token is still valid.
+// clientv3 logs in separately for each rejected request, within that request's time limit. If a token of many callers
+// expires, their log-ins delay each other until all of them time out. A login has at most one log-in in progress, which
+// has its own time limit. It replaces a token that says when it expires while the old token is still valid.
 //
 // The log-in itself carries no token, because servers before 3.5 reject a log-in that carries an expired token.
 type login struct {
@@ -236,8 +236,8 @@ func rejectsToken(err error) bool {
 		errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// validity returns for how long a JWT is valid from now on, by our clock and the expiry that the token contains. The result is not
-// positive if the token does not say, or the clocks differ by more than its lifetime.
+// validity returns for how long a JWT is valid from now on, by our clock and the expiry that the token contains. The
+// result is not positive if the token does not say, or the clocks differ by more than its lifetime.
 func validity(jwt string, now time.Time) time.Duration {
 	parts := strings.Split(jwt, ".")
 	if len(parts) != 3 { // the other kind of tokens, which expire when they are not used

@@ -9,11 +9,12 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// keepLoggedIn keeps an application's own client logged in, if it has a user and the servers issue tokens that say when they expire.
+// keepLoggedIn keeps an application's own client logged in, if it has a user and the servers issue tokens that say when
+// they expire.
 //
-// clientv3 logs in again for each request whose token is rejected. Then the log-ins of many callers delay each other, and servers
-// before 3.5 reject even a log-in that carries an expired token, so that the client is locked out for good. But clientv3 also logs in
-// whenever it opens a stream. So keepLoggedIn opens one while the token is still valid.
+// clientv3 logs in again for each request whose token is rejected. Then the log-ins of many callers delay each other,
+// and servers before 3.5 reject even a log-in that carries an expired token, so that the client is locked out for good.
+// But clientv3 also logs in whenever it opens a stream. So keepLoggedIn opens one while the token is still valid.
 func (b *Backend) keepLoggedIn(ctx context.Context) error {
 	if b.client.Username == "" || b.client.Password == "" {
 		return nil

@@ -16,7 +16,8 @@ import (
 // tokenTTL is the lifetime of a token in these tests, whether it is used or not.
 const tokenTTL = 2 * time.Second
 
-// A JWT expires at a fixed time, whether it is used or not. Servers before 3.5 reject even a new log-in that carries the old token.
+// A JWT expires at a fixed time, whether it is used or not. Servers before 3.5 reject even a new log-in that carries
+// the old token.
 func TestTokenExpires(t *testing.T) {
 	t.Parallel()
 	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
@@ -39,8 +40,8 @@ func TestTokenExpires(t *testing.T) {
 	release(t, granted(t, done, soon).Lease)
 }
 
-// Each of many callers keeps a short lease and acquires others while the token expires again and again. The cost of a log-in is the
-// server's default, so that log-ins of all callers at once would take the server seconds.
+// Each of many callers keeps a short lease and acquires others while the token expires again and again. The cost of a
+// log-in is the server's default, so that log-ins of all callers at once would take the server seconds.
 func TestExpiringTokenDelaysNobody(t *testing.T) {
 	t.Parallel()
 	const callers, ttl = 64, 5 * time.Second
@@ -53,11 +54,13 @@ func TestExpiringTokenDelaysNobody(t *testing.T) {
 	keepAllBusy(t, b, callers, ttl, time.Duration(expiries)*tokenTTL)
 }
 
-// The client of an application stays logged in, too, although clientv3 itself would be locked out by a server before 3.5.
+// The client of an application stays logged in, too, although clientv3 itself would be locked out by a server before
+// 3.5.
 func TestTokenOfOwnClientIsReplacedAhead(t *testing.T) {
 	t.Parallel()
 	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "worker", Password: "secret", Logger: zap.NewNop(), DialTimeout: soon})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "worker", Password: "secret",
+		Logger: zap.NewNop(), DialTimeout: soon})
 	if err != nil {
 		t.Fatal(err)
 	}

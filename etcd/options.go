@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -77,7 +78,7 @@ func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend,
 		err = b.keepLoggedIn(ctx)
 	}
 	if err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, openError(ctx, err)
 	}
 	return b, nil

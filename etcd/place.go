@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// placeExpires returns a channel that receives when renewPlace is due, and a function that frees its timer. The channel is nil if the
-// pool renews the lease of the place.
+// placeExpires returns a channel that receives when renewPlace is due, and a function that frees its timer. The channel
+// is nil if the pool renews the lease of the place.
 func (a *attempt) placeExpires() (due <-chan time.Time, stop func()) {
 	if !a.b.proxied.Load() {
 		return nil, func() {}
@@ -21,8 +21,8 @@ func (a *attempt) placeExpires() (due <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// renewPlace binds the owner's key in the queue to a new lease, because a proxy does not renew leases reliably. ErrLost means that the
-// place is gone.
+// renewPlace binds the owner's key in the queue to a new lease, because a proxy does not renew leases reliably. ErrLost
+// means that the place is gone.
 func (a *attempt) renewPlace(ctx context.Context) error {
 	h := &held{name: a.name, own: contender{a.own, a.rev}, main: a.lease, mod: a.mod, unsure: len(a.doubtful) > 0}
 	e := &extension{h: h, owner: a.r.Owner, ttl: a.lease.class}

@@ -13,16 +13,17 @@ import (
 
 // A watchStream creates watches on one stream, and finds out which watch a response is for.
 //
-// Servers number the watches of a stream as the client asks. "etcd grpc-proxy" numbers them itself, creates them in any order, and does
-// not answer requests for progress. So the first watch of a stream is created alone: its number shows who chooses the numbers. If the
-// client does, all others are created at once. Otherwise each watch is created after the reply to the one before.
+// Servers number the watches of a stream as the client asks. "etcd grpc-proxy" numbers them itself, creates them in any
+// order, and does not answer requests for progress. So the first watch of a stream is created alone: its number shows
+// who chooses the numbers. If the client does, all others are created at once. Otherwise each watch is created after
+// the reply to the one before.
 //
 // The lock of watches guards all fields but unsent and heard.
 type watchStream struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
-	// What is to be sent, while others receive: a server whose answers nobody takes reads no more. A stream may take nothing for seconds, and
-	// nobody must wait for that: one goroutine tells the losses of all leases.
+	// What is to be sent, while others receive: a server whose answers nobody takes reads no more. A stream may take
+	// nothing for seconds, and nobody must wait for that: one goroutine tells the losses of all leases.
 	unsent backlog[*pb.WatchRequest]
 	heard  atomic.Bool // since the last look
 
@@ -75,8 +76,8 @@ func (s *watchStream) createPendingLocked() {
 	}
 }
 
-// createdLocked records that the server has created a watch with a number: asked, if the client chooses the numbers. It returns the
-// watch, nil if it was stopped.
+// createdLocked records that the server has created a watch with a number: asked, if the client chooses the numbers. It
+// returns the watch, nil if it was stopped.
 func (s *watchStream) createdLocked(number int64, asked *watch) *watch {
 	w := asked
 	if s.numbers != clientNumbers {
@@ -111,7 +112,8 @@ func (s *watchStream) stopLocked(w *watch) {
 	}
 }
 
-// probeLocked asks for a sign of life: a report of progress, or a watch on a key that nobody has, which a proxy passes on to its server.
+// probeLocked asks for a sign of life: a report of progress, or a watch on a key that nobody has, which a proxy passes
+// on to its server.
 func (s *watchStream) probeLocked(key string) {
 	switch {
 	case s.numbers == clientNumbers:
@@ -124,9 +126,12 @@ func (s *watchStream) probeLocked(key string) {
 }
 
 func (w *watch) request(n numbering) *pb.WatchRequest {
-	create := &pb.WatchCreateRequest{Key: []byte(w.of.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}}
+	create := &pb.WatchCreateRequest{
+		Key: []byte(w.of.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+	}
 	if n != clientNumbers {
-		// A proxy merges watches on the same range. This range has the same single key, and no other watch has this range.
+		// A proxy merges watches on the same range. This range has the same single key, and no other watch has this
+		// range.
 		create.RangeEnd = []byte(w.of.key + "\x00" + strconv.FormatUint(rand.Uint64(), 36))
 	}
 	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}}

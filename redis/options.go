@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -55,7 +56,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Bac
 		return nil, err
 	}
 	if err := b.look(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// EtcdProxy starts "etcd grpc-proxy" before servers, from the program that is installed on this machine. It serves clients without TLS.
+// EtcdProxy starts "etcd grpc-proxy" before servers, from the program that is installed on this machine. It serves
+// clients without TLS.
 func EtcdProxy(t testing.TB, endpoints string, args ...string) *Server {
 	t.Helper()
 	return startEtcdProxy(t, etcdKind, endpoints, args)

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -63,7 +64,7 @@ func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, e
 		return nil, err
 	}
 	if err := r.look(ctx); err != nil {
-		_ = r.Close()
+		calls.CloseUnopened(ctx, r)
 		return nil, err
 	}
 	return r, nil
