@@ -72,12 +72,16 @@ func knownParams(known []string) string {
 	return "; known: " + strings.Join(known, ", ")
 }
 
-// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if query has no secret, because a
-// secret with an unescaped & looks like several parameters.
+// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if no secret precedes the parameter,
+// because a secret with an unescaped & looks like several parameters.
 func UnknownParam(query, name string) string {
 	for param := range strings.SplitSeq(query, "&") {
-		if name, value, _ := strings.Cut(param, "="); secretParam(name, value) {
-			return "unknown parameter in a url with a password behind the '?' (escape & as %26 in a password)"
+		given, value, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(given); err == nil && plain == name {
+			break
+		}
+		if secretParam(given, value) {
+			return "unknown parameter behind a password (escape & as %26 in a password)"
 		}
 	}
 	return fmt.Sprintf("unknown parameter %q", name)
