@@ -181,12 +181,12 @@ func rewrite(raw string, secret, nested func(string) string) string {
 	params := strings.Split(query, "&")
 	for i, param := range params {
 		name, value, _ := strings.Cut(param, "=")
-		if inner, ok := innerURL(value); ok {
+		if plain, err := url.QueryUnescape(name); value != "" && err == nil && secretName(plain) {
+			params[i] = name + "=" + secret(value)
+		} else if inner, ok := innerURL(value); ok {
 			if rewritten := nested(inner); rewritten != inner {
 				params[i] = name + "=" + Escape(rewritten)
 			}
-		} else if value != "" && secretName(name) {
-			params[i] = name + "=" + secret(value)
 		}
 	}
 	return base + "?" + strings.Join(params, "&")

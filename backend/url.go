@@ -60,10 +60,11 @@ func (u *URL) split(rest string) (wrong string) {
 	if i := strings.IndexByte(authority, '/'); i >= 0 {
 		authority, u.Path = authority[:i], authority[i:]
 	}
-	if authority == "" {
+	beforeAt, _, hasAt := strings.Cut(u.Path, "@")
+	if authority == "" && (!hasAt || !strings.Contains(beforeAt, ":")) { // a file's path may have an @
 		return ""
 	}
-	if strings.Contains(u.Path, "@") {
+	if hasAt {
 		return "'@' behind a '/'; escape / as %2F in a password, and @ as %40 everywhere else"
 	}
 	return u.splitAuthority(authority)
@@ -80,7 +81,7 @@ func (u *URL) splitAuthority(authority string) (wrong string) {
 	if strings.ContainsAny(userinfo, `[]\`) {
 		return `'[', ']' or '\' in a user or password; escape them as %5B, %5D and %5C`
 	}
-	user, password, hasPassword := strings.Cut(userinfo, ":")
+	user, password, _ := strings.Cut(userinfo, ":")
 	var err1, err2 error
 	u.User, err1 = url.PathUnescape(user)
 	u.Password, err2 = url.PathUnescape(password)
@@ -88,8 +89,8 @@ func (u *URL) splitAuthority(authority string) (wrong string) {
 	switch {
 	case err1 != nil || err2 != nil:
 		return "bad %XX escape in user or password; escape % as %25"
-	case !hasPassword && strings.Contains(u.User, ":"):
-		return "escaped colon in a user without a password; do not escape the colon that separates user and password"
+	case strings.Contains(u.User, ":"):
+		return "escaped colon in a user; do not escape the colon that separates user and password"
 	case hosts == "":
 		return ""
 	}

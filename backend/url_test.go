@@ -78,6 +78,8 @@ func TestSplitURLRefuses(t *testing.T) {
 		"redis://[::1]x":                "IPv6",
 		"redis:u:ZqQz@host":             "//",
 		"redis:/u:ZqQz@host":            "//",
+		"redis:///u:Zq@h":               "%40",
+		"file:///a/u:Zq@h":              "%40",
 		"redis://h/u@Qz":                "%40",
 		"redis://h?a=u@Qz":              "%40",
 		"redis://h?a=b;c=d":             "%3B",
