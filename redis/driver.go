@@ -41,6 +41,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	endpoint.LogTo(backend.Logger(ctx))
 	t, err := endpoint.ParseURL(rest)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	}
 	if err := b.look(ctx); err != nil {
 		_ = b.Close()
-		return nil, backend.CleanError(rawURL, err)
+		return nil, backend.CleanError(rawURL, t.NameMaster(err))
 	}
 	return b, nil
 }

@@ -34,6 +34,7 @@ func init() {
 }
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
+	endpoint.LogTo(backend.Logger(ctx))
 	rest, nodes, err := takeNodes(rawURL)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@
 package endpoint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -257,6 +258,14 @@ func (t Target) open() (client redis.UniversalClient, timeout time.Duration) {
 		}
 		return redis.NewClusterClient(o), timeout
 	}
+}
+
+// NameMaster returns err, from the first request to t's servers. It says so if the Sentinels answered that they do not know t's master.
+func (t Target) NameMaster(err error) error {
+	if t.sentinel == nil || err == nil || !errors.Is(err, redis.Nil) && !strings.Contains(err.Error(), redis.Nil.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w: the Sentinels do not know a master %q", backend.ErrUnavailable, t.sentinel.MasterName)
 }
 
 // timeouts fills in what is not set, or switched off, and returns the timeout of a whole request.
