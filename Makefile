@@ -69,16 +69,17 @@ race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 2 -parallel 8 
 test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
 	@scripts/install-servers redis etcd zookeeper memcached postgres
 ifeq ($(PKG),./...)
-	$(race) -run '$(RACE_SUITES)' $(RACE_STORES)
+	ANYLOCK_CONFORMANCE_FULL=1 $(race) -run '$(RACE_SUITES)' $(RACE_STORES)
 	$(race) -skip '$(RACE_SKIP)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE_STORES)) | grep -vE '$(RACELESS)')
 else
 	$(race) $(PKG)
 endif
 
 .PHONY: test-modules
-test-modules: ## Run the fast tests of the modules beside the library
+test-modules: ## Run the fast tests of the modules beside the library, three modules at a time
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer chromium mariadb
-	$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -timeout $(TIMEOUT) $(ARGS) ./...)
+	@printf '%s\n' $(MODULES) | ANYLOCK_TEST_REQUIRE=1 xargs -P 3 -I{} sh -c 'out=$$(cd "$$0" && \
+		$(GO) test -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
 
 .PHONY: flakes
 flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, and list the failures with their seeds

@@ -36,23 +36,21 @@ func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []
 	var frames [][]error
 	for from := 0; from < len(lives); from += frameLen {
 		to := min(from+frameLen, len(lives))
-		frame := make([]error, to-from)
+		answers := make([]error, to-from) // a late reply still writes to it
 		if ctx.Err() != nil && c.is("frame that was not sent in time is reported as renewed") {
-			frames = append(frames, frame)
+			frames = append(frames, answers)
 			continue
 		}
 		err := c.do(ctx, func() {
-			for k := range frame {
+			for k := range answers {
 				if l := lives[from+k]; !c.server.renew(l.Key(), l.Owner(), c, ttls[from+k]) {
-					frame[k] = backend.ErrLost
+					answers[k] = backend.ErrLost
 				}
 			}
 		})
+		frame := answers
 		if err != nil {
-			frame = make([]error, to-from) // not the one that a late answer fills
-			for k := range frame {
-				frame[k] = err
-			}
+			frame = slices.Repeat([]error{err}, to-from)
 		}
 		if frame = c.bendFrame(frame, err, len(frames)); frame != nil {
 			frames = append(frames, frame)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,9 @@ const (
 	requestLen = 24
 	replyLen   = 16
 )
+
+// usualDelay is how long a message takes at most on a wire without a fault.
+const usualDelay = 200 * time.Microsecond
 
 var (
 	errReset   = errors.New("connection reset by peer")
@@ -90,15 +94,14 @@ func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 		}
 		w.mu.Lock()
 	}
-	if delay := w.delay[d]; delay > 0 {
-		w.mu.Unlock()
-		select {
-		case <-time.After(delay):
-		case <-c.broken:
-			return false
-		}
-		w.mu.Lock()
+	delay := w.delay[d] + rand.N(usualDelay)
+	w.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-c.broken:
+		return false
 	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn != c {
 		return false

@@ -117,7 +117,7 @@ func (c *client) newsIsLate(p *place) (never bool) {
 	case c.is("client that was cut is woken by a timer"),
 		c.is("waiter that queues again after a cut is woken by a timer") && again,
 		c.is("waiter that comes after a cut is woken by a timer") && !again:
-		time.Sleep(rand.N(time.Second))
+		time.Sleep(rand.N(time.Second)) // sleeps: until the timer fires
 	}
 	return c.contact.silent.Load() && c.is("waiter behind a path that was silent for 2 seconds hears nothing more")
 }
@@ -201,12 +201,11 @@ func (s *server) tellThrough(c *client, e *entry) func() {
 				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is told by a renewal alone"):
 				return
 			}
-			for !c.wire.isDead() {
+			for ; !c.wire.isDead(); time.Sleep(10 * time.Millisecond) {
 				if conn, err := c.wire.dial(); err == nil && c.wire.pass(conn, conformance.FromStore, replyLen) {
 					c.hearsOfRemoval(owner)
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 		}()
 	}

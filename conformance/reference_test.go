@@ -15,10 +15,11 @@ import (
 // A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
 // a bug, it is a mutant: see mutants.
 type server struct {
-	bug    string
-	gate   gate // held for writing while frozen
-	frozen atomic.Bool
-	stop   chan struct{} // closed at the end: what leaks ends
+	bug      string
+	likeness bool // the bug is one of likenessMutants: most requests need not ask for each
+	gate     gate // held for writing while frozen
+	frozen   atomic.Bool
+	stop     chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
 	calls    atomic.Int64 // of a wrongStore
@@ -79,11 +80,12 @@ type granted struct {
 }
 
 func newServer(bug string) *server {
-	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
+	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
+	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
 		stop: make(chan struct{}), gate: newGate()}
 }
 
-func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }
+func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }
 
 func (s *server) harness() conformance.Harness {
 	outage := time.Second
@@ -135,7 +137,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	free := e.owner == ""
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
-		time.Sleep(50 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond) // sleeps: another request may be served meanwhile
 		s.mu.Lock()
 	}
 	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
@@ -371,7 +373,7 @@ func (s *server) release(key, owner string) bool {
 	}
 	if e.owner == owner && s.is("release compares, then frees") {
 		s.mu.Unlock()
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // sleeps: the lease may end meanwhile
 		s.mu.Lock()
 		s.expireLocked(key, e, time.Now())
 		s.endLocked(key, e)

@@ -76,10 +76,9 @@ func (e *echo) received(t *testing.T, want string) {
 		defer e.mu.Unlock()
 		return e.got.String()
 	}
-	for end := time.Now().Add(soon); len(got()) < len(want) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(soon); len(got()) < len(want) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
-	time.Sleep(calm)
+	time.Sleep(calm) // sleeps: more than want may arrive
 	if g := got(); g != want {
 		t.Fatalf("the server got %q, want %q", g, want)
 	}
