@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
@@ -113,6 +116,10 @@ func TestNoPasswordIsShown(t *testing.T) {
 	lookups.mu.Lock()
 	defer lookups.mu.Unlock()
 	s.check("lookups", "any", strings.ToLower(lookups.sent.String()))
+	// Stores whose context ended are closed in the background.
+	for end := time.Now().Add(10 * time.Second); goleak.Find() != nil && time.Now().Before(end); {
+		runtime.Gosched() // Find itself waits
+	}
 }
 
 // A sweep opens URLs and looks for the password in all that is printed.
