@@ -20,11 +20,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests need no server. For other systems only these are vetted with their tests.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
-# test-race runs each store's main suite, and the fast tests of packages that are no store. It leaves out suites by the command, tests of the
-# suite that compute for long, and packages without concurrency.
+# test-race runs each store's main suite, and the fast tests of packages that are no store. It leaves out
+# the command, and packages without concurrency.
 RACE_STORES := ./redis ./redis/redlock ./etcd ./zookeeper ./memcached ./postgres ./file ./pair
 RACE_SUITES := ^TestConformance(3|FirstsNumbers)?$$
-RACE_SKIP := ^TestConformStock$$|^Test(Mutants|FewLeases|WrongStoresEndSoon|RunInBubbleReportsBrokenStores)$$
 RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
@@ -63,14 +62,14 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 # The race detector multiplies the processor time of a test, so that fewer tests run at a time than in "make test".
-race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 2 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
+race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
 
 .PHONY: test-race
 test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
 	@scripts/install-servers redis etcd zookeeper memcached postgres
 ifeq ($(PKG),./...)
 	ANYLOCK_CONFORMANCE_FULL=1 $(race) -run '$(RACE_SUITES)' $(RACE_STORES)
-	$(race) -skip '$(RACE_SKIP)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE_STORES)) | grep -vE '$(RACELESS)')
+	$(race) $$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE_STORES)) | grep -vE '$(RACELESS)')
 else
 	$(race) $(PKG)
 endif
