@@ -41,6 +41,8 @@ const (
 	defaultTTL      = 30 * time.Second
 	defaultMaxGrace = 10 * time.Second
 	graceShare      = 3 // the default grace is at most this part of the TTL
+	// leastTTL leaves a few milliseconds for renewals beside the default grace and the margins.
+	leastTTL = 10 * time.Millisecond
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -142,6 +144,9 @@ func (r *runner) check(args []string) (err error) {
 	}
 	if r.maxHold.isSet && r.maxHold.d < r.ttl.d {
 		r.ttl.d = r.maxHold.d
+		if r.ttl.d < leastTTL {
+			return fmt.Errorf("--max-hold %v is too short: %v at least", r.maxHold.d, leastTTL)
+		}
 		return r.checkGrace("--max-hold")
 	}
 	return r.checkGrace("--ttl")
@@ -160,6 +165,9 @@ func (r *runner) checkTerms() error {
 	}
 	if err := backend.ValidateTTL(r.ttl.d); err != nil {
 		return fmt.Errorf("--ttl: %w", err)
+	}
+	if r.ttl.d < leastTTL {
+		return fmt.Errorf("--ttl %v is too short to renew the lease in time: %v at least", r.ttl.d, leastTTL)
 	}
 	return nil
 }
@@ -257,6 +265,7 @@ func (r *runner) run(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	notify(signals, signalsPassed)
+	defer reapOrphans()()
 	guard, err := r.startGuard()
 	if err != nil {
 		return err
