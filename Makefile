@@ -20,10 +20,12 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Packages whose tests need no server. For other systems only these are vetted with their tests.
 SERVERLESS := ./backend ./memory ./file ./conformance
 
-# What test-race leaves out: suites on more topologies than the main one of a store, or by the command, tests of the suite itself that compute
-# for long, and packages without concurrency.
-RACE_SKIP := ^TestConform(ance(Cluster|TLS|DocumentedRights|Current)|Stock$$)|^Test(Mutants|FewLeases|WrongStoresEndSoon|RunInBubbleReportsBrokenStores)$$
-RACELESS := /(bench|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
+# test-race runs each store's main suite, and the fast tests of packages that are no store. It leaves out suites by the command, tests of the
+# suite that compute for long, and packages without concurrency.
+RACE_STORES := ./redis ./redis/redlock ./etcd ./zookeeper ./memcached ./postgres ./file ./pair
+RACE_SUITES := ^TestConformance(3|FirstsNumbers)?$$
+RACE_SKIP := ^TestConformStock$$|^Test(Mutants|FewLeases|WrongStoresEndSoon|RunInBubbleReportsBrokenStores)$$
+RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
@@ -61,16 +63,23 @@ test-all: ## Run every test, the library's and the specimens' with the race dete
 		-count=1 -timeout $(TIMEOUT) $(ARGS) ./...))
 
 # The race detector multiplies the processor time of a test, so that fewer tests run at a time than in "make test".
+race = ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 2 -parallel 8 -timeout $(TIMEOUT) $(ARGS)
+
 .PHONY: test-race
-test-race: ## Run the fast tests with the race detector, each store's suite on its main server only
-	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer
-	ANYLOCK_TEST_REQUIRE=1 $(GO) test -race -short -count=1 -p 3 -parallel 8 -timeout $(TIMEOUT) -skip '$(RACE_SKIP)' $(ARGS) \
-		$(if $(filter ./...,$(PKG)),$$($(GO) list ./... | grep -vE '$(RACELESS)'),$(PKG))
+test-race: ## Run each store's main suite, and the fast tests of packages that are no store, with the race detector
+	@scripts/install-servers redis etcd zookeeper memcached postgres
+ifeq ($(PKG),./...)
+	ANYLOCK_CONFORMANCE_FULL=1 $(race) -run '$(RACE_SUITES)' $(RACE_STORES)
+	$(race) -skip '$(RACE_SKIP)' $$($(GO) list ./... | grep -vxFf <($(GO) list $(RACE_STORES)) | grep -vE '$(RACELESS)')
+else
+	$(race) $(PKG)
+endif
 
 .PHONY: test-modules
-test-modules: ## Run the fast tests of the modules beside the library
+test-modules: ## Run the fast tests of the modules beside the library, three modules at a time
 	@scripts/install-servers redis etcd zookeeper memcached postgres pgbouncer chromium mariadb
-	$(call each_module,ANYLOCK_TEST_REQUIRE=1 $(GO) test -short -count=1 -timeout $(TIMEOUT) $(ARGS) ./...)
+	@printf '%s\n' $(MODULES) | ANYLOCK_TEST_REQUIRE=1 xargs -P 3 -I{} sh -c 'out=$$(cd "$$0" && \
+		$(GO) test -short -count=1 -timeout $(TIMEOUT) "$$@" ./... 2>&1); status=$$?; printf "in %s:\n%s\n" "$$0" "$$out"; exit $$status' {} $(ARGS)
 
 .PHONY: flakes
 flakes: ## Run each package's fast tests COUNT times, JOBS packages at a time, and list the failures with their seeds

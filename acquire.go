@@ -13,11 +13,13 @@ import (
 // Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
 // Release.
 //
-// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the store has said
-// that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the context's error, and nothing is left
-// behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or ErrClosed too. Any other error comes from the store or
-// the network. What the request may have left there is cleaned up in the background, or ends with the TTL. If the store cannot be
-// reached at first, Acquire fails at once; once it is waiting, it survives an outage for some time.
+// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the
+// store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the
+// context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or
+// ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
+// other error comes from the store or the network. What the request may have left there is cleaned up in the
+// background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is
+// waiting, it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return l.get(ctx, key, opts, true)
 }
@@ -57,6 +59,14 @@ func (l *Locker) get(ctx context.Context, key string, opts []AcquireOption, wait
 
 // acquire makes its requests with askCtx, a child of ctx; the lease's context is a child of ctx.
 func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	lease, err := l.acquireKey(ctx, askCtx, key, opts, wait)
+	if err != nil {
+		return nil, neverLost(err)
+	}
+	return lease, nil
+}
+
+func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
 		return nil, err
@@ -140,7 +150,9 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 				return lease, nil
 			}
 			l.discard(waitCtx, h)
-			err = l.endedErr()
+			if err = errEndedEarly; isClosed(l.done) {
+				err = ErrClosed
+			}
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {
 			l.leaveWith(g, err)
@@ -192,7 +204,7 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 	return nil, err
 }
 
-// endedErr is why a lease that was just granted is over already.
+// endedErr is why a lease has ended without a release.
 func (l *Locker) endedErr() error {
 	if isClosed(l.done) {
 		return ErrClosed

@@ -33,9 +33,10 @@ type hold struct {
 	until  time.Duration // of its age: renew no further; 0 means for ever
 	lost   bool
 
-	left     bool         // must not come back to be renewed; guarded by renewer.mu, as is renewal
-	handoffs uint8        // how often it was handed on; only the one inside the gate touches it
-	taken    atomic.Int32 // by workers that renew it
+	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
+	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
+	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
+	taken    atomic.Int32  // by workers that renew it
 	renewal  alarm.Entry[*hold]
 
 	first tenure // here, so that an acquisition makes one piece of memory
@@ -202,7 +203,18 @@ func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
 	return true
 }
 
-// keep leaves the key taken for d more and lets the next local waiter queue at the store.
+// lasting returns the TTL of a lease whose deadline is at least d away: some stores free the key at the deadline, a
+// margin before the TTL. The store may not grant that much. Then lasting returns the longest TTL.
+func (l *Locker) lasting(d time.Duration) time.Duration {
+	d += backend.Margin(0)
+	most := backend.MaxTTL
+	if bound := l.guarantees.MaxTTL; bound > 0 {
+		most = min(most, bound)
+	}
+	return min(d+d/99+1, most)
+}
+
+// keep leaves the key taken for at least d more and lets the next local waiter queue at the store.
 func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoffTime)
 	defer cancel()
@@ -210,7 +222,7 @@ func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	var err error
 	for again := true; again; {
 		overlaps := h.taken.Load() > 0 // with a renewal to the TTL, which may come after this one
-		err = h.lease.Renew(ctx, d)
+		err = h.lease.Renew(ctx, l.lasting(d))
 		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err)) &&
 			backend.Sleep(ctx, keepPause) == nil
 	}

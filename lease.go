@@ -361,7 +361,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 // finish gives up what the last handle has held.
 func (t *tenure) finish(ctx context.Context) error {
 	h, locker := t.hold, t.hold.locker
-	if t.minHold > time.Nanosecond { // WithMinHold(1) is none: if the clock has not moved since the grant, a store would round it up
+	if t.minHold > 0 {
 		if left := t.minHold - t.held(); left > 0 {
 			return locker.keep(ctx, h, left)
 		}

@@ -154,10 +154,10 @@ func TestLateGrantIsAskedForAgain(t *testing.T) {
 		release(t, acquire(t, l, "k"))
 		late = 1 << 30
 		_, err := l.Acquire(t.Context(), "k")
-		wantErr(t, err, lock.ErrLost)
+		wantErr(t, err, lock.ErrUnavailable)
 		late = 1
 		_, err = l.TryAcquire(t.Context(), "k")
-		wantErr(t, err, lock.ErrLost)
+		wantErr(t, err, lock.ErrUnavailable)
 	})
 }
 
@@ -320,12 +320,15 @@ func TestBadInput(t *testing.T) {
 		f := newFaulty(memory.New())
 		l := locker(t, f, lock.WithPrefix("app:"))
 		for name, try := range map[string]func() (*lock.Lease, error){
-			"empty key":     func() (*lock.Lease, error) { return l.Acquire(t.Context(), "") },
-			"long key":      func() (*lock.Lease, error) { return l.Acquire(t.Context(), strings.Repeat("k", 1021)) },
-			"ttl 0":         func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithTTL(0)) },
-			"negative ttl":  func() (*lock.Lease, error) { return l.TryAcquire(t.Context(), "k", lock.WithTTL(-1)) },
-			"max hold 0":    func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMaxHold(0)) },
-			"min hold 0":    func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMinHold(0)) },
+			"empty key":    func() (*lock.Lease, error) { return l.Acquire(t.Context(), "") },
+			"long key":     func() (*lock.Lease, error) { return l.Acquire(t.Context(), strings.Repeat("k", 1021)) },
+			"ttl 0":        func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithTTL(0)) },
+			"negative ttl": func() (*lock.Lease, error) { return l.TryAcquire(t.Context(), "k", lock.WithTTL(-1)) },
+			"negative max": func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMaxHold(-1)) },
+			"negative min": func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithMinHold(-1)) },
+			"long min hold": func() (*lock.Lease, error) {
+				return l.Acquire(t.Context(), "k", lock.WithMinHold(backend.MaxTTL+1))
+			},
 			"negative wait": func() (*lock.Lease, error) { return l.Acquire(t.Context(), "k", lock.WithWait(-1)) },
 			"min over max": func() (*lock.Lease, error) {
 				return l.Acquire(t.Context(), "k", lock.WithMinHold(time.Hour), lock.WithMaxHold(time.Minute))

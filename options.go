@@ -19,7 +19,7 @@ const (
 	maxHandoff  = 1<<handoffBits - 1
 )
 
-// An Option configures a Locker.
+// An Option configures a Locker. A nil Option has no effect.
 type Option interface{ locker(*settings) }
 
 // An AcquireOption configures one acquisition. Given to Open, New or Config.Open, it becomes the default for all acquisitions.
@@ -67,29 +67,31 @@ func WithoutRenewal() AcquireOption {
 	return acquireOption(func(s *settings) { s.manual = true })
 }
 
-// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no more than
-// is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease may then end sooner,
-// by up to a third of its TTL. The first grant may be for longer than a d that is below the MinTTL or between two units.
+// WithMaxHold ends the lease after d, so that a holder that hangs does not keep the key forever. Renewals ask for no
+// more than is left, in whole units of the store's Granularity, and end when that is less than its MinTTL: the lease
+// may then end sooner, by up to a third of its TTL. The first grant may be for longer than a d that is below the
+// MinTTL or between two units. 0 is no maximum: it overrides a default.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.maxHold = d
-		if d <= 0 {
-			s.err = fmt.Errorf("%w: max hold %v is not positive", ErrInvalid, d)
+		if d < 0 {
+			s.err = fmt.Errorf("%w: max hold %v is negative", ErrInvalid, d)
 		}
 	})
 }
 
-// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that is
-// shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key for the
-// rest of d, and tries for up to a second. If the store does not answer, the key stays taken for what is left of the lease.
+// WithMinHold keeps the key taken for at least d after the grant, even if it is released sooner, so that a job that
+// is shorter than the difference between two hosts' clocks does not run twice. Release asks the store to keep the key
+// for the rest of d and about 1 % more, because clocks differ in speed, and tries for up to a second. If the store
+// does not answer, the key stays taken for what is left of the lease.
 //
-// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases with their client's
-// connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees the key then. WithMinHold(1) is none:
-// it overrides a default.
+// A d longer than Guarantees.MaxTTL is ErrInvalid. If the process ends before d has passed, a store that ends leases
+// with their client's connection (Postgres), or with its session after about Guarantees.MaxSilence (ZooKeeper), frees
+// the key then. 0 is no minimum: it overrides a default.
 func WithMinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(s *settings) {
 		s.minHold = d
-		if err := backend.ValidateTTL(d); err != nil {
+		if d < 0 || d > backend.MaxTTL {
 			s.err = fmt.Errorf("%w: min hold %v is not between 0 and %v", ErrInvalid, d, backend.MaxTTL)
 		}
 	})
@@ -161,7 +163,9 @@ func WithLogger(logger *slog.Logger) Option {
 func newSettings(opts []Option) (settings, error) {
 	s := settings{ttl: DefaultTTL, handoff: DefaultHandoff}
 	for _, o := range opts {
-		o.locker(&s)
+		if o != nil {
+			o.locker(&s)
+		}
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -175,7 +179,9 @@ func newSettings(opts []Option) (settings, error) {
 // with returns the settings of one acquisition.
 func (s settings) with(opts []AcquireOption) (*settings, error) {
 	for _, o := range opts {
-		o.acquire(&s)
+		if o != nil {
+			o.acquire(&s)
+		}
 	}
 	return &s, s.validate()
 }

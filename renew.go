@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -247,12 +248,12 @@ func (r *renewer) renew(due []turn, shortest time.Duration) {
 	}
 	cancel()
 	now := time.Now()
-	failures := r.putBack(turns, errs, now)
+	failures := r.putBack(turns, errs, begun, now)
 	if logger := r.locker.defaults.logger; len(failures) > 0 && r.ctx.Err() == nil && logger.Enabled(r.ctx, slog.LevelWarn) {
 		go func() { // a log that blocks must not keep leases from being renewed
 			for _, f := range failures {
-				logger.Warn("renewal: outcome unknown, trying again", "backend", r.locker.name,
-					"owner", f.owner, "left", f.left, "error", f.err)
+				logger.Warn("renewal: outcome unknown, trying again", "key", f.hold.gate.key, "backend", r.locker.name,
+					"owner", f.hold.owner, "left", f.left, "error", f.err)
 			}
 		}()
 	}
@@ -267,24 +268,27 @@ func (r *renewer) renew(due []turn, shortest time.Duration) {
 
 // A failure is a renewal whose outcome is unknown.
 type failure struct {
-	owner string
-	left  time.Duration // of the lease
-	err   error
+	hold *hold
+	left time.Duration // of the lease
+	err  error
 }
 
-// putBack says when to come again after attempts that ended with errs. Other workers may then take the same holds.
-func (r *renewer) putBack(turns []turn, errs []error, now time.Time) (failures []failure) {
+// putBack schedules the next renewals after attempts that began at begun and ended with errs. Other workers may then
+// take the same holds. putBack replaces an error that means only that an attempt's time was over.
+func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (failures []failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, t := range turns {
-		h, err := t.hold, errs[i]
+		h := t.hold
+		errs[i] = r.causeLocked(h, errs[i], begun, now)
+		err := errs[i]
 		h.taken.Add(-1)
 		switch left := h.lease.Deadline().Sub(now); {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrClosed), left <= 0: // the lease itself tells its holder
 		case err != nil:
 			after := min(left/8, time.Second)
 			r.putLocked(h, now.Add(max(after-jitter(after/2), retryLeast)))
-			failures = append(failures, failure{h.owner, left, err})
+			failures = append(failures, failure{h, left, err})
 		case h.renewal.Set(): // its terms have changed meanwhile, and this was on the old ones: it may have come last
 			r.putLocked(h, now)
 		default:
@@ -292,6 +296,19 @@ func (r *renewer) putBack(turns []turn, errs []error, now time.Time) (failures [
 		}
 	}
 	return failures
+}
+
+// causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store
+// does not answer.
+func (r *renewer) causeLocked(h *hold, err error, begun, now time.Time) error {
+	if !backend.IsContextError(err) || r.ctx.Err() != nil {
+		h.silent = 0
+		return err
+	}
+	if h.silent == 0 {
+		h.silent = begun.Sub(h.granted)
+	}
+	return fmt.Errorf("%w: no answer for %v", ErrUnavailable, (now.Sub(h.granted) - h.silent).Round(time.Millisecond))
 }
 
 // released reports whether the holder gave h up before it was lost: then a renewal under way has not failed.

@@ -219,6 +219,31 @@ func TestWithMinHold(t *testing.T) {
 	}, lock.WithTTL(ttl))
 }
 
+// Some stores free a key at the deadline of its lease: that is not before the minimum hold.
+func TestMinHoldEndsBeforeTheDeadline(t *testing.T) {
+	for _, store := range []struct {
+		b     func() backend.Backend
+		holds []time.Duration
+	}{
+		{func() backend.Backend { return memory.New() }, []time.Duration{
+			time.Nanosecond, time.Millisecond, time.Second, time.Hour, 9 * 365 * 24 * time.Hour,
+		}},
+		{func() backend.Backend { return bounded{memory.New()} }, []time.Duration{59 * time.Second}},
+	} {
+		for _, least := range store.holds {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFaulty(store.b())
+				l := locker(t, f, lock.WithTTL(ttl))
+				begun := time.Now()
+				release(t, acquire(t, l, "k", lock.WithMinHold(least)))
+				if d := f.lives["k"].Deadline().Sub(begun); d < least {
+					t.Errorf("the deadline is %v after the grant, %v before the end of the minimum hold", d, least-d)
+				}
+			})
+		}
+	}
+}
+
 // One request that fails does not free the key before its minimum hold.
 func TestWithMinHoldOutlivesAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,6 +65,9 @@ type Backend interface {
 	// background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests
 	// must not share an owner.
 	//
+	// ErrLost means only that a grant arrived after its own deadline ([Leases.Grant]). Package lock then tries again as
+	// another owner, or reports ErrUnavailable: its caller has had no lease.
+	//
 	// If ctx ends after the store has said that the key is busy, the error of a waiting Acquire matches ErrHeld and the context's
 	// error ([ContextError] with the refusal as the last error). If the store never answered, it does not match ErrHeld. A time limit
 	// of the store itself that runs out is ErrUnavailable, never a context's error.

@@ -22,7 +22,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 	var last time.Time
 	guarantees := s.requests.Guarantees()
 	sent, ended := time.Now(), ContextError(ctx, nil)
-	s.inParts(n, func(i int, _ time.Time) (call func()) {
+	s.inParts(n, func(i int, now time.Time) (call func()) {
 		l, ok := renewals[i].Lease.(*Life)
 		if !ok || l.leases != s {
 			errs[i] = fmt.Errorf("%w: lease of another backend", ErrInvalid)
@@ -34,7 +34,7 @@ func (s *Leases) RenewBatch(ctx context.Context, renewals []Renewal,
 		}
 		ttl = guarantees.Round(ttl)
 		if l.renewing && l.state == live {
-			errs[i] = errRenewing
+			errs[i] = l.waitingLocked(now)
 			return nil
 		}
 		bound, call, err := l.beginRenewLocked(ended, ttl, sent)

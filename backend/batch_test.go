@@ -3,9 +3,9 @@ package backend
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -21,11 +21,12 @@ func TestRenewBatchOfAllSorts(t *testing.T) {
 	bubble(t, &fakeStore{renew: hang}, func(t *testing.T, s *Leases) {
 		other := NewLeases(new(fakeStore), time.Second)
 		defer other.Close()
-		good, gone, silent := grant(t, s, 10*time.Second), grant(t, s, 10*time.Second), grant(t, s, 10*time.Second)
-		released, busy := grant(t, s, 10*time.Second), grant(t, s, time.Minute)
-		wantErr(t, "release", released.Release(t.Context()), nil)
+		busy := grant(t, s, time.Minute)
 		go func() { _ = busy.Renew(t.Context(), time.Minute) }()
-		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond)
+		good, gone, silent := grant(t, s, 10*time.Second), grant(t, s, 10*time.Second), grant(t, s, 10*time.Second)
+		released := grant(t, s, 10*time.Second)
+		wantErr(t, "release", released.Release(t.Context()), nil)
 
 		batch := []Renewal{
 			{released, time.Minute}, {good, 20 * time.Second}, {grant(t, other, time.Minute), time.Minute},
@@ -46,8 +47,11 @@ func TestRenewBatchOfAllSorts(t *testing.T) {
 		if !slices.Equal(sent, []*Life{good, gone, silent}) {
 			t.Errorf("sent %d leases", len(sent))
 		}
-		for i, want := range []error{ErrLost, nil, ErrInvalid, ErrLost, errRenewing, errRenewing, errNet, ErrInvalid} {
+		for i, want := range []error{ErrLost, nil, ErrInvalid, ErrLost, ErrUnavailable, ErrUnavailable, errNet, ErrInvalid} {
 			wantErr(t, "renewal", errs[i], want)
+		}
+		if text := errs[4].Error(); !strings.Contains(text, "no answer for 1.5s") {
+			t.Errorf("%q does not say for how long there has been no answer", text)
 		}
 		wantLeft(t, good, life(25*time.Second)-time.Second)
 		wantLeft(t, silent, life(10*time.Second)-time.Second)

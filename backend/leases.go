@@ -67,7 +67,7 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	case g.Token >= TokenLimit:
 		err = fmt.Errorf("%w: token %d is not below 2^55", ErrUnsupported, g.Token)
 	case !now.Before(deadline):
-		err = fmt.Errorf("%w: the grant arrived after its deadline", ErrLost)
+		err = fmt.Errorf("%w: the grant arrived %v after its deadline", ErrLost, now.Sub(deadline).Round(time.Millisecond))
 	default:
 		s.clock.Set(&l.place, deadline)
 		s.clock.Arm()

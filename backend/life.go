@@ -55,8 +55,9 @@ type Life struct {
 	ending   bool          // a release is under way
 	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
 	givenUp  bool          // Release was called after the loss
-	lost     chan struct{} // nil until it is asked for
 	renewing bool          // a renewal is under way
+	lost     chan struct{} // nil until it is asked for
+	asked    time.Duration // after granted, when the latest renewal began
 	renewed  chan struct{} // closed at its end; nil until somebody waits for that
 	ended    chan struct{} // of the release under way; nil until somebody waits for that
 	kept     time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered

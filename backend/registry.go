@@ -25,8 +25,9 @@ type Driver struct {
 	// Findings are what the store's Examine looks for, where it is an Examiner: each without what was found.
 	Findings []Finding
 	// Open gets the raw URL, less the parameters that package lock has taken. It reaches the store once, so that a wrong
-	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password
-	// (see CleanError). The backend it returns owns its client and closes it.
+	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password (see
+	// CleanError). The backend it returns owns its client and closes it. After Register, Open of the registered driver
+	// returns at the end of ctx even if this function does not: a backend that it returns later is closed.
 	Open func(ctx context.Context, rawURL string) (Backend, error)
 }
 
@@ -60,6 +61,7 @@ func (m *Mux) Register(d Driver) {
 	if m.drivers == nil {
 		m.drivers = make(map[string]*Driver)
 	}
+	d.Open = openWithin(d.Open)
 	for _, s := range d.Schemes {
 		m.drivers[s] = &d
 	}

@@ -40,8 +40,11 @@ type underway struct {
 	sent time.Time
 }
 
-// errRenewing is the unknown outcome of a renewal that was not sent because another is under way.
-var errRenewing = errors.New("another renewal of this lease is under way")
+// waitingLocked is the unknown outcome of a renewal that was not sent because the store has not answered another one.
+func (l *Life) waitingLocked(now time.Time) error {
+	silence := now.Sub(l.granted) - l.asked
+	return fmt.Errorf("%w: no answer for %v to the previous renewal", ErrUnavailable, silence.Round(time.Millisecond))
+}
 
 // beginRenew waits until no other renewal is under way, and begins one.
 func (l *Life) beginRenew(ctx context.Context, ttl time.Duration) (u underway, bound time.Time, err error) {
@@ -87,7 +90,7 @@ func (l *Life) beginRenewLocked(ended error, ttl time.Duration, now time.Time) (
 	if d := Deadline(now, ttl); d.Before(bound) {
 		l.setDeadlineLocked(d)
 	}
-	l.renewing = true
+	l.renewing, l.asked = true, now.Sub(l.granted)
 	return bound, call, nil
 }
 

@@ -216,7 +216,7 @@ func (t *trial) newCutBatch(n int, tells bool) *cutBatch {
 func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
 	const (
 		atMost = 3 * time.Second // slow stores have fewer faults
-		least  = 3
+		least  = 4
 	)
 	from := [2]int64{b.link.Passed(ToStore), b.link.Passed(FromStore)}
 	b.renewsAll(b.ttl)
@@ -232,7 +232,7 @@ func (b *cutBatch) disturbAll(choose func([]batchFault) []batchFault) {
 	b.inTurns(len(b.grants), func(i int) { b.release(b.grants[i]) })
 }
 
-// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The first three differ most.
+// faults are cuts in the middle of a batch that has so many bytes in each direction, and contexts that end there. The first four differ most.
 func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 	cut := func(d Direction, share float64) {
 		n := int64(float64(size[d]) * share)
@@ -254,9 +254,16 @@ func (b *cutBatch) faults(size [2]int64) (list []batchFault) {
 			return ctx, func() { cancel(); b.link.Heal() }
 		}})
 	}
+	refuse := batchFault{"whose client could not connect", func() (context.Context, func()) {
+		const patience = 300 * time.Millisecond
+		b.link.Refuse()
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		return ctx, func() { cancel(); b.link.Heal() }
+	}}
 	cut(FromStore, 0.5)
 	cut(ToStore, 0.5)
 	end(100 * time.Millisecond)
+	list = append(list, refuse)
 	for _, share := range []float64{0.03, 0.97, 0.25, 0.75} {
 		cut(FromStore, share)
 		cut(ToStore, share)

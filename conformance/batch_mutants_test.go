@@ -27,7 +27,7 @@ func (c *client) batchBehindBack(ctx context.Context, life *backend.Life, ttl ti
 		_, err = requests{c}.RenewLease(context.WithoutCancel(ctx), life, ttl)
 	case c.is("unanswered shorter batch is not counted") && ttl < time.Until(life.Deadline())/2:
 		err = c.do(ctx, func() {
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // sleeps: the store takes its time
 			c.server.renew(life.Key(), life.Owner(), c, ttl)
 		})
 	default:
@@ -64,8 +64,7 @@ func (c *client) hangs(renewals []backend.Renewal) (answered func()) {
 
 // closesLost closes Lost when a batch of which b is has been answered.
 func (b *bent) closesLost() {
-	for b.hung.Load() {
-		time.Sleep(time.Millisecond)
+	for ; b.hung.Load(); time.Sleep(time.Millisecond) {
 	}
 	close(b.lost)
 }

@@ -157,8 +157,7 @@ func (b *bent) Release(ctx context.Context) error {
 			_ = l.Release(ctx)
 		}
 	case b.is("Release waits for the store for ever"):
-		for b.c.do(context.Background(), func() {}) != nil {
-			time.Sleep(time.Millisecond)
+		for ; b.c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
 	}
 	return b.Life.Release(ctx)

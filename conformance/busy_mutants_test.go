@@ -95,13 +95,14 @@ func (s *server) refusal(key, request string) error {
 // mostLeases is how many leases a client with a limit holds.
 const mostLeases = 6
 
-// turn waits until the client may have one more lease, or says that it may not. done is called when it has it, or has failed.
-func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(), err error) {
+// turn waits until the client may have one more lease, or returns an error if it may not. The caller calls done with the
+// lease, or nil if the attempt has failed. An attempt whose context has ended no longer counts, whatever the server does.
+func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*backend.Life), err error) {
 	most := c.Guarantees().MaxLeases
 	if c.is("one lease less than MaxLeases") {
 		most--
 	}
-	for most > 0 && !c.server.takes(c, owner, most) {
+	for ; most > 0 && !c.server.takes(c, owner, most); time.Sleep(time.Millisecond) {
 		switch {
 		case c.is("one more than MaxLeases is busy"):
 			return nil, backend.ErrHeld
@@ -110,12 +111,14 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func()
 		case ctx.Err() != nil || c.leases.Closed():
 			return nil, backend.ErrClosed
 		}
-		time.Sleep(time.Millisecond)
 	}
-	return func() {
+	return func(life *backend.Life) {
 		c.server.mu.Lock()
 		defer c.server.mu.Unlock()
 		delete(c.taking, owner)
+		if life != nil && most > 0 {
+			c.held[owner] = life.Key()
+		}
 	}, nil
 }
 
@@ -124,16 +127,18 @@ func (s *server) takes(c *client, owner string, most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(c.taking)
-	for _, e := range s.keys {
-		if e.client == c && !c.taking[e.owner] && time.Now().Before(e.expires) {
-			n++
+	for owner, key := range c.held {
+		if e := s.entryLocked(s.name(key)); e.owner != owner || !time.Now().Before(e.expires) {
+			delete(c.held, owner)
+			continue
 		}
+		n++
 	}
 	if n >= most {
 		return false
 	}
 	if c.taking == nil {
-		c.taking = make(map[string]bool)
+		c.taking, c.held = make(map[string]bool), make(map[string]string)
 	}
 	c.taking[owner] = true
 	return true

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -174,17 +175,19 @@ var skippedClaims = map[string]struct{ missing, reason string }{
 // A claim whose check skips itself when it runs is not proven either.
 func TestSkippedChecksProveNoClaim(t *testing.T) {
 	t.Parallel()
-	results, err := conformance.Execute(t.Context(), skippedAsTheyRun(t), conformance.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for field, want := range skippedClaims {
-		if !slices.ContainsFunc(results, func(r conformance.Result) bool {
-			return r.Name == field && r.Status == conformance.NotProven && r.Missing == want.missing && strings.HasPrefix(r.Output, want.reason)
-		}) {
-			t.Errorf("%s is not told of as %q (missing %q)", field, want.reason, want.missing)
+	synctest.Test(t, func(t *testing.T) {
+		results, err := conformance.Execute(t.Context(), skippedAsTheyRun(t), conformance.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		for field, want := range skippedClaims {
+			if !slices.ContainsFunc(results, func(r conformance.Result) bool {
+				return r.Name == field && r.Status == conformance.NotProven && r.Missing == want.missing && strings.HasPrefix(r.Output, want.reason)
+			}) {
+				t.Errorf("%s is not told of as %q (missing %q)", field, want.reason, want.missing)
+			}
+		}
+	})
 }
 
 // Go test tells of such claims as well, which are known when all checks have ended. The test starts itself again.
@@ -279,25 +282,27 @@ func TestUnsharedStoreStopsTheSuite(t *testing.T) {
 // A failure tells the rule that it breaks, if it is another than the check's, and the line of the check.
 func TestFailuresNameRuleAndLine(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ bug, check, rule, output string }{
-		{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
-		{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"}, // also after a release of a lease that another's grant has ended
-		{"keys share one lock", "KeysAreIndependent", "rule 8: ", "shares a lock with the key"},
-		{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "shares a lock with the key"},
-		{"Lost never closes", "OnLostCallsWhateverEndsIt", "rule 6: ", "Lost is not closed"},
-	} {
-		s := newServer(test.bug)
-		defer close(s.stop)
-		results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only(test.check)})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct{ bug, check, rule, output string }{
+			{"no exclusion", "RenewKeepsAlive", "rule 1: ", "double grant"},
+			{"no exclusion", "ExclusiveAcrossClients", "rule 1: ", "double grant"}, // also after a release of a lease that another's grant has ended
+			{"keys share one lock", "KeysAreIndependent", "rule 8: ", "shares a lock with the key"},
+			{"keys are folded to lower case", "KeysAreInjective", "rule 8: ", "shares a lock with the key"},
+			{"Lost never closes", "OnLostCallsWhateverEndsIt", "rule 6: ", "Lost is not closed"},
+		} {
+			s := newServer(test.bug)
+			defer close(s.stop)
+			results, err := conformance.Execute(t.Context(), s.harness(), conformance.Options{Run: only(test.check)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := results[0]
+			if r.Status != conformance.Fail || !strings.HasPrefix(r.Broken, test.rule) || !strings.Contains(r.Output, test.output) {
+				t.Errorf("%s, %s: %s, broken %q:\n%s\nwant %q and %q", test.bug, test.check, r.Status, r.Broken, r.Output, test.rule, test.output)
+			}
+			if line, _, _ := strings.Cut(r.Output, " "); !strings.Contains(line, ".go:") || strings.HasPrefix(line, "run.go") {
+				t.Errorf("%s, %s: the output does not begin with the check's line: %s", test.bug, test.check, r.Output)
+			}
 		}
-		r := results[0]
-		if r.Status != conformance.Fail || !strings.HasPrefix(r.Broken, test.rule) || !strings.Contains(r.Output, test.output) {
-			t.Errorf("%s, %s: %s, broken %q:\n%s\nwant %q and %q", test.bug, test.check, r.Status, r.Broken, r.Output, test.rule, test.output)
-		}
-		if line, _, _ := strings.Cut(r.Output, " "); !strings.Contains(line, ".go:") || strings.HasPrefix(line, "run.go") {
-			t.Errorf("%s, %s: the output does not begin with the check's line: %s", test.bug, test.check, r.Output)
-		}
-	}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -48,8 +49,8 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
-	defer done()
 	life, err := c.acquire(ctx, r)
+	done(life)
 	if err != nil {
 		if c.is("context's error is hidden") && ctx.Err() != nil {
 			return nil, errors.New("timeout")
@@ -65,7 +66,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life,
 		a, err := c.ask(ctx, r)
 		switch {
 		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
-			time.Sleep(10 * time.Millisecond) // an outage: it passes
+			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
 			r.Owner = backend.NewOwner()
@@ -196,6 +197,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	case <-ctx.Done():
 		c.keep("client keeps owners of cancelled waits", r.Owner)
 		if c.is("waiter that leaves at its turn takes the turn along") {
+			time.Sleep(rand.N(c.server.latency())) // sleeps: its turn may come meanwhile
 			c.server.leave(r.Key, r.Owner)
 		}
 		c.keeps("cancelled wait keeps a connection until Close", "Close keeps connections of cancelled waits")
@@ -268,8 +270,11 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		}
 	case c.is("TTL is set by a second request") && c.wire != nil:
 		c.twoSteps(r.Key, r.Owner, r.TTL)
-	case c.is("cancellation at the grant keeps the key") && ctx.Err() != nil:
-		return nil, backend.ContextError(ctx, nil)
+	case c.is("cancellation at the grant keeps the key"):
+		time.Sleep(rand.N(c.server.latency())) // sleeps: the context may end meanwhile
+		if err := backend.ContextError(ctx, nil); err != nil {
+			return nil, err
+		}
 	}
 	ttl := r.TTL
 	if c.is("deadline stands at MaxSilence") {

@@ -17,10 +17,11 @@ type client struct {
 	leases *backend.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
-	token  uint64          // guarded by server.mu
-	taking map[string]bool // owners whose leases are being taken; guarded by server.mu
-	wire   *wire           // what lies between, nil for nothing
-	skew   time.Duration   // of its wall clock
+	token  uint64            // guarded by server.mu
+	taking map[string]bool   // owners whose leases are being taken; guarded by server.mu
+	held   map[string]string // keys of the leases of a client with MaxLeases, some of them ended, by owner; guarded by server.mu
+	wire   *wire             // what lies between, nil for nothing
+	skew   time.Duration     // of its wall clock
 
 	contact contact
 
@@ -68,7 +69,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	c.server.inFlight.Add(1)
 	go func() {
 		defer c.server.inFlight.Add(-1)
-		time.Sleep(rand.N(c.server.latency()))
+		time.Sleep(rand.N(c.server.latency())) // sleeps: the request is under way
 		c.server.gate.RLock()
 		defer c.server.gate.RUnlock()
 		serve()
@@ -207,8 +208,7 @@ func (c *client) Close() error {
 	case c.is("Close drops the store"):
 		c.server.drop()
 	case c.is("Close waits for an answer") && first:
-		for c.wire != nil && c.do(context.Background(), func() {}) != nil {
-			time.Sleep(time.Millisecond)
+		for ; c.wire != nil && c.do(context.Background(), func() {}) != nil; time.Sleep(time.Millisecond) {
 		}
 	}
 	if first {

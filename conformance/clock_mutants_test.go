@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"regexp"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -82,14 +83,16 @@ func (s *server) clockToken() (token uint64, ok bool) {
 
 func TestByWallClock(t *testing.T) {
 	t.Parallel()
-	results, err := conformance.Execute(t.Context(), newServer(byWallClock).harness(),
-		conformance.Options{Run: regexp.MustCompile("^(SteppedClock|Guarantees)")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Status != conformance.Pass {
-			t.Errorf("%s: %s: %s", r.Name, r.Status, r.Output)
+	synctest.Test(t, func(t *testing.T) {
+		results, err := conformance.Execute(t.Context(), newServer(byWallClock).harness(),
+			conformance.Options{Run: regexp.MustCompile("^(SteppedClock|Guarantees)")})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
+		for _, r := range results {
+			if r.Status != conformance.Pass {
+				t.Errorf("%s: %s: %s", r.Name, r.Status, r.Output)
+			}
+		}
+	})
 }

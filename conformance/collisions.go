@@ -122,6 +122,7 @@ func (t *trial) shortHash() {
 	const (
 		hash   = 1 << 16
 		enough = 12              // expected collisions: all are missed once in 160 000 runs
+		most   = 20_000          // tries
 		atMost = 3 * time.Second // slow stores, and those that cannot hold many, are known less well
 	)
 	workers := min(8, t.h.Many/2)
@@ -133,7 +134,7 @@ func (t *trial) shortHash() {
 		}
 	})
 	end := time.Now().Add(atMost)
-	tries := hash * enough / (2 * each)
+	tries := min(hash*enough/(2*each), most)
 	t.together(workers, func(i int) {
 		for n := i; n < tries && time.Now().Before(end) && !t.ended(); n += workers {
 			key := t.newKey()

@@ -198,14 +198,14 @@ func groups() []group {
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),
-		topic("inspect", inspectChecks, operateChecks, listChecks),
+		topic("inspect", inspectChecks, reservedChecks, operateChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
-		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks),
+		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
 		topic("late", replyChecks, lateChecks, lateRequestChecks),
 		topic("partitions", partitionChecks, unreachableChecks),
 		topic("processes", processChecks),
-		topic("faults", faultChecks, restartChecks, fullChecks, emptyChecks, clockStepChecks),
+		topic("faults", faultChecks, restartChecks, restartDeadlineChecks, fullChecks, emptyChecks, clockStepChecks),
 		topic("members", memberChecks),
 	}
 }

@@ -77,6 +77,7 @@ var beyondCore = []string{
 	"LateRenewSparesNext",
 	"LateShorterRenewIsCounted",
 	"SlowLinkServes",
+	"LateRenewalRevivesNothing",
 	"PartitionHealsWaiter",
 	"PartitionedReleaseIsBounded",
 	"PartitionHonoursContext",

@@ -15,62 +15,66 @@ import (
 )
 
 func TestExecuteReportsEverySelectedCheck(t *testing.T) {
-	var observed []string
-	results, err := conformance.Execute(t.Context(), newServer("").harness(), conformance.Options{
-		Run:     regexp.MustCompile("^(Inspect|NoTokens)"),
-		Observe: func(r conformance.Result) { observed = append(observed, r.Name) },
+	synctest.Test(t, func(t *testing.T) {
+		var observed []string
+		results, err := conformance.Execute(t.Context(), newServer("").harness(), conformance.Options{
+			Run:     regexp.MustCompile("^(Inspect|NoTokens)"),
+			Observe: func(r conformance.Result) { observed = append(observed, r.Name) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []string
+		for _, c := range conformance.Checks() {
+			if strings.HasPrefix(c.Name, "Inspect") || c.Name == "NoTokensPromised" {
+				want = append(want, c.Name)
+			}
+		}
+		for _, r := range results {
+			got = append(got, r.Name)
+			status := conformance.Pass
+			if r.Name == "NoTokensPromised" {
+				status = conformance.Skip
+			}
+			if r.Status != status || r.Rule == "" {
+				t.Errorf("%+v, want status %s and a rule", r, status)
+			}
+			if r.Status == conformance.Skip && !strings.Contains(r.Output, "Fencing") {
+				t.Errorf("%s is skipped without a reason: %q", r.Name, r.Output)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("results of %v, want %v", got, want)
+		}
+		slices.Sort(want)
+		slices.Sort(observed)
+		if !slices.Equal(observed, want) {
+			t.Errorf("observed %v, want %v", observed, want)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want, got []string
-	for _, c := range conformance.Checks() {
-		if strings.HasPrefix(c.Name, "Inspect") || c.Name == "NoTokensPromised" {
-			want = append(want, c.Name)
-		}
-	}
-	for _, r := range results {
-		got = append(got, r.Name)
-		status := conformance.Pass
-		if r.Name == "NoTokensPromised" {
-			status = conformance.Skip
-		}
-		if r.Status != status || r.Rule == "" {
-			t.Errorf("%+v, want status %s and a rule", r, status)
-		}
-		if r.Status == conformance.Skip && !strings.Contains(r.Output, "Fencing") {
-			t.Errorf("%s is skipped without a reason: %q", r.Name, r.Output)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("results of %v, want %v", got, want)
-	}
-	slices.Sort(want)
-	slices.Sort(observed)
-	if !slices.Equal(observed, want) {
-		t.Errorf("observed %v, want %v", observed, want)
-	}
 }
 
 // Tokens that come from a clock and were granted while it was ahead are above those of a store that has lost its data.
 func TestClockIsSteppedLast(t *testing.T) {
 	t.Parallel()
-	for range 2 {
-		s := newServer("")
-		h := s.harness()
-		var order []string
-		note := func(what string) {
-			if len(order) == 0 || order[len(order)-1] != what {
-				order = append(order, what)
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			s := newServer("")
+			h := s.harness()
+			var order []string
+			note := func(what string) {
+				if len(order) == 0 || order[len(order)-1] != what {
+					order = append(order, what)
+				}
+			}
+			h.StepClock = func(time.Duration) { note("stepped") }
+			h.RestartEmpty = func() { note("emptied") }
+			o := conformance.Options{Run: regexp.MustCompile("SteppedClockEndsNoLease|EmptiedStoreServes")}
+			if _, err := conformance.Execute(t.Context(), h, o); err != nil || !slices.Equal(order, []string{"emptied", "stepped"}) {
+				t.Errorf("%v; the store was %v", err, order)
 			}
 		}
-		h.StepClock = func(time.Duration) { note("stepped") }
-		h.RestartEmpty = func() { note("emptied") }
-		o := conformance.Options{Run: regexp.MustCompile("SteppedClockEndsNoLease|EmptiedStoreServes")}
-		if _, err := conformance.Execute(t.Context(), h, o); err != nil || !slices.Equal(order, []string{"emptied", "stepped"}) {
-			t.Errorf("%v; the store was %v", err, order)
-		}
-	}
+	})
 }
 
 func TestExecuteNeedsAStore(t *testing.T) {
@@ -104,23 +108,24 @@ func TestOutageEndsEveryLease(t *testing.T) {
 
 // TestExecuteEndsHungChecks has a store that hangs whatever its caller's context says.
 func TestExecuteEndsHungChecks(t *testing.T) {
-	// not parallel: the mutants leave little of the machine
-	s := newServer("wait ignores the context")
-	defer close(s.stop)
-	begun := time.Now()
-	results, err := conformance.Execute(t.Context(), s.harness(),
-		conformance.Options{Run: only("CancelledWhileWaiting"), Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := results[0]
-	if r.Status != conformance.Fail || !strings.Contains(r.Output, "not done after 1s") ||
-		!strings.Contains(r.Output, "cancelledWhileWaiting") {
-		t.Errorf("%s: %s, want the goroutines of the check", r.Status, r.Output)
-	}
-	if took := time.Since(begun); took > 30*time.Second {
-		t.Errorf("took %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("wait ignores the context")
+		defer close(s.stop)
+		begun := time.Now()
+		results, err := conformance.Execute(t.Context(), s.harness(),
+			conformance.Options{Run: only("CancelledWhileWaiting"), Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := results[0]
+		if r.Status != conformance.Fail || !strings.Contains(r.Output, "not done after 1s") ||
+			!strings.Contains(r.Output, "cancelledWhileWaiting") {
+			t.Errorf("%s: %s, want the goroutines of the check", r.Status, r.Output)
+		}
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 // A restart that takes as long as the lease lasts says nothing about what the store keeps: the check is repeated.

@@ -2,32 +2,19 @@ package conformance_test
 
 import (
 	"context"
-	"regexp"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance"
 )
 
-// TestFewLeases proves that no check asks a store that can hold few leases for more than it can. The checks that make faults, which hold
-// few in any case and run one by one, are in the complete run only.
+// TestFewLeases proves that no check asks a store that can hold few leases for more leases than it can hold.
 func TestFewLeases(t *testing.T) {
 	t.Parallel()
-	o := conformance.Options{Short: testing.Short()}
-	if o.Short {
-		o.Run = regexp.MustCompile("^(guarantees|exclusion|crowds|ttl|ownership|renewal|loss|waiting|cancel|tokens|keys|inspect|close|evict)$")
-	}
-	results, err := conformance.Execute(t.Context(), newServer("limited").harness(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Status == conformance.Fail {
-			t.Errorf("Guarantees.MaxLeases %d: %s: %s", mostLeases, r.Name, r.Output)
-		}
-	}
+	conformance.RunInBubble(t, func(*testing.T) conformance.Harness { return newServer("limited").harness() })
 }
 
 // A counting is a client of a right store that notes for which TTLs leases are renewed.
@@ -57,17 +44,19 @@ func (l countingLease) Renew(ctx context.Context, ttl time.Duration) error {
 // A client that can hold few leases at once tries all TTLs, one after the other.
 func TestFewLeasesTryAllTTLs(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	var renewed sync.Map
-	h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
-	results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
-	if err != nil || results[0].Status != conformance.Pass {
-		t.Fatal(results, err)
-	}
-	for _, ttl := range []time.Duration{1, 5 * time.Millisecond, 10*time.Millisecond - 1} {
-		if _, tried := renewed.Load(ttl); !tried {
-			t.Errorf("no renewal for %v", ttl)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		var renewed sync.Map
+		h := conformance.Harness{Many: 2, Open: func(context.Context) (backend.Backend, error) { return counting{newClient(s), &renewed}, nil }}
+		results, err := conformance.Execute(t.Context(), h, conformance.Options{Run: only("TinyRenewalsAreRoundedUp")})
+		if err != nil || results[0].Status != conformance.Pass {
+			t.Fatal(results, err)
 		}
-	}
+		for _, ttl := range []time.Duration{1, 5 * time.Millisecond, 10*time.Millisecond - 1} {
+			if _, tried := renewed.Load(ttl); !tried {
+				t.Errorf("no renewal for %v", ttl)
+			}
+		}
+	})
 }

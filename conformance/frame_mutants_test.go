@@ -21,6 +21,8 @@ var frameMutants = []mutant{
 	{"answers after a failed frame move up", "CutInsideBatch"},
 	{"frame that was not sent in time is reported as renewed", "CutInsideBatch"},
 	{"batch with a failed frame moves every deadline", "CutInsideBatch"},
+	{"batch of frames that were not sent is reported as renewed", "CutInsideBatch"},
+	{"batch of frames that were not sent loses its leases", "CutInsideBatch"},
 }
 
 // framed reports whether batches travel in frames.
@@ -36,23 +38,21 @@ func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []
 	var frames [][]error
 	for from := 0; from < len(lives); from += frameLen {
 		to := min(from+frameLen, len(lives))
-		frame := make([]error, to-from)
+		answers := make([]error, to-from) // a late reply still writes to it
 		if ctx.Err() != nil && c.is("frame that was not sent in time is reported as renewed") {
-			frames = append(frames, frame)
+			frames = append(frames, answers)
 			continue
 		}
 		err := c.do(ctx, func() {
-			for k := range frame {
+			for k := range answers {
 				if l := lives[from+k]; !c.server.renew(l.Key(), l.Owner(), c, ttls[from+k]) {
-					frame[k] = backend.ErrLost
+					answers[k] = backend.ErrLost
 				}
 			}
 		})
+		frame := answers
 		if err != nil {
-			frame = make([]error, to-from) // not the one that a late answer fills
-			for k := range frame {
-				frame[k] = err
-			}
+			frame = slices.Repeat([]error{err}, to-from)
 		}
 		if frame = c.bendFrame(frame, err, len(frames)); frame != nil {
 			frames = append(frames, frame)
@@ -67,6 +67,15 @@ func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []
 	}
 	if c.is("leases beyond 1000 of a batch are never lost") && len(errs) > 1000 {
 		clear(errs[1000:])
+	}
+	unsent := len(frames) > 1 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, errRefused) })
+	for i := range errs {
+		switch {
+		case unsent && c.is("batch of frames that were not sent is reported as renewed"):
+			errs[i] = nil
+		case unsent && c.is("batch of frames that were not sent loses its leases"):
+			errs[i] = backend.ErrLost
+		}
 	}
 	if c.is("batch with a failed frame moves every deadline") && slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		return ttls, make([]error, len(errs))

@@ -24,7 +24,7 @@ func (c loitering) loiters(before string) {
 	c.server.mu.Unlock()
 	if full && before == c.before {
 		const longer = 2 * time.Second
-		c.once.Do(func() { time.Sleep(longer) })
+		c.once.Do(func() { time.Sleep(longer) }) // sleeps: in fake time
 	}
 }
 

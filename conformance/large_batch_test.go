@@ -25,7 +25,7 @@ func (c distant) Inspect(ctx context.Context, key string) (backend.Holder, error
 
 func (c distant) travels() {
 	const there = 300 * time.Millisecond // and back
-	time.Sleep(there)
+	time.Sleep(there)                    // sleeps: the request is under way
 }
 
 // A thousand leases of a store that is far away are there long after the first one.

@@ -76,6 +76,18 @@ type IgnoringLink interface {
 	Ignore()
 }
 
+// A StrandingLink is a Link that can leave connections dead without an end, as a NAT or a firewall that forgets them does.
+type StrandingLink interface {
+	Link
+
+	// Strand keeps back what is held, and whatever else comes, on the connections that exist, in both directions. They stay open. New
+	// connections work: Strand ends Hold for them. Heal breaks the stranded connections.
+	Strand()
+
+	// DeliverStranded lets what comes on stranded connections pass to the store, late. The client gets no answer.
+	DeliverStranded()
+}
+
 // An OpeningLink is a Link through which further clients can be opened, to see what Open does while the link is broken.
 type OpeningLink interface {
 	Link

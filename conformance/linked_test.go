@@ -59,105 +59,111 @@ func wireCuts(t *testing.T) {
 
 // What is dropped never arrives; what is held arrives late.
 func TestWireHoldsAndDrops(t *testing.T) {
-	s := newServer("")
-	defer close(s.stop)
-	b, link, err := s.linked(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	attempt := func(key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := b.Acquire(ctx, backend.Request{Key: key, Owner: key, TTL: time.Minute})
-		return err
-	}
-	for _, fault := range []func(conformance.Direction){link.Hold, link.Drop} {
-		for _, d := range []conformance.Direction{conformance.ToStore, conformance.FromStore} {
-			fault(d)
-			if err := attempt("k"); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("through a broken wire: %v", err)
-			}
-			link.Heal()
-			for range 100 {
-				if err = attempt("k" + d.String()); err == nil || errors.Is(err, backend.ErrHeld) {
-					break
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		b, link, err := s.linked(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		attempt := func(key string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := b.Acquire(ctx, backend.Request{Key: key, Owner: key, TTL: time.Minute})
+			return err
+		}
+		for _, fault := range []func(conformance.Direction){link.Hold, link.Drop} {
+			for _, d := range []conformance.Direction{conformance.ToStore, conformance.FromStore} {
+				fault(d)
+				if err := attempt("k"); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("through a broken wire: %v", err)
+				}
+				link.Heal()
+				for range 100 {
+					if err = attempt("k" + d.String()); err == nil || errors.Is(err, backend.ErrHeld) {
+						break
+					}
+				}
+				if err != nil && !errors.Is(err, backend.ErrHeld) {
+					t.Errorf("after healing: %v", err)
 				}
 			}
-			if err != nil && !errors.Is(err, backend.ErrHeld) {
-				t.Errorf("after healing: %v", err)
-			}
 		}
-	}
-	link.Refuse()
-	if err := attempt("k"); err == nil {
-		t.Error("no error through a wire that is refused")
-	}
+		link.Refuse()
+		if err := attempt("k"); err == nil {
+			t.Error("no error through a wire that is refused")
+		}
+	})
 }
 
 // A process that is frozen says nothing, and one that was killed holds its key until the TTL is over.
 func TestShamProcess(t *testing.T) {
-	s := newServer("")
-	defer close(s.stop)
-	p, err := s.process(t.Context(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const ttl = 2 * time.Second
-	acquire := func(key string) <-chan conformance.ProcessGrant {
-		done, err := p.Acquire(backend.Request{Key: key, Owner: key, TTL: ttl})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		p, err := s.process(t.Context(), time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return done
-	}
-	if g := <-acquire("k"); g.Err != nil || g.Token == 0 || g.Left <= 0 {
-		t.Fatalf("granted: %+v", g)
-	}
-	p.Freeze()
-	done := acquire("other")
-	select {
-	case g := <-done:
-		t.Fatalf("a frozen process answered: %+v", g)
-	case <-time.After(50 * time.Millisecond):
-	}
-	p.Thaw()
-	if g := <-done; g.Err != nil {
-		t.Error(g.Err)
-	}
-	if now, err := p.Now(t.Context()); err != nil || time.Until(now) < time.Hour-time.Minute {
-		t.Errorf("its clock says %v, error %v", now, err)
-	}
-	p.Kill()
-	b := newClient(s)
-	defer b.Close()
-	if l, err := b.Acquire(t.Context(), backend.Request{Key: "k", Owner: "next", TTL: ttl, Wait: true}); err != nil {
-		t.Error(err)
-	} else if err := l.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+		const ttl = 2 * time.Second
+		acquire := func(key string) <-chan conformance.ProcessGrant {
+			done, err := p.Acquire(backend.Request{Key: key, Owner: key, TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return done
+		}
+		if g := <-acquire("k"); g.Err != nil || g.Token == 0 || g.Left <= 0 {
+			t.Fatalf("granted: %+v", g)
+		}
+		p.Freeze()
+		done := acquire("other")
+		select {
+		case g := <-done:
+			t.Fatalf("a frozen process answered: %+v", g)
+		case <-time.After(50 * time.Millisecond):
+		}
+		p.Thaw()
+		if g := <-done; g.Err != nil {
+			t.Error(g.Err)
+		}
+		if now, err := p.Now(t.Context()); err != nil || time.Until(now) < time.Hour-time.Minute {
+			t.Errorf("its clock says %v, error %v", now, err)
+		}
+		p.Kill()
+		b := newClient(s)
+		defer b.Close()
+		if l, err := b.Acquire(t.Context(), backend.Request{Key: "k", Owner: "next", TTL: ttl, Wait: true}); err != nil {
+			t.Error(err)
+		} else if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Where clients have no links, the harness cuts them by its hook: it is called for a client that is waiting.
 func TestCutHook(t *testing.T) {
 	t.Parallel()
-	for bug, want := range map[string]conformance.Status{"": conformance.Pass, "broken connection ends the wait": conformance.Fail} {
-		s := newServer(bug)
-		defer close(s.stop)
-		var links sync.Map
-		results, err := conformance.Execute(t.Context(), conformance.Harness{
-			Open: func(ctx context.Context) (backend.Backend, error) {
-				b, link, err := s.linked(ctx)
-				links.Store(b, link)
-				return b, err
-			},
-			Cut: func(b backend.Backend) {
-				link, _ := links.Load(b)
-				link.(conformance.Link).Cut()
-			},
-		}, conformance.Options{Run: only("CutClientRecovers")})
-		if err != nil || results[0].Status != want {
-			t.Errorf("%q: %+v, error %v, want %s", bug, results, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		for bug, want := range map[string]conformance.Status{"": conformance.Pass, "broken connection ends the wait": conformance.Fail} {
+			s := newServer(bug)
+			defer close(s.stop)
+			var links sync.Map
+			results, err := conformance.Execute(t.Context(), conformance.Harness{
+				Open: func(ctx context.Context) (backend.Backend, error) {
+					b, link, err := s.linked(ctx)
+					links.Store(b, link)
+					return b, err
+				},
+				Cut: func(b backend.Backend) {
+					link, _ := links.Load(b)
+					link.(conformance.Link).Cut()
+				},
+			}, conformance.Options{Run: only("CutClientRecovers")})
+			if err != nil || results[0].Status != want {
+				t.Errorf("%q: %+v, error %v, want %s", bug, results, err, want)
+			}
 		}
-	}
+	})
 }

@@ -23,7 +23,7 @@ type confined struct {
 func (c confined) Guarantees() backend.Guarantees { return c.g }
 
 func (c confined) allow(ttl time.Duration) error {
-	time.Sleep(c.latency)
+	time.Sleep(c.latency) // sleeps: the request is under way
 	if ttl > c.g.MaxTTL {
 		return fmt.Errorf("%w: ttl %v is longer than %v", backend.ErrInvalid, ttl, c.g.MaxTTL)
 	}
@@ -55,7 +55,7 @@ func (l confinedLease) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 func (l confinedLease) Release(ctx context.Context) error {
-	time.Sleep(l.c.latency)
+	time.Sleep(l.c.latency) // sleeps: the request is under way
 	return l.Lease.Release(ctx)
 }
 

@@ -19,7 +19,7 @@ func (s *server) member() conformance.Member {
 			return
 		}
 		s.gate.Lock()
-		time.Sleep(election)
+		time.Sleep(election) // sleeps: the cluster has no leader
 		s.gate.Unlock()
 	}
 	back := func() {

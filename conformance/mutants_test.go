@@ -144,6 +144,7 @@ var plainMutants = []mutant{
 	{"Inspect tells the TTL in milliseconds", "InspectTells"},
 	{"Inspect tells of expired leases", "InspectAfterExpiry"},
 	{"Inspect counts the holder as a waiter", "InspectCountsWaiters"},
+	{"Inspect of a key that waits for its next holder is free", "ReservedKeyIsNotFree"},
 	{"Inspect ignores the context", "InspectHonoursContext"},
 	{"HeldError names the one who asks", "HeldErrorTellsHolder"},
 

@@ -76,5 +76,8 @@ func (s *server) name(key string) string {
 	case "keys share their last byte's lock":
 		return key[:len(key)-1] + string([]byte{key[len(key)-1] &^ 0x80})
 	}
-	return s.likeName(key)
+	if s.likeness {
+		return s.likeName(key)
+	}
+	return key
 }

@@ -49,7 +49,11 @@ func (c *client) List(ctx context.Context, prefix string) (keys []string, err er
 func (s *server) list(c *client, prefix string) (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for key, e := range s.keys {
+		if e.owner == "" || !now.Before(e.expires) {
+			continue
+		}
 		fits := strings.HasPrefix(key, prefix)
 		switch {
 		case s.is("list takes the prefix for a pattern"):
@@ -74,7 +78,7 @@ func (s *server) list(c *client, prefix string) (keys []string) {
 		case s.is("list leaves out what is waited for"):
 			fits = fits && len(e.queue) == 0
 		}
-		if fits && e.owner != "" && time.Now().Before(e.expires) {
+		if fits {
 			keys = append(keys, key)
 		}
 	}

@@ -16,6 +16,10 @@ var reconnectMutants = []mutant{
 	{"client that was cut is woken by a timer", "ReconnectedWaiterIsWoken"},
 	{"waiter that queues again after a cut is woken by a timer", "ReconnectedWaiterIsWoken"},
 	{"waiter that comes after a cut is woken by a timer", "ReconnectedWaiterIsWoken"},
+	{"client does not notice a dead connection", "DeadConnectionIsReplaced"},
+	{"dead connection ends the leases of its client", "DeadConnectionIsReplaced"},
+	{"renewal by a dead connection revives its own expired lease", "StrandedRequestChangesNothing"},
+	{"release by a dead connection ends the next holder's lease", "StrandedRequestChangesNothing"},
 
 	{"renewal revives its own expired lease", "LateRenewalRevivesNothing"},
 	{"batch revives its own expired lease", "LateRenewalRevivesNothing"},

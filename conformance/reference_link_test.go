@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,9 @@ const (
 	replyLen   = 16
 )
 
+// usualDelay is how long a message takes at most on a wire without a fault.
+const usualDelay = 200 * time.Microsecond
+
 var (
 	errReset   = errors.New("connection reset by peer")
 	errRefused = fmt.Errorf("%w: connection refused", backend.ErrUnavailable)
@@ -30,13 +34,15 @@ type wire struct {
 	refuse bool
 	ignore bool
 	server *server
-	dead   bool // for good: its process was killed
+	owner  *client // whose wire it is
+	dead   bool    // for good: its process was killed
 	hold   [2]bool
 	drop   [2]bool
 	delay  [2]time.Duration
 	arms   [2]*arm
-	kept   int    // connections that a bug keeps open
-	broke  func() // called when a connection breaks; may be nil
+	dying  []*conn // stranded
+	kept   int     // connections that a bug keeps open
+	broke  func()  // called when a connection breaks; may be nil
 	passed [2]int64
 	came   [2]int64
 	asking atomic.Int64  // requests that are under way
@@ -47,6 +53,10 @@ type wire struct {
 type conn struct {
 	broken chan struct{}
 	lossy  bool // something was dropped
+
+	stranded  bool          // guarded by wire.mu
+	delivered chan struct{} // closed when stranded requests reach the server
+	healed    chan struct{} // closed when they cannot any more
 }
 
 // An arm waits for its byte to cut the wire.
@@ -65,7 +75,7 @@ func (w *wire) dial() (*conn, error) {
 		return nil, errRefused
 	}
 	if w.conn == nil {
-		w.conn = &conn{broken: make(chan struct{})}
+		w.conn = &conn{broken: make(chan struct{}), delivered: make(chan struct{}), healed: make(chan struct{})}
 	}
 	return w.conn, nil
 }
@@ -90,16 +100,18 @@ func (w *wire) pass(c *conn, d conformance.Direction, n int64) bool {
 		}
 		w.mu.Lock()
 	}
-	if delay := w.delay[d]; delay > 0 {
-		w.mu.Unlock()
-		select {
-		case <-time.After(delay):
-		case <-c.broken:
-			return false
-		}
-		w.mu.Lock()
+	delay := w.delay[d] + rand.N(usualDelay)
+	w.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-c.broken:
+		return false
 	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
+	if c.stranded {
+		return w.passStrandedLocked(c, d, n)
+	}
 	if w.conn != c {
 		return false
 	}
@@ -161,11 +173,18 @@ func (w *wire) Heal() {
 		if w.conn != nil && w.conn.lossy {
 			w.breakLocked()
 		}
+		w.breakStrandedLocked()
 	})
 }
 
 // kill ends the wire for good.
-func (w *wire) kill() { w.set(func() { w.dead = true; w.breakLocked() }) }
+func (w *wire) kill() {
+	w.set(func() {
+		w.dead = true
+		w.breakLocked()
+		w.breakStrandedLocked()
+	})
+}
 
 // isDead reports whether the wire's process was killed.
 func (w *wire) isDead() bool {
@@ -192,7 +211,7 @@ func (w *wire) Close() { w.kill() }
 func (s *server) linked(context.Context) (backend.Backend, conformance.Link, error) {
 	c := newClient(s)
 	c.wire = newWire()
-	c.wire.server = s
+	c.wire.server, c.wire.owner = s, c
 	if s.is("lease ends with its connection, and nobody is told") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}

@@ -184,6 +184,6 @@ var dying sync.WaitGroup
 // twoSteps makes a lease endless, and later asks the store to end it after ttl: a process may be killed in between.
 func (c *client) twoSteps(key, owner string, ttl time.Duration) {
 	_ = c.exchange(context.Background(), func() { c.server.renew(key, owner, c, time.Hour) })
-	time.Sleep(300 * time.Microsecond)
+	time.Sleep(time.Millisecond) // sleeps: the process may be killed meanwhile
 	_ = c.exchange(context.Background(), func() { c.server.renew(key, owner, c, ttl) })
 }

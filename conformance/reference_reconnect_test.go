@@ -19,6 +19,7 @@ type contact struct {
 	silent  atomic.Bool   // the path was silent for 2 seconds at least once
 	expired atomic.Bool   // the session has ended
 	gaveUp  chan struct{} // closed when that happens
+	late    atomic.Bool   // a request has reached the server by a stranded connection
 	batched sync.Map      // owners in a batch
 	asked   sync.Map      // owners that have queued
 }
@@ -102,6 +103,15 @@ func (s *server) forgetWaiters(c *client) {
 // wasCut reports whether the client's connection has ever broken.
 func (c *client) wasCut() bool { return c != nil && c.contact.cuts.Load() > 0 }
 
+// isSilent reports whether nothing passes the client's wire.
+func (c *client) isSilent() bool {
+	if c == nil || c.wire == nil {
+		return false
+	}
+	_, silent, _ := c.wire.outOfContact()
+	return silent
+}
+
 // begins ends what the client holds if its session has ended.
 func (c *client) begins() {
 	if c.contact.expired.CompareAndSwap(true, false) {
@@ -117,7 +127,7 @@ func (c *client) newsIsLate(p *place) (never bool) {
 	case c.is("client that was cut is woken by a timer"),
 		c.is("waiter that queues again after a cut is woken by a timer") && again,
 		c.is("waiter that comes after a cut is woken by a timer") && !again:
-		time.Sleep(rand.N(time.Second))
+		time.Sleep(rand.N(time.Second)) // sleeps: until the timer fires
 	}
 	return c.contact.silent.Load() && c.is("waiter behind a path that was silent for 2 seconds hears nothing more")
 }
@@ -156,7 +166,7 @@ func (s *server) takesAlong(e *entry, p *place) bool {
 func (s *server) revives(e *entry, owner string, c *client) {
 	_, batch := c.contact.batched.Load(owner)
 	if e.owner == "" && e.expired && e.last == owner &&
-		(s.is("renewal revives its own expired lease") || batch && s.is("batch revives its own expired lease")) {
+		(s.is("renewal revives its own expired lease") || c.contact.late.Load() && s.is("renewal by a dead connection revives its own expired lease") || batch && s.is("batch revives its own expired lease")) {
 		e.owner, e.client = owner, c
 	}
 }
@@ -168,6 +178,9 @@ func (s *server) meansOther(e *entry, owner, request string) bool {
 		return false
 	}
 	_, batch := c.contact.batched.Load(owner)
+	if request == "release ends" && c.contact.late.Load() && s.is("release by a dead connection ends the next holder's lease") {
+		return true
+	}
 	return e.client == c && s.is("late "+request+" another lease of its client") || batch && s.is("late "+request+" in a batch is for any owner")
 }
 
@@ -201,12 +214,11 @@ func (s *server) tellThrough(c *client, e *entry) func() {
 				cutBefore > 0 && s.is("removal of a lease that was granted after a cut is told by a renewal alone"):
 				return
 			}
-			for !c.wire.isDead() {
+			for ; !c.wire.isDead(); time.Sleep(10 * time.Millisecond) {
 				if conn, err := c.wire.dial(); err == nil && c.wire.pass(conn, conformance.FromStore, replyLen) {
 					c.hearsOfRemoval(owner)
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
 			}
 		}()
 	}

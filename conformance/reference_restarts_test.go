@@ -18,8 +18,21 @@ func (s *server) restartLocked(key string, e *entry) {
 		s.is("restart forgets keys that are not UTF-8") && !utf8.ValidString(key) ||
 		s.is("restart takes a newline for the end of a key") && strings.Contains(key, "\n") ||
 		s.is("restart forgets keys over 255 bytes") && len(key) > 255 ||
-		s.is("restart ends leases that were waited for") && e.waited
+		s.is("restart ends leases that were waited for") && e.waited ||
+		s.is("restart drops leases with less than 500 ms left") && e.expires.Sub(now) < 500*time.Millisecond ||
+		s.is("restart drops leases of disconnected clients") && e.client.isDisconnected()
+	remaining, brief := e.expires.Sub(now), 100*time.Millisecond
+	nearEnd := remaining > brief && remaining < 5*brief
+	disconnected := e.client.isDisconnected()
+	if e.restored = e.owner != ""; e.timer != nil && s.is("lease that outlives a restart has no timer") {
+		e.timer.Stop()
+	}
 	switch {
+	case nearEnd && s.is("restart keeps leases with less than 500 ms left for good"),
+		disconnected && s.is("restart keeps leases of disconnected clients for good"):
+		e.expires = now.Add(noExpiry)
+	case disconnected && s.is("client that was disconnected at a restart loses its leases when it reconnects"):
+		e.owner += ", before the restart"
 	case s.is("restart brings a released lease back") && e.owner == "" && e.gaveUp != "":
 		e.owner = e.gaveUp
 	case e.owner == "":
@@ -71,4 +84,13 @@ func (s *server) takesNextAlong(e *entry, i int) bool {
 	from := max(0, min(i, len(e.queue)-2))
 	e.queue = slices.Delete(e.queue, from, min(from+2, len(e.queue)))
 	return true
+}
+
+// isDisconnected reports whether c had a connection and cannot have one now.
+func (c *client) isDisconnected() bool {
+	if c == nil || c.wire == nil {
+		return false
+	}
+	closed, _, _ := c.wire.outOfContact()
+	return closed && c.wasCut()
 }

@@ -15,10 +15,11 @@ import (
 // A server is a store in memory that keeps every rule and can be broken by every hook, so that no check is skipped. With
 // a bug, it is a mutant: see mutants.
 type server struct {
-	bug    string
-	gate   gate // held for writing while frozen
-	frozen atomic.Bool
-	stop   chan struct{} // closed at the end: what leaks ends
+	bug      string
+	likeness bool // the bug is one of likenessMutants: most requests need not ask for each
+	gate     gate // held for writing while frozen
+	frozen   atomic.Bool
+	stop     chan struct{} // closed at the end: what leaks ends
 
 	inFlight atomic.Int64 // requests that are under way
 	calls    atomic.Int64 // of a wrongStore
@@ -60,6 +61,7 @@ type entry struct {
 	timer    *time.Timer    // while there is a queue
 	last     string         // the owner whose lease has expired last
 	lastOf   *client        // whose it was
+	restored bool           // the lease is older than the last restart
 	cuts     int64          // of the holder's client before the grant
 }
 
@@ -79,11 +81,12 @@ type granted struct {
 }
 
 func newServer(bug string) *server {
-	return &server{bug: bug, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
+	likeness := slices.ContainsFunc(likenessMutants, func(m mutant) bool { return m.bug == bug })
+	return &server{bug: bug, likeness: likeness, keys: make(map[string]*entry), tokens: make(map[string]uint64), kick: make(chan struct{}),
 		stop: make(chan struct{}), gate: newGate()}
 }
 
-func (s *server) is(bugs ...string) bool { return slices.Contains(bugs, s.bug) }
+func (s *server) is(bugs ...string) bool { return s.bug != "" && slices.Contains(bugs, s.bug) }
 
 func (s *server) harness() conformance.Harness {
 	outage := time.Second
@@ -135,7 +138,7 @@ func (s *server) acquire(c *client, r backend.Request) (granted, *place, backend
 	free := e.owner == ""
 	if free && (s.is("acquire checks, then sets") || s.busy("acquire checks, then sets, above %d in flight")) {
 		s.mu.Unlock()
-		time.Sleep(50 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond) // sleeps: another request may be served meanwhile
 		s.mu.Lock()
 	}
 	if free && s.is("released key is refused for a moment") && !r.Wait && now.Sub(e.released) < 15*time.Millisecond {
@@ -197,7 +200,7 @@ func (s *server) grantLocked(key string, e *entry, r backend.Request, c *client,
 	if s.is("lease ends by its holder's clock") {
 		e.expires = e.expires.Add(c.skew)
 	}
-	e.granted, e.cuts = now, c.contact.cuts.Load()
+	e.granted, e.cuts, e.restored = now, c.contact.cuts.Load(), false
 	s.armLocked(key, e)
 	return granted{e.token, now}
 }
@@ -301,7 +304,7 @@ func (s *server) endLocked(key string, e *entry) {
 
 // armLocked sees to it that an expired lease is noticed while others wait.
 func (s *server) armLocked(key string, e *entry) {
-	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.timer != nil && s.is("timer of the first TTL only") {
+	if len(e.queue) == 0 || s.is("expiry wakes nobody") || e.restored && s.is("lease that outlives a restart has no timer") || e.timer != nil && s.is("timer of the first TTL only") {
 		return
 	}
 	if e.timer != nil {
@@ -371,7 +374,7 @@ func (s *server) release(key, owner string) bool {
 	}
 	if e.owner == owner && s.is("release compares, then frees") {
 		s.mu.Unlock()
-		time.Sleep(40 * time.Millisecond)
+		time.Sleep(40 * time.Millisecond) // sleeps: the lease may end meanwhile
 		s.mu.Lock()
 		s.expireLocked(key, e, time.Now())
 		s.endLocked(key, e)
@@ -457,7 +460,7 @@ func (s *server) look(key string) backend.Holder {
 	if !s.is("Inspect tells of expired leases") {
 		s.expireLocked(key, e, now)
 	}
-	if e.owner == "" {
+	if e.owner == "" || e.waited && s.is("Inspect of a key that waits for its next holder is free") && e.client.isSilent() {
 		return backend.Holder{}
 	}
 	return e.holder(now)

@@ -70,7 +70,7 @@ func (c *client) told(ctx context.Context, err error) error {
 // late renews behind the back of b.Life, which counts requests that go unanswered. The store takes its time.
 func (b *bent) late(ctx context.Context, ttl time.Duration) error {
 	return b.c.do(ctx, func() {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // sleeps: the store takes its time
 		b.c.server.renew(b.Key(), b.Owner(), b.c, ttl)
 	})
 }

@@ -16,6 +16,13 @@ var restartMutants = []mutant{
 	{"restart ends leases that were waited for", "RestartEndsDeadLeases"},
 	{"lease of a closed client never ends after a restart", "RestartEndsDeadLeases"},
 
+	{"lease that outlives a restart has no timer", "RestartKeepsDeadlines"},
+	{"restart drops leases with less than 500 ms left", "RestartKeepsDeadlines"},
+	{"restart keeps leases with less than 500 ms left for good", "RestartKeepsDeadlines"},
+	{"restart drops leases of disconnected clients", "RestartKeepsDeadlines"},
+	{"restart keeps leases of disconnected clients for good", "RestartKeepsDeadlines"},
+	{"client that was disconnected at a restart loses its leases when it reconnects", "RestartSparesDisconnectedHolder"},
+
 	{"restart parks all but the first four waiters", "RestartServesAllWaiters"},
 	{"restart keeps the places of waiters that ask again", "RestartServesAllWaiters"},
 	{"waiter that leaves after a restart takes the next along", "RestartServesAllWaiters"},

@@ -175,13 +175,18 @@ func (t *trial) deadLeases(ttl, age time.Duration) []*deadLease {
 	return dead
 }
 
-// endsAfterRestart fails unless the key of d becomes free in time, and not too early, in a store that has restarted.
-func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
+// lastAfterRestart is the last moment at which a store that has restarted may refuse the key of d.
+func (t *trial) lastAfterRestart(d *deadLease, restarted time.Time) time.Time {
 	last := d.last
 	if strings.Contains(t.g.EnforcedBy, "leader") && !last.IsZero() { // which counts the TTL anew
 		last = later(last, t.lastRefusal(restarted, d.ttl))
 	}
-	last = later(last, restarted)
+	return later(last, restarted)
+}
+
+// endsAfterRestart fails unless the key of d becomes free in time, and not too early, in a store that has restarted.
+func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
+	last := t.lastAfterRestart(d, restarted)
 	for late := 0; ; time.Sleep(tick) {
 		sent := time.Now()
 		g, err := t.ask(t.ctx, t.b, d.grant.key, t.long(), false)

@@ -41,7 +41,7 @@ func (l touchedLease) Deadline() time.Time {
 }
 
 func (l touchedLease) Renew(ctx context.Context, ttl time.Duration) error {
-	time.Sleep(time.Millisecond) // in which the deadline moves
+	time.Sleep(time.Millisecond) // sleeps: the deadline moves
 	return l.Lease.Renew(ctx, ttl)
 }
 

@@ -37,7 +37,7 @@ func (m *muteness) answered(kind string) error {
 		return nil
 	}
 	const timeout = 2 * time.Second
-	time.Sleep(timeout)
+	time.Sleep(timeout) // sleeps: nothing answers
 	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, timeout)
 }
 
@@ -188,7 +188,7 @@ type lazy struct {
 
 func (c *lazy) connected() *client {
 	if !c.asked.Swap(true) {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // sleeps: the client connects
 	}
 	return c.client
 }
@@ -204,7 +204,10 @@ func (c *lazy) Inspect(ctx context.Context, key string) (backend.Holder, error) 
 // TestSlowOpenExcusesNothing has clients that take long to open, or to connect, of a store with a bug.
 func TestSlowOpenExcusesNothing(t *testing.T) {
 	for what, open := range map[string]func(s *server) backend.Backend{
-		"open":    func(s *server) backend.Backend { time.Sleep(time.Second); return newClient(s) },
+		"open": func(s *server) backend.Backend {
+			time.Sleep(time.Second) // sleeps: the client connects
+			return newClient(s)
+		},
 		"connect": func(s *server) backend.Backend { return &lazy{client: newClient(s)} },
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -228,14 +231,16 @@ func TestSlowOpenExcusesNothing(t *testing.T) {
 // TestProcessIsStartedAgain has the first process with a wrong clock not start.
 func TestProcessIsStartedAgain(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	h, first := s.harness(), new(atomic.Bool)
-	h.Process = func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
-		if first.CompareAndSwap(false, true) {
-			return nil, errors.New("no client in time")
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h, first := s.harness(), new(atomic.Bool)
+		h.Process = func(ctx context.Context, skew time.Duration) (conformance.Process, error) {
+			if first.CompareAndSwap(false, true) {
+				return nil, errors.New("no client in time")
+			}
+			return s.process(ctx, skew)
 		}
-		return s.process(ctx, skew)
-	}
-	passes(t, h, conformance.Options{Run: only("WrongClockKeepsOrder")})
+		passes(t, h, conformance.Options{Run: only("WrongClockKeepsOrder")})
+	})
 }

@@ -45,7 +45,7 @@ func (c stalling) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	c.s.mu.Lock()
 	until := c.s.until
 	c.s.mu.Unlock()
-	time.Sleep(time.Until(until))
+	time.Sleep(time.Until(until)) // sleeps: the store stands still
 	if c.s.waiters == 0 {
 		c.stallsLater()
 	}
@@ -65,7 +65,7 @@ func (c stalling) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	c.s.mu.Lock()
 	until := c.s.until
 	c.s.mu.Unlock()
-	time.Sleep(time.Until(until))
+	time.Sleep(time.Until(until)) // sleeps: the store stands still
 	return h, err
 }
 
@@ -121,9 +121,11 @@ func (c tardy) Guarantees() backend.Guarantees {
 // A lease that is granted long after it was asked for lives longer than its holder knows.
 func TestLateGrantProvesNothing(t *testing.T) {
 	t.Parallel()
-	s := newServer("")
-	defer close(s.stop)
-	h, once := s.harness(), new(sync.Once)
-	h.Open = func(context.Context) (backend.Backend, error) { return tardy{newClient(s), once}, nil }
-	passes(t, h, conformance.Options{Run: only("RefusedAttemptChangesNothing")})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("")
+		defer close(s.stop)
+		h, once := s.harness(), new(sync.Once)
+		h.Open = func(context.Context) (backend.Backend, error) { return tardy{newClient(s), once}, nil }
+		passes(t, h, conformance.Options{Run: only("RefusedAttemptChangesNothing")})
+	})
 }

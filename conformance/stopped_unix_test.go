@@ -67,8 +67,8 @@ func TestStoppedProcessIsNotLate(t *testing.T) {
 			if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 				t.Fatalf("it has not stopped: %v, error %v\n%s", status, err, output.String())
 			}
-			const stop = 8 * time.Second // more than calls may be late, after a TTL of little more than a second
-			time.Sleep(stop)
+			const stop = 8 * time.Second
+			time.Sleep(stop) // sleeps: longer than calls may be late, after a TTL of little more than a second
 			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}

@@ -54,7 +54,9 @@ func (s *server) lateFor(e *entry) time.Duration {
 
 // looks delays a waiter's notice of its turn until it looks the next time.
 func (c *client) looks(p *place) {
-	every := func(d time.Duration) { time.Sleep(d - time.Since(p.since)%d) }
+	every := func(d time.Duration) {
+		time.Sleep(d - time.Since(p.since)%d) // sleeps: until the waiter polls next
+	}
 	switch {
 	case c.is("waiter looks once a second"):
 		every(time.Second)
@@ -120,9 +122,8 @@ func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 		}
 		cancel()
 	}()
-	for ctx.Err() == nil && !c.wire.isDead() {
+	for ; ctx.Err() == nil && !c.wire.isDead(); time.Sleep(pause) {
 		_ = c.do(ctx, func() {})
-		time.Sleep(pause)
 	}
 }
 

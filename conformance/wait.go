@@ -259,14 +259,14 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 // arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
-	coming := t.coming(key)
+	coming, rule := t.coming(key), t.ruleText(9)
 	ok := t.poll(soon, func() bool {
 		h = t.inspect(key)
 		for _, w := range coming {
 			if w.ended() && w.err != nil {
 				w.unavailable(t) // whatever fault the check makes: none keeps the answer to a waiter's first request
 			}
-			w.stillWaits(t, t.holderBefore(w), t.ruleText(9))
+			w.stillWaits(t, t.holderBefore(w), rule)
 		}
 		return h.Waiters < 0 || h.Waiters >= n
 	})

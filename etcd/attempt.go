@@ -27,6 +27,7 @@ type attempt struct {
 	doubtful []*lease
 	granted  bool  // Leases has it
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
+	mod      int64 // the revision at which it was last written there
 	busy     error // ErrHeld once the servers have told that somebody has the key or is before
 }
 
@@ -98,7 +99,7 @@ func (a *attempt) put() clientv3.Op {
 
 // take makes sure that there is a lease for locks of a TTL.
 func (a *attempt) take(ctx context.Context, class time.Duration) (err error) {
-	if a.lease != nil && a.lease.class == class {
+	if a.lease != nil && a.lease.class == class && (!a.b.proxied.Load() || a.b.pool.covers(a.lease, time.Now())) {
 		return nil
 	}
 	if !slices.Contains(a.doubtful, a.lease) {
@@ -135,7 +136,7 @@ func (a *attempt) doubt(leases ...*lease) {
 // refreshStale renews the lock's lease, at the same time as the key is asked for, if it has not enough time left for the
 // TTL. nil means that it has, or will not be the lock's.
 func (a *attempt) refreshStale(ctx context.Context) (refreshed <-chan struct{}) {
-	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) {
+	if a.lease.class != a.ttl || a.b.pool.covers(a.lease, time.Now()) || a.b.proxied.Load() {
 		return nil
 	}
 	l, done := a.lease, make(chan struct{})
@@ -173,7 +174,9 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 	for !another && !p.covers(a.lease, e.sent) {
 		// The request took long, or the renewal at its side failed.
 		var err error
-		if e.sent, err = p.refresh(ctx, a.lease); err != nil {
+		if e.sent, err = p.refresh(ctx, a.lease); errors.Is(err, errThroughProxy) {
+			another = true
+		} else if err != nil {
 			a.doubt(a.lease) // the key is there
 			return nil, err
 		}

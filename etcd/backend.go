@@ -33,6 +33,7 @@ type Backend struct {
 	watches *watches
 	guard   *guard
 	calls   calls.Calls
+	proxied atomic.Bool  // requests go through "etcd grpc-proxy"
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 
 	closing context.Context // ends when Close begins
@@ -58,14 +59,14 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		options:     o,
 		naming:      naming{o.Namespace},
 		names:       newNames(),
-		guarantees:  guarantees(o.MinTTL),
+		guarantees:  guarantees(usualMinTTL),
 	}
 	b.closing, b.begin = context.WithCancel(context.Background())
 	b.base, b.end = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.pool = newPool(b)
-	b.renewer = newRenewer(b.leaseClient, b.base, &b.calls)
-	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing, &b.calls)
+	b.renewer = newRenewer(directLeases{b.leaseClient, &b.proxied}, b.base, &b.calls)
+	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing, &b.calls, b.naming.prefix("any"))
 	b.guard = newGuard(b)
 	return b
 }

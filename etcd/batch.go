@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 			continue
 		}
 		e.err = errNoAnswer // until there is one: perhaps ctx has ended by now, and no request is made
-		if e.main != nil {
+		if e.main != nil && !b.proxied.Load() {
 			kept = append(kept, e)
 		} else {
 			changing = append(changing, e)
@@ -39,7 +40,8 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	b.renewKept(ctx, kept)
 	var moving []*extension
 	for _, e := range kept {
-		if e.err == nil && b.pool.isStale(e.main) { // there is a new leader
+		stale := e.err == nil && b.pool.isStale(e.main) // there is a new leader
+		if stale || errors.Is(e.err, errThroughProxy) {
 			e.err = errNoAnswer
 			moving = append(moving, e)
 		}
@@ -69,7 +71,7 @@ func (b *Backend) renewKept(ctx context.Context, list []*extension) {
 		var again []*extension
 		for i, err := range b.pool.renew(ctx, patience, leases...) {
 			list[i].err = unavailable(err)
-			if err != nil && err != backend.ErrLost {
+			if err != nil && err != backend.ErrLost && !errors.Is(err, errThroughProxy) {
 				again = append(again, list[i])
 			}
 		}

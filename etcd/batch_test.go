@@ -173,7 +173,7 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	b, err := New(c, s.options())
+	b, err := onClient(c, s.options())
 	if err != nil {
 		t.Fatal(err)
 	}

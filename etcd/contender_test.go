@@ -125,7 +125,7 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 	s := shared(t)
 	c := raw(t, s.Addr)
 	b, behind := opened(t, s.URL()), opened(t, s.URL())
-	lagging, err := New(raw(t, s.Addr), s.options())
+	lagging, err := onClient(raw(t, s.Addr), s.options())
 	if err != nil {
 		t.Fatal(err)
 	}

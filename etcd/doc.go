@@ -52,8 +52,8 @@
 //     confirmed although the lease is being ended (pull request 20590). A renewal therefore does not count if the lease may have
 //     run out before its answer; the watch reports a lease that somebody revokes. Before 3.4.42, 3.5.28 and 3.6.9 a read may be old after
 //     a pause of a server (issue 20418). Then Inspect may return an earlier holder, and a waiter or a holder whose key was deleted
-//     may notice one read later. A Backend opened by URL asks its servers for their version. If one has such a flaw,
-//     EarlyLoss in the Guarantees names the version and its flaws, and exclusion is best effort. [New] does not ask.
+//     may notice one read later. Opening, by URL or by [New], asks the servers for their version. If one has such a
+//     flaw, EarlyLoss in the Guarantees names the version and its flaws, and exclusion is best effort.
 //   - Before 3.5 a leader uses its wall clock to find expired leases (issue 12291). While that clock is set back, keys of dead holders
 //     stay taken, as EnforcedBy says. No lease ends early.
 //   - Before 3.4.36 and 3.5.18 watch events may never arrive (issues 17612, 18089, 19179). A waiter then finds
@@ -76,9 +76,23 @@
 //   - Each held lease costs the leader memory and an entry in its heap. Expiry is limited to some 1000 leases a second, so if more
 //     than that expire at once, some are late.
 //
-// With authentication a user needs read and write on the namespace (the prefix "anylock/"), nothing else. Expired log-ins are
-// renewed. Servers of 3.4 refuse that to clients that still send the old one, as clientv3 does. So a client given to [New] fails
-// permanently once its JWT has expired, while a Backend opened by URL logs in without it.
+// With authentication a user needs read and write on the namespace (the prefix "anylock/"), nothing else.
+// A Backend opened by URL logs in once for all its callers. It replaces a JWT when half of the token's lifetime has passed; a request waits
+// for a log-in only if the servers have rejected the token. A Backend on a client given to [New] makes that client log in at the same
+// times. But servers of 3.4 reject a log-in that carries an expired token, as clientv3 sends it. So a client given to New fails permanently
+// if it cannot reach its servers while its JWT expires, or if its process does not run then.
+//
+// # etcd grpc-proxy
+//
+// A URL or a client may lead to "etcd grpc-proxy". Opening recognizes the proxy, and the Guarantees are those of the servers behind it. The
+// differences are in cost:
+//
+//   - The proxy answers renewals on its own schedule, so that an answer proves nothing, and goes on renewing the leases of a frozen client. So
+//     nothing is renewed through a proxy. A renewal, also that of a place in the queue, binds the key to a new etcd lease: a
+//     grant, a transaction (for up to 64 locks of a batch), and the revocation of the old lease, which are writes for the cluster.
+//   - The proxy numbers watches itself. They are created one after the other, so after a break of the stream to the proxy a thousand locks are
+//     watched again after a thousand round trips. Waiters and holders read their keys at the same time, so that they miss nothing.
+//   - If the proxy's server has lost its leader, the proxy does not report that. Waiters notice by their reads, within 7.5 s.
 //
 // # URLs
 //

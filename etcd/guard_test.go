@@ -54,7 +54,7 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		kv := &emptyKV{}
 		b.kv, b.base, b.closing = kv, t.Context(), t.Context()
-		b.watches = newWatches(nil, b.closing, &b.calls)
+		b.watches = newWatches(nil, b.closing, &b.calls, "")
 		b.watches.started = true // without a stream: they tell nothing
 		b.guard = newGuard(b)
 		const ttl = time.Hour

@@ -52,7 +52,18 @@ func intercepted(t testing.TB, addr string, o *Options, through grpc.UnaryClient
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	b, err := New(c, o)
+	b, err := onClient(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// onOwnClient is New for a test, which closes the Backend at its end.
+func onOwnClient(t testing.TB, c *clientv3.Client, o *Options) *Backend {
+	t.Helper()
+	b, err := New(context.Background(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}

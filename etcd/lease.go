@@ -35,6 +35,11 @@ func (l *lease) aliveLocked(now time.Time) bool {
 	return !l.isGone && !l.isStale && now.Before(l.renewed.Add(l.ttl/2))
 }
 
+// coversLocked reports whether a lock whose request is sent at sent ends by l's own end.
+func (l *lease) coversLocked(sent time.Time) bool {
+	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+}
+
 func (l *lease) loseLocked() {
 	if !l.isGone {
 		l.isGone = true

@@ -1,31 +1,111 @@
 package etcd
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A signed log-in ends at its time, used or not. Servers before 3.5 then refuse even to log in anew who still sends it.
-func TestSignedLogInRunsOut(t *testing.T) {
+// tokenTTL is the lifetime of a token in these tests, whether it is used or not.
+const tokenTTL = 2 * time.Second
+
+// A JWT expires at a fixed time, whether it is used or not. Servers before 3.5 reject even a new log-in that carries
+// the old token.
+func TestTokenExpires(t *testing.T) {
 	t.Parallel()
-	s := servers.EtcdJWT(t, "worker", "secret", "locks/", 2*time.Second)
+	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
 	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
 	l := acquire(t, b, req("k", 20*time.Second))
 	done := queueUp(t, b, waiting("k", 20*time.Second), 1)
 	for range 3 {
-		time.Sleep(3 * time.Second) // sleeps: a log-in is valid for 2 s, used or not
+		time.Sleep(tokenTTL + time.Second) // sleeps: the token must expire
 		if err := l.Renew(t.Context(), 20*time.Second); err != nil {
-			t.Errorf("renewal with an old log-in: %v", err)
+			t.Errorf("renewal after the token has expired: %v", err)
 		}
 		o, err := b.Acquire(t.Context(), req("other", 20*time.Second))
 		if err != nil {
-			t.Errorf("acquire with an old log-in: %v", err)
+			t.Errorf("acquire after the token has expired: %v", err)
 			continue
 		}
 		release(t, o)
 	}
 	release(t, l)
 	release(t, granted(t, done, soon).Lease)
+}
+
+// Each of many callers keeps a short lease and acquires others while the token expires again and again. The cost of a
+// log-in is the server's default, so that log-ins of all callers at once would take the server seconds.
+func TestExpiringTokenDelaysNobody(t *testing.T) {
+	t.Parallel()
+	const callers, ttl = 64, 5 * time.Second
+	expiries := 10
+	if testing.Short() {
+		expiries = 2
+	}
+	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL, "--bcrypt-cost", "10")
+	b := opened(t, "etcd://worker:secret@"+s.Addr+"/locks")
+	keepAllBusy(t, b, callers, ttl, time.Duration(expiries)*tokenTTL)
+}
+
+// The client of an application stays logged in, too, although clientv3 itself would be locked out by a server before
+// 3.5.
+func TestTokenOfOwnClientIsReplacedAhead(t *testing.T) {
+	t.Parallel()
+	s := servers.EtcdJWT(t, "worker", "secret", "locks/", tokenTTL)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}, Username: "worker", Password: "secret",
+		Logger: zap.NewNop(), DialTimeout: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	keepAllBusy(t, onOwnClient(t, c, &Options{Namespace: "locks"}), 8, 5*time.Second, 2*tokenTTL)
+}
+
+func keepAllBusy(t *testing.T, b *Backend, callers int, ttl, d time.Duration) {
+	t.Helper()
+	end := time.Now().Add(d)
+	var running sync.WaitGroup
+	for range callers {
+		running.Go(func() { keepBusy(t, b, ttl, end) })
+	}
+	running.Wait()
+}
+
+// keepBusy keeps one lease until end, and acquires and releases others in the meantime.
+func keepBusy(t *testing.T, b *Backend, ttl time.Duration, end time.Time) {
+	kept, err := b.Acquire(t.Context(), waiting(backend.NewOwner(), ttl))
+	if err != nil {
+		t.Errorf("acquire: %v", err)
+		return
+	}
+	renewed := time.Now()
+	for time.Now().Before(end) {
+		l, err := b.Acquire(t.Context(), req(backend.NewOwner(), ttl))
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		if err != nil {
+			t.Errorf("acquire and release: %v", err)
+		}
+		if time.Since(renewed) > ttl/4 {
+			renewed = time.Now()
+			if err := kept.Renew(t.Context(), ttl); err != nil {
+				t.Errorf("renewal: %v", err)
+				if errors.Is(err, backend.ErrLost) {
+					return
+				}
+			}
+		}
+		time.Sleep(200 * time.Millisecond) // sleeps: the pace of the load
+	}
+	if err := kept.Release(t.Context()); err != nil {
+		t.Errorf("release: %v", err)
+	}
 }

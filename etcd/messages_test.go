@@ -74,7 +74,7 @@ func wired(t testing.TB, s site) (*Backend, *wire) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(c, s.options())
+	b, err := onClient(c, s.options())
 	if err != nil {
 		t.Fatal(err)
 	}

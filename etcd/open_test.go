@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-func endpoint(b *Backend) string { return b.owned.(clients)[0].Endpoints()[0] }
+func endpoint(b *Backend) string { return b.client.Endpoints()[0] }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
@@ -170,28 +170,24 @@ func TestMinTTLIsTheServers(t *testing.T) {
 		t.Errorf("%v left", left)
 	}
 	release(t, l)
-	own, err := New(raw(t, s.Addr), nil)
-	if err != nil {
-		t.Fatal(err)
+	own := onOwnClient(t, raw(t, s.Addr), nil)
+	if got := own.Guarantees().MinTTL; got != want {
+		t.Errorf("on a client of the caller's: MinTTL %v, want %v", got, want)
 	}
-	defer own.Close()
-	if _, err := own.Acquire(t.Context(), req("k", time.Second)); !errors.Is(err, backend.ErrUnsupported) {
-		t.Errorf("a server that grants more than Options.MinTTL says: %v, want ErrUnsupported", err)
-	}
+	release(t, acquire(t, own, req("k", time.Second)))
 }
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := New(t.Context(), nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}
 	c := raw(t, "127.0.0.1:1")
 	for _, o := range []Options{
 		{Namespace: "/a"}, {Namespace: "a//b"}, {Namespace: "a/"}, {Namespace: "~a"}, {Namespace: "a/~b"},
 		{Namespace: strings.Repeat("x", maxNamespaceLen+1)}, {Timeout: -1}, {Timeout: time.Millisecond},
-		{MinTTL: -time.Second}, {MinTTL: 1500 * time.Millisecond}, {MinTTL: time.Hour},
 	} {
-		if _, err := New(c, &o); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := New(t.Context(), c, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

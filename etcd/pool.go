@@ -65,12 +65,17 @@ func (p *pool) takeIdleLocked(class time.Duration) *lease {
 	for n := len(p.idle[class]); n > 0; n-- {
 		l := p.idle[class][n-1]
 		p.idle[class] = p.idle[class][:n-1]
-		if l.aliveLocked(now) {
+		if p.usableLocked(l, now) {
 			return l
 		}
 		p.dropLocked(l)
 	}
 	return nil
+}
+
+// usableLocked reports whether l may serve a lock, with a renewal if need be.
+func (p *pool) usableLocked(l *lease, now time.Time) bool {
+	return l.aliveLocked(now) && (!p.b.proxied.Load() || l.coversLocked(now))
 }
 
 // prepare grants a lease for what comes next.
@@ -93,7 +98,7 @@ func (p *pool) put(l *lease) {
 	defer p.mu.Unlock()
 	switch {
 	case l.isGone:
-	case p.closed || len(p.idle[l.class]) >= mostIdle || !l.aliveLocked(time.Now()): // stale ones too
+	case p.closed || len(p.idle[l.class]) >= mostIdle || !p.usableLocked(l, time.Now()): // stale ones too
 		p.dropLocked(l)
 	default:
 		p.idle[l.class] = append(p.idle[l.class], l)
@@ -156,7 +161,7 @@ func (p *pool) grant(ctx context.Context, class time.Duration) (*lease, error) {
 	}
 	if l.ttl > class+spare {
 		p.drop(l)
-		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least (see Options.MinTTL)", backend.ErrUnsupported, class, l.ttl)
+		return nil, fmt.Errorf("%w: ttl %v: the server grants %v at least", backend.ErrUnsupported, class, l.ttl)
 	}
 	l.class = class
 	return l, nil
@@ -224,11 +229,15 @@ func (b *Backend) revoke(ctx context.Context, id int64) error {
 func (p *pool) covers(l *lease, sent time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !sent.Add(l.class).After(l.renewed.Add(l.ttl - freshness))
+	return l.coversLocked(sent)
 }
 
-// keep renews the lease of a waiter until ctx ends, or the place is lost and the lease dropped.
+// keep renews the lease of a waiter until ctx ends, or the place is lost and the lease dropped. It does nothing behind a proxy, where
+// attempt.renewPlace does it.
 func (p *pool) keep(ctx context.Context, l *lease) {
+	if p.b.proxied.Load() {
+		return
+	}
 	third := l.ttl / 3
 	p.mu.Lock()
 	next, over := time.Until(l.renewed.Add(third-rand.N(third/8))), !l.dropped.IsZero()
@@ -256,9 +265,10 @@ func (p *pool) isStale(l *lease) bool {
 
 // takeNew returns a lease that has just been granted or renewed by the leader that granted it.
 func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error) {
+	begun := time.Now()
 	for {
 		l, err := p.take(ctx, class)
-		if err != nil || p.covers(l, time.Now()) {
+		if err != nil || p.covers(l, begun) {
 			return l, err
 		}
 		_, err = p.refresh(ctx, l)
@@ -266,7 +276,7 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 			return l, nil
 		}
 		p.drop(l)
-		if err != nil && !errors.Is(err, backend.ErrLost) {
+		if err != nil && !errors.Is(err, backend.ErrLost) && !errors.Is(err, errThroughProxy) {
 			return nil, err
 		}
 	}

@@ -144,7 +144,8 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 		l, err = a.grant(ctx, a.written(sent, resp), refreshed)
 		return l, at, err
 	}
-	a.rev = resp.Responses[1].GetResponseRange().Kvs[0].CreateRevision
+	own := resp.Responses[1].GetResponseRange().Kvs[0]
+	a.rev, a.mod = own.CreateRevision, own.ModRevision
 	a.b.pool.keep(ctx, a.lease)
 	at.seen = resp.Header.Revision
 	if last := resp.Responses[2].GetResponseRange().Kvs; len(last) == 2 && string(last[0].Key) == a.own {
@@ -209,6 +210,8 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 	defer a.b.watches.stop(w)
 	look := time.NewTimer(recheck + rand.N(recheck/2))
 	defer look.Stop()
+	expiring, stop := a.placeExpires()
+	defer func() { stop() }()
 	for {
 		var since int64
 		list := []contender{at.before}
@@ -219,6 +222,12 @@ func (a *attempt) await(ctx context.Context, at position) (position, error) {
 			return position{}, backend.ErrLost // what became of the place is found out by looking, not without a pause
 		case <-ctx.Done():
 			return at, backend.ContextError(ctx, nil)
+		case <-expiring:
+			if err := a.renewPlace(ctx); err != nil {
+				return at, err
+			}
+			expiring, stop = a.placeExpires()
+			continue
 		case since = <-looks:
 			if since != 0 && since <= at.seen {
 				continue // nothing happened between the look and the watch

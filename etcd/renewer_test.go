@@ -54,7 +54,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 			t.Fatal(err)
 		}
 		c := &silentLeases{}
-		b := &Backend{options: o, guarantees: guarantees(o.MinTTL)}
+		b := &Backend{options: o, guarantees: guarantees(usualMinTTL)}
 		b.leases = backend.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
 		b.renewer = newRenewer(c, t.Context(), &b.calls)

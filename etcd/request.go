@@ -117,7 +117,7 @@ func uncertain(err error) bool {
 // passing reports whether err may pass by itself.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, backend.ErrLost), backend.Definite(err):
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost), backend.Definite(err):
 		return false
 	case errors.Is(err, backend.ErrUnavailable):
 		return true

@@ -48,7 +48,10 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 	c := raw(t, s.Addr)
 	b, other := opened(t, s.URL()), opened(t, s.URL())
 	lying := &lyingLeases{LeaseClient: b.leaseClient}
+	b.renewer.mu.Lock()
 	b.renewer.client = lying
+	b.renewer.stream.cancel() // the one that opening has used
+	b.renewer.mu.Unlock()
 	r := req("k", 20*time.Second)
 	l := acquire(t, b, r)
 	if err := l.Renew(t.Context(), r.TTL); err != nil {

@@ -29,8 +29,8 @@ var shortElections = []string{"--heartbeat-interval", "60", "--election-timeout"
 // beside a single server.
 func TestConformance(t *testing.T) {
 	s := servers.Etcd(t, shortElections...)
-	runAhead(t, conformance.Run, func(t *testing.T) conformance.Harness {
-		h := harness(t, s)
+	runAhead(t, storetest.Main, func(t *testing.T) conformance.Harness {
+		h := harness(t, s, s.Addr)
 		h.Linked, h.Process = link.URL("etcd://"+s.Addr), process.Self("etcd://"+s.Addr)
 		return h
 	})
@@ -45,7 +45,19 @@ func TestConformanceClusterCurrent(t *testing.T) {
 func TestConformanceCurrent(t *testing.T) {
 	storetest.Long(t, "the current etcd is built")
 	s := servers.EtcdCurrent(t)
-	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s) })
+	runAhead(t, storetest.Core(), func(t *testing.T) conformance.Harness { return harness(t, s, s.Addr) })
+}
+
+// TestConformanceProxy reaches the server through "etcd grpc-proxy". Its faults are the server's, and those of the link to the proxy.
+func TestConformanceProxy(t *testing.T) {
+	storetest.Long(t, "another topology")
+	s := servers.Etcd(t, shortElections...)
+	p := servers.EtcdProxy(t, s.Addr)
+	storetest.Core("renewal", "ownership", "evict", "cuts")(t, func(t *testing.T) conformance.Harness {
+		h := harness(t, s, p.Addr)
+		h.Linked, h.Process = link.URL("etcd://"+p.Addr), process.Self("etcd://"+p.Addr)
+		return h
+	})
 }
 
 func TestConformanceCluster(t *testing.T) {
@@ -88,11 +100,12 @@ func tellFaults(h conformance.Harness, tell func()) conformance.Harness {
 	return h
 }
 
-func harness(t *testing.T, s *servers.Server) conformance.Harness {
+// harness is of the server s, which clients reach at addr.
+func harness(t *testing.T, s *servers.Server, addr string) conformance.Harness {
 	var proxies sync.Map // client → its own
 	return conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
-			p := proxyOfItsOwn(t, s.Addr)
+			p := proxyOfItsOwn(t, addr)
 			b, err := openURL(ctx, "etcd://"+p.Addr)
 			if err != nil {
 				return nil, err

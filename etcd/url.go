@@ -1,13 +1,11 @@
 package etcd
 
 import (
-	"context"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -115,21 +113,7 @@ const (
 	window = 1 << 20
 )
 
-// loggedIn makes a client that logs in, over the connection of one that has not: servers before 3.5 refuse to log in anew who still
-// sends an old log-in with it, and clientv3 does.
-func (t target) loggedIn(c clientv3.Config, bare *clientv3.Client) (*clientv3.Client, error) {
-	c.Username, c.Password = t.user, t.password
-	c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
-		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			if method == pb.Auth_Authenticate_FullMethodName {
-				return bare.ActiveConnection().Invoke(ctx, method, req, reply)
-			}
-			return invoke(ctx, method, req, reply, conn, opts...)
-		}))
-	return clientv3.New(c)
-}
-
-// config is that of a client which does not log in.
+// config is the client's, without the user: see login.
 func (t target) config() (clientv3.Config, error) {
 	slow := backoff.DefaultConfig
 	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff

@@ -1,8 +1,11 @@
 package etcd
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
@@ -45,6 +48,33 @@ func TestGuaranteesFollowTheVersion(t *testing.T) {
 	}
 	if g := b.Guarantees(); g != weakened(guarantees(usualMinTTL), status.Version) {
 		t.Errorf("version %s: %+v", status.Version, g)
+	}
+}
+
+// The application's own client leads to the same guarantees as a URL.
+func TestNewLearnsWhatOpeningLearns(t *testing.T) {
+	t.Parallel()
+	s := private(t, "--election-timeout", "3000") // a longer MinTTL; and the installed version may have flaws
+	want := opened(t, s.URL()).Guarantees()
+	if g := onOwnClient(t, raw(t, s.Addr), s.options()).Guarantees(); g != want {
+		t.Errorf("New: %+v\nby URL: %+v", g, want)
+	}
+	if want == guarantees(usualMinTTL) {
+		t.Error("the guarantees are those of a Backend that has asked nothing: the test proves nothing")
+	}
+}
+
+func TestNewFailsWithoutServer(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	_, err := New(t.Context(), raw(t, "127.0.0.1:1"), nil)
+	if took := time.Since(begun); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || took > soon/2 {
+		t.Errorf("nobody listens: %v after %v", err, took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(ctx, raw(t, shared(t).Addr), nil); !errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a cancelled context: %v", err)
 	}
 }
 

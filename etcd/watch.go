@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -33,6 +32,7 @@ const (
 type watches struct {
 	client pb.WatchClient
 	calls  *calls.Calls
+	probed string // the key of watches that only ask for a sign of life
 
 	mu      sync.Mutex
 	list    map[int64]*watch
@@ -43,31 +43,22 @@ type watches struct {
 	running sync.WaitGroup
 }
 
+// firstID is above every number that a server or proxy chooses for a watch.
+const firstID = 1 << 32
+
 // A watch is for one contender.
 type watch struct {
 	of   contender
 	id   int64
 	look func(from int64) // only deletions after the revision from are told from now on; 0 where it is not known, or none are
 	gone func(at int64)   // called once at most, never by stop; at is when the key was deleted
+
+	stopped  bool
+	remoteID int64 // its number on the current stream, once created there
 }
 
-type watchStream struct {
-	stream pb.Watch_WatchClient
-	cancel context.CancelFunc
-	// What is to be sent, while others receive: a server whose answers nobody takes reads no more. A stream may take nothing for seconds, and
-	// nobody must wait for that: one goroutine tells the losses of all leases.
-	unsent backlog[*pb.WatchRequest]
-	heard  atomic.Bool // since the last look
-}
-
-func newWatches(client pb.WatchClient, closing context.Context, calls *calls.Calls) *watches {
-	return &watches{client: client, calls: calls, list: make(map[int64]*watch), closing: closing}
-}
-
-func (ws *watches) newStream(stream pb.Watch_WatchClient, cancel context.CancelFunc) *watchStream {
-	s := &watchStream{stream: stream, cancel: cancel}
-	s.unsent = backlog[*pb.WatchRequest]{calls: ws.calls, work: s.send}
-	return s
+func newWatches(client pb.WatchClient, closing context.Context, calls *calls.Calls, probed string) *watches {
+	return &watches{client: client, calls: calls, probed: probed, list: make(map[int64]*watch), lastID: firstID, closing: closing}
 }
 
 // add begins a watch. look and gone are called on a goroutine of the stream's and must not block.
@@ -75,14 +66,14 @@ func (ws *watches) add(of contender, look, gone func(revision int64)) *watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.lastID++
-	w := &watch{of, ws.lastID, look, gone}
+	w := &watch{of: of, id: ws.lastID, look: look, gone: gone}
 	ws.list[w.id] = w
 	if !ws.started && ws.closing.Err() == nil {
 		ws.started = true
 		ws.running.Go(ws.run)
 	}
 	if ws.current != nil {
-		ws.current.unsent.add(w.request())
+		ws.current.createLocked(w)
 	}
 	return w
 }
@@ -95,28 +86,11 @@ func (ws *watches) stop(w *watch) bool {
 		return false
 	}
 	delete(ws.list, w.id)
+	w.stopped = true
 	if ws.current != nil {
-		ws.current.unsent.add(cancelRequest(w.id))
+		ws.current.stopLocked(w)
 	}
 	return true
-}
-
-func (w *watch) request() *pb.WatchRequest {
-	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: []byte(w.of.key), WatchId: w.id, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
-	}}}
-}
-
-func cancelRequest(id int64) *pb.WatchRequest {
-	return &pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}}
-}
-
-func (s *watchStream) send(list []*pb.WatchRequest) {
-	for _, r := range list {
-		if s.stream.Send(r) != nil {
-			return // Recv gets the reason
-		}
-	}
 }
 
 // run keeps a stream open, once the first watch has been added, until closing.
@@ -141,7 +115,7 @@ func (ws *watches) serve() {
 	if !opened.Stop() || err != nil {
 		return
 	}
-	s := ws.newStream(stream, cancel)
+	s := newWatchStream(stream, cancel, ws.calls)
 	ws.turnTo(s)
 	listening := make(chan struct{})
 	ws.running.Go(func() { ws.listen(s, listening) })
@@ -167,16 +141,14 @@ func (ws *watches) turnTo(s *watchStream) []*watch {
 	all := slices.Collect(maps.Values(ws.list))
 	if s != nil {
 		for _, w := range all {
-			s.unsent.add(w.request())
+			s.createLocked(w)
 		}
 	}
 	return all
 }
 
 func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
-	ws.mu.Lock()
-	w := ws.list[resp.WatchId]
-	ws.mu.Unlock()
+	w := ws.of(s, resp)
 	switch {
 	case resp.Canceled && (w != nil || resp.Created):
 		// Newer servers do not say which watch they refuse. The token of the stream's log-in may have run out: a new stream logs in
@@ -184,13 +156,26 @@ func (ws *watches) handle(s *watchStream, resp *pb.WatchResponse) {
 		s.cancel()
 	case w == nil: // it was stopped
 	case resp.Created:
-		w.look(resp.Header.Revision)
+		w.look(resp.Header.GetRevision())
 	default: // only deletions are sent
 		at := w.deleted(resp.Events)
 		if at != 0 && ws.stop(w) {
 			w.gone(at)
 		}
 	}
+}
+
+// of returns the watch that a response is for, nil if it was stopped or refused.
+func (ws *watches) of(s *watchStream, resp *pb.WatchResponse) *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	switch {
+	case !resp.Created:
+		return s.created[resp.WatchId]
+	case resp.Canceled:
+		return nil
+	}
+	return s.createdLocked(resp.WatchId, ws.list[resp.WatchId])
 }
 
 // deleted returns the revision at which the contender was deleted, 0 if that is not among the deletions of its key: a member that lags
@@ -223,7 +208,9 @@ func (ws *watches) listen(s *watchStream, ended <-chan struct{}) {
 			return
 		}
 		asked = true
-		s.unsent.add(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+		ws.mu.Lock()
+		s.probeLocked(ws.probed)
+		ws.mu.Unlock()
 	}
 }
 

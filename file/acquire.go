@@ -92,7 +92,7 @@ func (a *attempt) try(ctx context.Context) error {
 	post := messages{inbox: a.b.inbox}
 	defer post.drop()
 	a.grant.Sent = time.Now()
-	err := a.b.store.update(ctx, a.r.Key, true, func(r *record, now int64) (bool, error) {
+	err := a.b.store.update(ctx, a.r.Key, access{create: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		a.granted = false
 		write, err := a.change(r, now, &post, inbox)

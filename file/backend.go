@@ -45,7 +45,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 	}
 	defer b.calls.End()
 	var h backend.Holder
-	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
 		h = r.holder(now)
 		return false, nil
 	})
@@ -84,6 +84,7 @@ func (b *Backend) Close() error {
 	close(b.store.done) // for what is left, see lock
 	b.calls.Drain(requestTimeout)
 	b.inbox.close()
+	b.store.spare.close()
 	return nil
 }
 
@@ -94,7 +95,7 @@ type requests struct{ *Backend }
 func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
 	post := messages{inbox: b.inbox}
 	defer post.drop()
-	err := b.store.update(ctx, l.Key(), false, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, l.Key(), access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		if r.owner != l.Owner() {
 			return false, backend.ErrLost
@@ -124,7 +125,7 @@ func (b requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 func (b *Backend) release(ctx context.Context, key, owner string) error {
 	post := messages{inbox: b.inbox}
 	removed := false // removed stays true if the removal has to be done again
-	err := b.store.update(ctx, key, false, func(r *record, now int64) (bool, error) {
+	err := b.store.update(ctx, key, access{spare: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		first := r.place(owner) == 0
 		there := r.leave(owner)

@@ -49,9 +49,9 @@ func (w *stall) stuck(fd int) (bool, error) {
 //     wants the bucket begins again, with the same file. While its process is stopped, the bucket stays as it is.
 //
 // It fails silently: whoever waits for the lock goes on waiting.
-func (s *store) breakLock(l locked) {
+func (s *store) breakLock(ctx context.Context, l locked) {
 	path := l.path + spareSuffix
-	next, img, ok, err := s.tryLock(path, true)
+	next, img, ok, err := s.tryLock(ctx, path, access{create: true})
 	if !ok || err != nil {
 		return
 	}
@@ -84,26 +84,25 @@ func names(path string, l locked) bool {
 	return err == nil && at.inode == l.inode
 }
 
-// lock opens and locks a bucket's file, and creates it if told so: else a missing file is errAbsent. It waits until ctx ends
-// or the store is closed, never in the kernel.
-func (s *store) lock(ctx context.Context, path string, create bool) (locked, image, error) {
+// lock opens and locks a bucket's file. It waits until ctx ends or the store is closed, never in the kernel.
+func (s *store) lock(ctx context.Context, path string, how access) (locked, image, error) {
 	var stuck stall
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
-		l, img, ok, err := s.tryLock(path, create)
+		l, img, ok, err := s.tryLock(ctx, path, how)
 		switch {
 		case err != nil:
 			return locked{}, image{}, err
 		case ok && !img.broken:
 			return l, img, nil
 		case ok: // who broke it has not finished, or died
-			s.breakLock(l)
+			s.breakLock(ctx, l)
 			l.close()
 		default:
 			still, err := stuck.stuck(l.fd)
 			if still {
-				s.breakLock(l)
+				s.breakLock(ctx, l)
 			}
-			closeFD(l.fd)
+			l.closeUnlocked()
 			if err != nil {
 				return locked{}, image{}, err
 			}

@@ -47,6 +47,9 @@ func runRole(role string) int {
 			return 1
 		}
 	}
+	if role == "opener" {
+		return opener(os.Getenv(dirVariable))
+	}
 	b, err := file.Open(context.Background(), os.Getenv(dirVariable))
 	if err != nil {
 		fmt.Println("error", err)
@@ -65,6 +68,8 @@ func runRole(role string) int {
 		contender(b)
 	case "full":
 		full(b)
+	case "starved":
+		starved(b)
 	case "idle":
 		idle(b)
 	}

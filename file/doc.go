@@ -16,10 +16,11 @@
 // often if it is far back in the queue), so that it depends on no other process. Fencing tokens rise across restarts of every process,
 // reboots, and steps of the wall clock. They also rise across the loss of the directory, as long as the wall clock has not stepped back.
 //
-// A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease. While
-// few keys are held, the folder has at most 256 files of some 4 kB, however many keys were used. Keys that are free, or whose
-// leases have run out, are dropped the next time their bucket is written. The next process that waits removes the FIFOs of killed
-// processes.
+// A process needs one goroutine and one FIFO for each open Backend that has ever waited, and no open file for a lease.
+// Each Backend keeps four descriptors open, so that renewals and releases work in a process that has no free
+// descriptor. While few keys are held, the folder has at most 256 files of some 4 kB, however many keys were used.
+// Keys that are free, or whose leases have run out, are dropped the next time their bucket is written. The next
+// process that waits removes the FIFOs of killed processes.
 //
 // # Buckets
 //
@@ -63,6 +64,8 @@
 //   - On a full disk, keys whose bucket is new or has to grow are refused; an empty bucket file may be left. Held leases are
 //     still renewed and released in place, as long as their bucket has few keys and short queues. A lease that cannot be renewed is
 //     lost at its deadline. No lock is broken.
+//   - A process without a free descriptor (EMFILE, ENFILE) still renews and releases its leases. New leases are refused with
+//     that error.
 //   - Removing files from the directory removes locks: keep /tmp cleaners away from it.
 //   - Network file systems are refused with ErrUnsupported. If two machines share a directory anyway (FUSE, virtiofs), this is
 //     detected when both use one bucket: the machine that used it first refuses it from then on.

@@ -26,7 +26,8 @@ func Evict(ctx context.Context, dir, key string) error {
 	if err != nil {
 		return err
 	}
-	err = s.update(ctx, key, false, func(r *record, _ int64) (bool, error) {
+	defer s.spare.close()
+	err = s.update(ctx, key, access{}, func(r *record, _ int64) (bool, error) {
 		*r = record{}
 		return true, nil
 	})

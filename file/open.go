@@ -28,7 +28,9 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 		return nil, err
 	}
 	// It can be written, locked and read.
-	if err := s.update(ctx, "", true, func(*record, int64) (bool, error) { return false, nil }); err != nil {
+	look := func(*record, int64) (write bool, err error) { return false, nil }
+	if err := s.update(ctx, "", access{create: true}, look); err != nil {
+		s.spare.close()
 		return nil, cmp.Or(backend.ContextError(ctx, err), err)
 	}
 	return newBackend(s), nil
@@ -65,7 +67,11 @@ func openStore(dir string) (*store, error) {
 	sum := sha256.Sum256([]byte(boot))
 	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now, done: make(chan struct{})}
 	s.mode = fileMode(info.Mode())
-	return s, s.takeFolder()
+	if err := s.takeFolder(); err != nil {
+		return nil, err
+	}
+	s.spare, err = newReserve(dir, s.done)
+	return s, err
 }
 
 // fileMode is the mode of files in a directory: whoever may add files to it may use its locks.

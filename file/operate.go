@@ -27,7 +27,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 // list appends the keys of a bucket.
 func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([]string, error) {
-	l, img, err := s.lock(ctx, path, false)
+	l, img, err := s.lock(ctx, path, access{})
 	if errors.Is(err, errAbsent) {
 		return keys, nil
 	}

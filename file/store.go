@@ -20,6 +20,7 @@ type store struct {
 	boot  bootID
 	mode  uint32        // of new files
 	known sync.Map      // the paths of buckets that were seen in this boot
+	spare *reserve      // of descriptors, for renewals and releases
 	done  chan struct{} // closed when nobody may wait for a bucket any more
 
 	clock func() int64     // the host's monotonic clock; another one in tests
@@ -55,21 +56,48 @@ type fileInfo struct {
 type locked struct {
 	path string
 	fd   int
+	from *reserve // which has opened the file; otherwise nil
 	fileInfo
 }
 
 func (l locked) close() {
 	unlockFD(l.fd)
+	l.closeUnlocked()
+}
+
+// closeUnlocked closes a file whose lock somebody else has.
+func (l locked) closeUnlocked() {
+	if l.from != nil {
+		l.from.closeFile(l.fd)
+		return
+	}
 	closeFD(l.fd)
+}
+
+// An access is what a request may do to reach a bucket.
+type access struct {
+	create bool // a missing file; otherwise a missing file is errAbsent
+	spare  bool // use a spare descriptor, as a renewal or release does if there is no other
+}
+
+// openBucket opens a bucket's file.
+func (s *store) openBucket(ctx context.Context, path string, how access) (l locked, err error) {
+	l.path = path
+	if !how.spare {
+		l.fd, err = openAt(path, openWrite, 0)
+		return l, err
+	}
+	l.from = s.spare
+	l.fd, err = s.spare.open(ctx, path)
+	return l, err
 }
 
 // tryLock opens and locks a file, and reads it. It reports false if somebody else has the lock: then the file is open only, and
 // is to be closed. An error leaves nothing open, and names the file.
-func (s *store) tryLock(path string, create bool) (l locked, img image, ok bool, err error) {
+func (s *store) tryLock(ctx context.Context, path string, how access) (l locked, img image, ok bool, err error) {
 	for {
-		l = locked{path: path}
-		l.fd, err = openAt(path, openWrite, 0)
-		if errors.Is(err, errAbsent) && create {
+		l, err = s.openBucket(ctx, path, how)
+		if errors.Is(err, errAbsent) && how.create {
 			if err = s.create(path); err != nil {
 				return locked{}, image{}, false, err
 			}
@@ -146,14 +174,16 @@ func (s *store) put(path, text string) error {
 }
 
 // update changes a key's record under its bucket's lock. change gets the record as it is now, and reports whether to write it; it
-// may be called several times, each time with a new record. create makes the bucket if there is none, else that is errAbsent.
-func (s *store) update(ctx context.Context, key string, create bool, change func(r *record, now int64) (write bool, err error)) error {
+// may be called several times, each time with a new record.
+func (s *store) update(
+	ctx context.Context, key string, how access, change func(r *record, now int64) (write bool, err error),
+) error {
 	path := s.path(bucketName(key))
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l, img, err := s.lock(ctx, path, create)
+		l, img, err := s.lock(ctx, path, how)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,17 @@ func hostClock() (monotonic func() int64, err error) {
 
 // bootName tells this boot of this machine from all others.
 func bootName() (string, error) { return unix.Sysctl("kern.bootsessionuuid") }
+
+// replaceFD closes the file of descriptor old, and makes old a descriptor of fd's file, in one step.
+func replaceFD(fd, old int) error {
+	syscall.ForkLock.RLock() // until old is closed on exec
+	defer syscall.ForkLock.RUnlock()
+	if err := retryEINTR(func() error { return unix.Dup2(fd, old) }); err != nil {
+		return err
+	}
+	unix.CloseOnExec(old)
+	return nil
+}
 
 // checkFS refuses a directory that other hosts may share.
 func checkFS(dir string) error {

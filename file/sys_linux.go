@@ -76,6 +76,11 @@ var networkFS = map[uint32]string{
 	0x19830326:             "BeeGFS",
 }
 
+// replaceFD closes the file of descriptor old, and makes old a descriptor of fd's file, in one step.
+func replaceFD(fd, old int) error {
+	return retryEINTR(func() error { return unix.Dup3(fd, old, unix.O_CLOEXEC) })
+}
+
 // checkFS refuses a directory that other hosts may share.
 func checkFS(dir string) error {
 	var st unix.Statfs_t

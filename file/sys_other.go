@@ -23,6 +23,9 @@ func hostClock() (func() int64, error)                 { return nil, errUnsuppor
 func checkFS(string) error                             { return errUnsupported }
 func openAt(path string, _ int, _ uint32) (int, error) { return -1, pathError("open", path, errSystem) }
 func closeFD(int)                                      {}
+func noDescriptor(error) bool                          { return false }
+func copyFD(int) (int, error)                          { return -1, errSystem }
+func replaceFD(_, _ int) error                         { return errSystem }
 func lockFD(int) (bool, error)                         { return false, errSystem }
 func unlockFD(int)                                     {}
 func readAt(int, []byte, int64) (int, error)           { return 0, errSystem }

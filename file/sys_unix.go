@@ -32,6 +32,14 @@ func openAt(path string, flags int, mode uint32) (fd int, err error) {
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
+// noDescriptor reports whether err of an open means that the process, or the system, has no free descriptor.
+func noDescriptor(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// copyFD returns another descriptor of an open file.
+func copyFD(fd int) (copied int, err error) {
+	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+}
+
 // lockFD takes the lock of an open file if it is free, and reports whether it has got it. The kernel frees it when the process
 // dies.
 func lockFD(fd int) (bool, error) {

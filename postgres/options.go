@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 // A Mode is how a lease is tied to the server.
@@ -115,7 +116,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 	}
 	b := newBackend(config, o)
 	if err := b.look(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, told(ctx, err)
 	}
 	return b, nil

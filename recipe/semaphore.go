@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -67,7 +66,7 @@ func NewSemaphore(locks *lock.Locker, key string, n int) (*Semaphore, error) {
 // use Reentrant. WithWait limits the wait in the queue, and then the wait at its front. WithMinHold applies to a surplus permit too.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...lock.AcquireOption) (*lock.Lease, error) {
 	// Minimum and maximum hold are for the permit; a nanosecond is none. If the place is lost, two wait at the front, which does no harm.
-	placeOpts := append(slices.Clip(opts), lock.WithMinHold(1), lock.WithMaxHold(math.MaxInt64))
+	placeOpts := append(slices.Clip(opts), lock.WithMinHold(0), lock.WithMaxHold(0))
 	place, err := s.locks.Acquire(ctx, s.key+"/queue", placeOpts...)
 	if err != nil {
 		return nil, err

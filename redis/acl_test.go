@@ -214,7 +214,7 @@ func TestDocumentedRightsOfReplicas(t *testing.T) {
 	}
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: "less", Password: "secret"})
 	defer client.Close()
-	b, err := New(client, &Options{MinReplicas: 1})
+	b, err := onClient(client, &Options{MinReplicas: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

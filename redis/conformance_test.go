@@ -20,7 +20,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t, redistest.Durable...)
-	conformance.Run(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
+	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(t, s) })
 }
 
 // Releases older and newer than this machine's run the core.
@@ -101,10 +101,10 @@ func TestConformanceCallersClient(t *testing.T) {
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
 	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
-		open := func(_ context.Context, addrs []string) (backend.Backend, error) {
+		open := func(ctx context.Context, addrs []string) (backend.Backend, error) {
 			c := redis.NewClient(&redis.Options{Addr: addrs[0]})
 			t.Cleanup(func() { _ = c.Close() })
-			return New(c, nil)
+			return New(ctx, c, nil)
 		}
 		linked := link.Linked([]string{s.Addr}, open)
 		return conformance.Harness{

@@ -68,7 +68,7 @@ func TestDialHangs(t *testing.T) {
 		})
 		defer c.Close()
 		for _, replicas := range []int{0, 1} { // with replicas WAIT goes behind it
-			b, err := New(c, &Options{Timeout: timeout, MinReplicas: replicas})
+			b, err := onClient(c, &Options{Timeout: timeout, MinReplicas: replicas})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
 	})
-	b, err := New(c, nil)
+	b, err := onClient(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestClientWithoutDeadlines(t *testing.T) {
 		DB: s.Number, Addr: p.Addr, ContextTimeoutEnabled: true, ReadTimeout: none, WriteTimeout: none, MaxRetries: -1,
 	})
 	defer c.Close()
-	b, err := New(c, &Options{Timeout: timeout})
+	b, err := onClient(c, &Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,8 +61,8 @@
 //   - While a Cluster moves a slot, renewals still work. Other requests for its keys are repeated until the slot has arrived, or until the
 //     request timeout: then Acquire fails with ErrUnavailable, and a release continues in the background. With MinReplicas, keys that
 //     have moved cannot be renewed before the slot has arrived.
-//   - Opening by URL makes the server try every command that the scripts run. If the server lacks or forbids any, opening fails with
-//     ErrUnsupported and their names. New makes no request: there the first use that needs such a command fails.
+//   - Opening, by URL or by [New], makes the server try every command that the scripts run. If the server lacks or forbids any, opening
+//     fails with ErrUnsupported and their names.
 //   - go-redis logs its reconnects to standard error unless redis.SetLogger says otherwise.
 //
 // In a Cluster the messages use ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH. Sharded

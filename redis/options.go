@@ -1,12 +1,14 @@
 package redis
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -38,8 +40,8 @@ func (o *Options) validate() (Options, error) {
 	return v, endpoint.Settle(&v.Namespace, &v.Timeout)
 }
 
-// New returns a Backend on a client that the application owns: Close does not close it. It makes no request. Nil opts are
-// the defaults.
+// New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, it asks the servers, within
+// ctx, whether they can keep locks and what makes them lose keys: see the Guarantees. Nil opts are the defaults.
 //
 // The client may be a *redis.Client, also one made by redis.NewFailoverClient, or a *redis.ClusterClient. A *redis.Ring
 // is ErrUnsupported: it moves keys to other servers when one is down, and so would let two owners in. With a client of
@@ -48,7 +50,20 @@ func (o *Options) validate() (Options, error) {
 // Acquire returns when its context ends whatever the client's options are, but the client's own timeouts decide how long
 // an unanswered request then occupies a goroutine and a connection. Clients should set ContextTimeoutEnabled and short
 // timeouts.
-func New(client redis.UniversalClient, opts *Options) (*Backend, error) {
+func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Backend, error) {
+	b, err := onClient(client, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.look(ctx); err != nil {
+		calls.CloseUnopened(ctx, b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// onClient returns a Backend that has made no request.
+func onClient(client redis.UniversalClient, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
 		return nil, err

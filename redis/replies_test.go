@@ -64,7 +64,7 @@ func TestLostReplyOfRelease(t *testing.T) {
 	admin := s.raw(t)
 	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // repeats
 	defer theirs.Close()
-	b, err := New(theirs, nil)
+	b, err := onClient(theirs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestDeadlineBetweenGrantAndReply(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr}) // all defaults: deadlines are ignored
 	defer theirs.Close()
-	b, err := New(theirs, nil)
+	b, err := onClient(theirs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestSilentServer(t *testing.T) {
 	p := storetest.NewProxy(t, s.Addr)
 	client := redis.NewClient(&redis.Options{DB: s.Number, Addr: p.Addr, ReadTimeout: readTimeout, MaxRetries: -1})
 	defer client.Close()
-	b, err := New(client, nil)
+	b, err := onClient(client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestRepeatedAfterRelease(t *testing.T) {
 	var w wire
 	theirs := redis.NewClient(&redis.Options{DB: s.Number, Addr: s.Addr, Dialer: w.dial, ReadTimeout: 2500 * time.Millisecond, MaxRetries: 1})
 	defer theirs.Close()
-	b, err := New(theirs, &Options{Timeout: time.Second})
+	b, err := onClient(theirs, &Options{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func TestOneRequestEach(t *testing.T) {
 	client := redistest.Raw(t, s.Addr)
 	var hook counter
 	client.AddHook(&hook)
-	b, err := New(client, nil)
+	b, err := onClient(client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,15 @@ func TestOneRequestEach(t *testing.T) {
 	t.Logf("%.1f commands a round, with those within scripts: %v", float64(sum)/rounds, diff)
 }
 
-// A hand-off between 64 processes takes at most 20 commands of the server, with those within scripts. No other test runs beside it: a
-// waiter that does not get to run in time costs more.
+// A hand-off between 64 processes takes at most 19 commands of the server, with those within scripts, beside the PTTL by which waiters look at the
+// holder's lease from time to time: their number grows with the time that a hand-off takes. No other test runs beside it: a waiter that does not
+// get to run in time costs more.
 func TestCommandsPerHandOff(t *testing.T) {
 	for _, hold := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			// A waiter that a busy machine does not let come in time costs its reservation, as a dead one does: that is
 			// another figure.
-			const most, times = 20, 3
+			const most, times = 19, 3
 			per := commandsPerHandOff(t, hold)
 			for n := 1; n < times && per > most; n++ {
 				per = min(per, commandsPerHandOff(t, hold))
@@ -147,7 +148,7 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	wg.Wait()
 	took := time.Since(begun)
 	diff, sum := redistest.Since(before, redistest.Commands(t, admin))
-	per := float64(sum) / float64(processes*rounds)
+	per := float64(sum-diff["pttl"]) / float64(processes*rounds)
 	t.Logf("hold %v: %.2f commands per hand-off, %.0f hand-offs/s: %v",
 		hold, per, float64(processes*rounds)/took.Seconds(), diff)
 	return per
@@ -208,7 +209,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 		"plain": redistest.Raw(t, s.Addr), "foreign": struct{ redis.UniversalClient }{redistest.Raw(t, s.Addr)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := New(client, nil)
+			b, err := onClient(client, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

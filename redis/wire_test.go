@@ -87,7 +87,7 @@ func inOne(t *testing.T, l *exchange.Lanes, n int, start func()) {
 // wired is a Backend on a caller's client with the wire's connections, which has made its first request.
 func wired(t *testing.T, w *wire, addr string) *Backend {
 	t.Helper()
-	b, err := New(w.client(t, addr), nil)
+	b, err := onClient(w.client(t, addr), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

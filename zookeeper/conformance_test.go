@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	admin := opened(t, "zookeeper://"+s.Addr)
 	// A server's restart, which takes seconds on a busy machine, must not outlast a session.
 	url := "zookeeper://" + s.Addr + "?session_timeout=6s"
-	conformance.Run(t, func(t *testing.T) conformance.Harness {
+	storetest.Main(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:         func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Linked:       link.URL(url),

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 )
 
 const (
@@ -153,7 +154,7 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		err = b.prepare(ctx)
 	}
 	if err != nil {
-		_ = b.Close()
+		calls.CloseUnopened(ctx, b)
 		return nil, unavailable(ctx, err)
 	}
 	return b, nil

@@ -116,7 +116,7 @@ func TestStoreGone(t *testing.T) {
 		goAway func(*servers.Server)
 		says   string
 	}{
-		{"frozen", (*servers.Server).Freeze, "no renewal has succeeded"},
+		{"frozen", (*servers.Server).Freeze, "no renewal has succeeded (store unavailable: no answer"},
 		{"killed", (*servers.Server).Kill, "no renewal has succeeded (store unavailable: dial tcp"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -142,7 +142,7 @@ func (r *runner) check(args []string) (err error) {
 	if err := r.checkTerms(); err != nil {
 		return err
 	}
-	if r.maxHold.isSet && r.maxHold.d < r.ttl.d {
+	if r.maxHold.d > 0 && r.maxHold.d < r.ttl.d {
 		r.ttl.d = r.maxHold.d
 		if r.ttl.d < leastTTL {
 			return fmt.Errorf("--max-hold %v is too short: %v at least", r.maxHold.d, leastTTL)
@@ -180,7 +180,7 @@ func (r *runner) options() ([]lock.Option, error) {
 	if r.minHold.d > 0 {
 		opts = append(opts, lock.WithMinHold(r.minHold.d))
 	}
-	if r.maxHold.isSet {
+	if r.maxHold.d > 0 {
 		opts = append(opts, lock.WithMaxHold(r.maxHold.d))
 	}
 	lists := r.require

@@ -17,7 +17,9 @@ type conn struct {
 	// guarded by link.mu
 	isBroken bool
 	lossy    bool // something was swallowed
-	ways     int  // directions that have not ended
+	stranded bool // nothing passes, except to the store once it is delivered
+	deliver  bool
+	ways     int // directions that have not ended
 }
 
 // serve passes on what comes, both ways, until the connection ends.
@@ -181,6 +183,9 @@ func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	f := &l.ways[w.direction]
 	// Nothing passes between the last byte before a cut and the cut.
 	if l.ways[conformance.ToStore].last || l.ways[conformance.FromStore].last || w.conn.isBroken {
+		return l.changed, 0
+	}
+	if w.conn.stranded && !(w.conn.deliver && w.direction == conformance.ToStore) {
 		return l.changed, 0
 	}
 	if len(w.queue) == 0 || f.hold {

@@ -12,10 +12,22 @@ var _ conformance.IgnoringLink = (*Link)(nil)
 // Ignore implements conformance.IgnoringLink. On Linux the kernel drops the SYN of each new dial, as the queue of connections to accept
 // is full. On other systems the kernel may still accept connections, on which nothing is answered.
 func (l *Link) Ignore() {
-	l.change(func() { l.ignore = true })
-	for _, listener := range l.listeners {
-		_ = listener.SetDeadline(time.Unix(1, 0)) // ends Accept
-		l.fill(listener)
+	l.dials.Lock()
+	defer l.dials.Unlock()
+	l.listen()
+	l.change(func() { l.ignore, l.refuse = true, false })
+	listening := 0
+	for _, p := range l.ports {
+		if p.listener != nil {
+			listening++
+			_ = p.listener.SetDeadline(time.Unix(1, 0)) // ends Accept
+		}
+	}
+	l.awaitPause(listening) // a connection that is accepted after fill would leave room for a dial
+	for _, p := range l.ports {
+		if p.listener != nil {
+			l.fill(p.listener)
+		}
 	}
 	l.Cut()
 }
@@ -53,21 +65,42 @@ func (l *Link) stopIgnoring() {
 		_ = c.Close()
 	}
 	const usual = 4096
-	for _, listener := range l.listeners {
-		_ = setBacklog(listener, usual)
-		_ = listener.SetDeadline(time.Time{})
+	for _, p := range l.ports {
+		if p.listener != nil {
+			_ = setBacklog(p.listener, usual)
+			_ = p.listener.SetDeadline(time.Time{})
+		}
+	}
+}
+
+// awaitPause waits until n listeners have stopped accepting, or dials are no longer ignored.
+func (l *Link) awaitPause(n int) {
+	for {
+		l.mu.Lock()
+		over, changed := l.paused == n || l.closed || !l.ignore, l.changed
+		l.mu.Unlock()
+		if over {
+			return
+		}
+		<-changed
 	}
 }
 
 // mayAccept waits while dials are ignored. It reports false once the link is closed.
 func (l *Link) mayAccept() bool {
-	for {
-		l.mu.Lock()
-		ignore, closed, changed := l.ignore, l.closed, l.changed
-		l.mu.Unlock()
-		if closed || !ignore {
-			return !closed
-		}
-		<-changed
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.ignore {
+		return !l.closed
 	}
+	l.paused++
+	l.changedLocked()
+	for l.ignore && !l.closed {
+		changed := l.changed
+		l.mu.Unlock()
+		<-changed
+		l.mu.Lock()
+	}
+	l.paused--
+	return !l.closed
 }

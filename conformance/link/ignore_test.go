@@ -33,7 +33,7 @@ func TestIgnore(t *testing.T) {
 			}
 			waiting <- &client{t, d}
 		}()
-		time.Sleep(calm)
+		time.Sleep(calm) // sleeps: the dial is under way, which shows nowhere
 		l.Heal()
 		if d := <-waiting; d.Conn != nil {
 			d.ping()

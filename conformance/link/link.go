@@ -11,11 +11,8 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -24,10 +21,12 @@ import (
 
 // A Link is a [conformance.Link] of TCP connections, to one server or to several which are cut off together.
 type Link struct {
-	listeners []*net.TCPListener
-	open      context.Context // ends with Close
-	close     func()
-	running   sync.WaitGroup
+	ports   []*port
+	open    context.Context // ends with Close
+	close   func()
+	running sync.WaitGroup
+
+	dials sync.Mutex // held while the link changes how it answers dials: Refuse, Ignore, Heal, Close
 
 	mu      sync.Mutex
 	ways    [2]fault      // by conformance.Direction
@@ -35,6 +34,7 @@ type Link struct {
 	refuse  bool
 	ignore  bool
 	fillers []net.Conn // keep the queue of connections to accept full
+	paused  int        // listeners that accept nothing while dials are ignored
 	closed  bool
 	conns   map[*conn]struct{}
 }
@@ -57,46 +57,25 @@ func New(upstreams ...string) (*Link, error) {
 	l := &Link{changed: make(chan struct{}), conns: make(map[*conn]struct{})}
 	l.open, l.close = context.WithCancel(context.Background())
 	for _, upstream := range upstreams {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		p := &port{link: l, upstream: upstream}
+		var err error
+		if p.addr, p.release, err = reserve(); err == nil {
+			l.ports = append(l.ports, p)
+			err = p.listen()
+		}
 		if err != nil {
 			l.Close()
 			return nil, fmt.Errorf("link to %s: %w", upstream, err)
 		}
-		tcp := listener.(*net.TCPListener)
-		l.listeners = append(l.listeners, tcp)
-		l.running.Go(func() { l.accept(tcp, upstream) })
 	}
 	return l, nil
 }
 
-// accept makes a connection to upstream for each that comes.
-func (l *Link) accept(listener *net.TCPListener, upstream string) {
-	// Labels of who made the link count goroutines of clients, which the link's own are not.
-	pprof.SetGoroutineLabels(context.Background())
-	for l.mayAccept() {
-		client, err := listener.Accept()
-		if errors.Is(err, os.ErrDeadlineExceeded) { // see Ignore
-			continue
-		}
-		if err != nil {
-			return
-		}
-		l.running.Go(func() {
-			server, err := new(net.Dialer).DialContext(l.open, "tcp", upstream)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			l.serve(client, server)
-		})
-	}
-}
-
 // Addrs are where clients find the link: one address for each server, in the order given to New.
 func (l *Link) Addrs() []string {
-	addrs := make([]string, len(l.listeners))
-	for i, listener := range l.listeners {
-		addrs[i] = listener.Addr().String()
+	addrs := make([]string, len(l.ports))
+	for i, p := range l.ports {
+		addrs[i] = p.addr
 	}
 	return addrs
 }
@@ -106,6 +85,11 @@ func (l *Link) change(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
+	l.changedLocked()
+}
+
+// changedLocked wakes those who wait for a change. It is called with mu held.
+func (l *Link) changedLocked() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -173,10 +157,16 @@ func (l *Link) reached(happened chan struct{}) {
 	}
 }
 
-// Refuse implements conformance.Link. A new connection is closed as soon as it is made: the port stays taken, so that no
-// other program gets it.
+// Refuse implements conformance.Link. The kernel refuses each new dial, because nobody listens on the link's ports. No other program gets
+// the ports meanwhile, except on Windows.
 func (l *Link) Refuse() {
-	l.change(func() { l.refuse = true })
+	l.dials.Lock()
+	defer l.dials.Unlock()
+	l.stopIgnoring()
+	l.change(func() { l.refuse, l.ignore = true, false })
+	for _, p := range l.ports {
+		p.stop()
+	}
 	l.Cut()
 }
 
@@ -194,14 +184,17 @@ func (l *Link) Delay(d conformance.Direction, by time.Duration) {
 // Heal implements conformance.Link.
 func (l *Link) Heal() {
 	var broken []*conn
+	l.dials.Lock()
+	defer l.dials.Unlock()
 	l.stopIgnoring()
+	l.listen()
 	l.change(func() {
 		l.refuse, l.ignore = false, false
 		for d := range l.ways {
 			f := &l.ways[d]
 			*f = fault{came: f.came, passed: f.passed}
 		}
-		broken = l.breakLocked(func(c *conn) bool { return c.lossy })
+		broken = l.breakLocked(func(c *conn) bool { return c.lossy || c.stranded })
 	})
 	await(broken)
 }
@@ -229,11 +222,14 @@ func (l *Link) Connections() int {
 
 // Close implements conformance.Link.
 func (l *Link) Close() {
+	l.dials.Lock()
+	defer l.dials.Unlock()
 	l.stopIgnoring()
 	l.change(func() { l.closed = true })
 	l.close()
-	for _, listener := range l.listeners {
-		_ = listener.Close()
+	for _, p := range l.ports {
+		p.stop()
+		p.free()
 	}
 	l.Cut()
 	l.running.Wait()

@@ -2,9 +2,12 @@ package link
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,10 +79,9 @@ func (e *echo) received(t *testing.T, want string) {
 		defer e.mu.Unlock()
 		return e.got.String()
 	}
-	for end := time.Now().Add(soon); len(got()) < len(want) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(soon); len(got()) < len(want) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
-	time.Sleep(calm)
+	time.Sleep(calm) // sleeps: more than want may arrive
 	if g := got(); g != want {
 		t.Fatalf("the server got %q, want %q", g, want)
 	}
@@ -328,12 +330,39 @@ func TestRefuse(t *testing.T) {
 	l := newLink(t, e.addr)
 	c := dial(t, l.Addrs()[0])
 	c.ping()
+	for range 3 {
+		l.Refuse()
+		c.ended()
+		refusesDials(t, l)
+		l.Refuse()
+		refusesDials(t, l)
+		l.Heal()
+		c = dial(t, l.Addrs()[0])
+		c.ping()
+	}
+	e.received(t, "pingpingpingping")
+	l.Ignore()
 	l.Refuse()
-	c.ended()
-	dial(t, l.Addrs()[0]).ended()
-	e.received(t, "ping")
+	refusesDials(t, l)
+	l.Ignore() // listens again, for the kernel to ignore dials
 	l.Heal()
 	dial(t, l.Addrs()[0]).ping()
+	l.Refuse()
+	l.Close()
+	l.Heal()
+	refusesDials(t, l)
+}
+
+// refusesDials fails unless the kernel refuses a dial of l. Windows has another error for that.
+func refusesDials(t *testing.T, l *Link) {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addrs()[0])
+	if err == nil {
+		c.Close()
+	}
+	if err == nil || runtime.GOOS != "windows" && !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("a dial that is refused: %v, want ECONNREFUSED", err)
+	}
 }
 
 func TestHold(t *testing.T) {

@@ -22,7 +22,7 @@ func Example_client() {
 	client := goredis.NewClient(&goredis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	defer client.Close()
 
-	store, err := redis.New(client, nil)
+	store, err := redis.New(ctx, client, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

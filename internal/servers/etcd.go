@@ -55,11 +55,11 @@ func EtcdAuth(t testing.TB, user, password, prefix string, args ...string) *Serv
 }
 
 // EtcdJWT is [EtcdAuth] with log-ins that are signed and valid for ttl, used or not.
-func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration) *Server {
+func EtcdJWT(t testing.TB, user, password, prefix string, ttl time.Duration, args ...string) *Server {
 	t.Helper()
 	private, public := signingKey(t)
 	return startEtcdAuth(t, etcdKind, user, password, prefix, map[string]string{"jwt.key": private, "jwt.pub": public},
-		[]string{"--auth-token", fmt.Sprintf("jwt,pub-key=jwt.pub,priv-key=jwt.key,sign-method=ES256,ttl=%v", ttl)})
+		append([]string{"--auth-token", fmt.Sprintf("jwt,pub-key=jwt.pub,priv-key=jwt.key,sign-method=ES256,ttl=%v", ttl)}, args...))
 }
 
 // signingKey returns a new pair of keys as PEM.

@@ -34,5 +34,5 @@ func serve(port string) {
 		fmt.Println(err)
 		return
 	}
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // sleeps: until the test kills this process
 }

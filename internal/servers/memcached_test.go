@@ -81,14 +81,19 @@ func TestFreezeIsOver(t *testing.T) {
 		for i := range before {
 			before[i] = answers[i].Load()
 		}
-		time.Sleep(10 * time.Millisecond) // the time that is looked at
+		time.Sleep(10 * time.Millisecond) // sleeps: a frozen server answers nothing meanwhile
 		for i := range before {
 			if n := answers[i].Load() - before[i]; n > 1 { // one may have been on its way
 				t.Errorf("a frozen server has served %d requests of a client", n)
 			}
 		}
+		frozen := answers[0].Load()
 		s.Thaw()
-		time.Sleep(time.Millisecond)
+		for end := time.Now().Add(10 * time.Second); answers[0].Load() == frozen; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("a thawed server does not answer")
+			}
+		}
 	}
 }
 

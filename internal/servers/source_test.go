@@ -128,14 +128,13 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for {
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		if _, err := (resp{}).ask(ctx, addr, "PING"); err != nil {
 			break
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("the server of a killed test still answers on %s", addr)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"testing"
@@ -38,14 +39,24 @@ func NewProxyAt(t testing.TB, addr, target string) *Proxy {
 }
 
 func (p *Proxy) copy(to, from net.Conn, reply bool) {
-	defer to.Close()
-	defer from.Close()
+	pieces := make(chan piece, 1024)
+	p.Go(func() {
+		defer to.Close()
+		defer from.Close()
+		for piece := range pieces {
+			time.Sleep(time.Until(piece.due)) // sleeps: the delay
+			if p.forwards(piece.data, reply) {
+				_, _ = to.Write(piece.data) // when this fails, reading fails too
+			}
+		}
+	})
+	defer close(pieces)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && p.passes(buf[:n], reply) {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
+		if n > 0 {
+			if delay, passes := p.take(reply); passes {
+				pieces <- piece{bytes.Clone(buf[:n]), time.Now().Add(delay)}
 			}
 		}
 		if err != nil {
@@ -54,19 +65,29 @@ func (p *Proxy) copy(to, from net.Conn, reply bool) {
 	}
 }
 
-func (p *Proxy) passes(piece []byte, reply bool) bool {
+// A piece is what was read at once, and when it goes on. Several may be on their way at a time, as on a long line.
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
+// take reports whether what has been read goes on, and how much later.
+func (p *Proxy) take(reply bool) (delay time.Duration, passes bool) {
 	p.mu.Lock()
-	silent, delay, replies := p.Silent, p.Delay, p.Replies
-	p.took = p.took || silent
-	p.mu.Unlock()
-	if silent {
-		return false
-	}
+	defer p.mu.Unlock()
+	p.took = p.took || p.Silent
 	if reply {
-		time.Sleep(delay)
-		return replies == nil || replies(piece)
+		delay = p.Delay
 	}
-	return true
+	return delay, !p.Silent
+}
+
+// forwards reports whether data goes on, which the caller of Replies decides for replies.
+func (p *Proxy) forwards(data []byte, reply bool) bool {
+	p.mu.Lock()
+	replies := p.Replies
+	p.mu.Unlock()
+	return !reply || replies == nil || replies(data)
 }
 
 // Set changes the faults.

@@ -25,7 +25,7 @@ const outage = exchange.DefaultTimeout + time.Second
 const longTTL = paramMaxTTL + "=10m"
 
 func TestConformance3(t *testing.T) {
-	conform(t, conformance.Run, 3, func(t *testing.T) *fleet { return startFleet(t, 3, redistest.Durable...) })
+	conform(t, storetest.Main, 3, func(t *testing.T) *fleet { return startFleet(t, 3, redistest.Durable...) })
 }
 
 func TestConformance5(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -66,7 +67,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		r.owned = append(r.owned, n.client)
 	}
 	if err := r.look(ctx); err != nil {
-		_ = r.Close()
+		calls.CloseUnopened(ctx, r)
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return r, nil

@@ -136,7 +136,7 @@ func TestSameServerLater(t *testing.T) {
 	f := startFleet(t, 3, redistest.Durable...)
 	f.bootstrap()
 	clients := []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr), redistest.Raw(t, "localhost"+f.nodes[1].Addr[strings.LastIndex(f.nodes[1].Addr, ":"):])}
-	r, err := New(clients, nil)
+	r, err := onClients(clients, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +148,41 @@ func TestSameServerLater(t *testing.T) {
 	}
 }
 
+// The application's own clients lead to the same guarantees, and to the same refusals, as a URL.
+func TestNewLearnsWhatOpeningLearns(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, redistest.Durable...)
+	f.bootstrap()
+	onClientsOf := func(last string) (*Backend, error) {
+		return New(t.Context(), []*redis.Client{redistest.Raw(t, f.nodes[0].Addr), redistest.Raw(t, f.nodes[1].Addr), redistest.Raw(t, last)}, nil)
+	}
+	r, err := onClientsOf(f.nodes[2].Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if g, want := r.Guarantees(), opened(t, f.url()).Guarantees(); g != want {
+		t.Errorf("New: %+v\nby URL: %+v", g, want)
+	}
+	evicting := servers.Redis(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
+	if r, err := onClientsOf(evicting.Addr); err == nil {
+		_ = r.Close()
+		t.Error("a node that evicts keys was accepted")
+	}
+	dead := []*redis.Client{redistest.Raw(t, f.nodes[0].Addr)}
+	for _, addr := range []string{"127.0.0.1:1", "127.0.0.1:2"} {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		defer c.Close()
+		dead = append(dead, c)
+	}
+	if r, err := New(t.Context(), dead, nil); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("no quorum: %v", err)
+		if err == nil {
+			_ = r.Close()
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	one, two := redis.NewClient(&redis.Options{Addr: "h1:1"}), redis.NewClient(&redis.Options{Addr: "h2:1"})
 	defer one.Close()
@@ -155,7 +190,7 @@ func TestNewRefuses(t *testing.T) {
 	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}})
 	defer failover.Close()
 	for _, list := range [][]*redis.Client{nil, {one}, {one, two}, {one, two, one}, {one, two, nil}, {one, two, failover}} {
-		if _, err := New(list, nil); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrUnsupported) {
+		if _, err := New(t.Context(), list, nil); !errors.Is(err, backend.ErrInvalid) && !errors.Is(err, backend.ErrUnsupported) {
 			t.Errorf("%d nodes: %v", len(list), err)
 		}
 	}
@@ -170,7 +205,7 @@ func TestCallersClients(t *testing.T) {
 	for _, n := range f.nodes {
 		clients = append(clients, redistest.Raw(t, n.Addr))
 	}
-	r, err := New(clients, &Options{MaxTTL: time.Minute})
+	r, err := New(t.Context(), clients, &Options{MaxTTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package redlock
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -50,13 +52,26 @@ func (o *Options) validate() (Options, error) {
 }
 
 // New returns a Backend on clients that the application owns, one for each node: an odd number, at least three. Close does not
-// close them. New makes no request. Each node is checked when it is first asked, and one that cannot be used (a replica, or a server
-// that evicts keys) has no vote. Nil opts are the defaults.
+// close them. Like opening by URL, New asks the nodes, within ctx, and fails if a node cannot be used (a replica, or a server that evicts
+// keys) or no quorum answers. A node that did not answer is checked when it is next asked. Nil opts are the defaults.
 //
 // A client must be for one server, not a failover or cluster client. Operations keep to their time limits whatever the
 // clients' options are. Still, clients should set ContextTimeoutEnabled and timeouts of about Timeout: those end requests that nobody
 // waits for any more. Requests about leases are not repeated by a client itself, whatever its MaxRetries is.
-func New(nodes []*redis.Client, opts *Options) (*Backend, error) {
+func New(ctx context.Context, nodes []*redis.Client, opts *Options) (*Backend, error) {
+	r, err := onClients(nodes, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.look(ctx); err != nil {
+		calls.CloseUnopened(ctx, r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// onClients returns a Backend that has made no request.
+func onClients(nodes []*redis.Client, opts *Options) (*Backend, error) {
 	o, err := opts.validate()
 	if err != nil {
 		return nil, err

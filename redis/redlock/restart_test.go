@@ -46,9 +46,9 @@ func TestForgetfulVoter(t *testing.T) {
 			}
 			var l backend.Lease
 			tries := 0
-			for attempt := 1; tries < 3; attempt++ { // a machine that pauses for most of a TTL leaves no time for them
+			for attempt := 1; tries == 0; attempt++ { // a machine that pauses for most of a TTL leaves no time for a try
 				if attempt > attempts {
-					t.Fatalf("only %d tries", tries)
+					t.Fatal("no answer to a try before the deadline")
 				}
 				l, tries = hold(), 0
 				forget(f.nodes[1])
@@ -63,7 +63,9 @@ func TestForgetfulVoter(t *testing.T) {
 					if err == nil {
 						_ = other.Release(context.Background())
 					}
-					tries++
+					if now.Before(l.Deadline()) {
+						tries++
+					}
 				}
 			}
 			// When the lease that was forgotten is over, the node votes again: nothing is left for a waiter to wait for.

@@ -70,7 +70,7 @@ func TestLateVotesAreGivenBack(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("Acquire: %v, want context.Canceled", err)
 	}
-	time.Sleep(time.Second) // a clean-up that is over by now has come too soon
+	time.Sleep(time.Second) // sleeps: a clean-up that ends meanwhile has ended too soon
 	let()
 	deadline := time.Now().Add(10 * time.Second)
 	for quiet := 0; quiet < 20; time.Sleep(10 * time.Millisecond) {

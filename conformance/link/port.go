@@ -1,0 +1,91 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime/pprof"
+	"time"
+)
+
+// A port is the address at which clients find one server. Its fields are guarded by link.dials.
+type port struct {
+	link           *Link
+	addr, upstream string
+	release        func()           // gives the port back; nil once that is done
+	listener       *net.TCPListener // nil while dials are refused
+	accepting      chan struct{}    // closed when nothing accepts from listener any more
+}
+
+// listen has dials accepted again.
+func (p *port) listen() error {
+	if p.listener != nil || p.release == nil {
+		return nil
+	}
+	listener, err := portSharing.Listen(context.Background(), "tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	tcp, accepting := listener.(*net.TCPListener), make(chan struct{})
+	p.listener, p.accepting = tcp, accepting
+	p.link.running.Go(func() {
+		defer close(accepting)
+		p.link.accept(tcp, p.upstream)
+	})
+	return nil
+}
+
+// stop has dials refused.
+func (p *port) stop() {
+	if p.listener == nil {
+		return
+	}
+	_ = p.listener.Close()
+	<-p.accepting
+	p.listener = nil
+}
+
+// free gives the port back.
+func (p *port) free() {
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
+}
+
+// listen has dials to every port accepted again. Where another program has got a port, it retries for a few seconds.
+func (l *Link) listen() {
+	const (
+		patience = 5 * time.Second
+		pause    = 10 * time.Millisecond
+	)
+	for _, p := range l.ports {
+		for end := time.Now().Add(patience); p.listen() != nil && time.Now().Before(end); {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// accept makes a connection to upstream for each connection that listener accepts.
+func (l *Link) accept(listener *net.TCPListener, upstream string) {
+	// Labels of who made the link count goroutines of clients, which the link's own are not.
+	pprof.SetGoroutineLabels(context.Background())
+	for l.mayAccept() {
+		client, err := listener.Accept()
+		if errors.Is(err, os.ErrDeadlineExceeded) { // see Ignore
+			continue
+		}
+		if err != nil {
+			return
+		}
+		l.running.Go(func() {
+			server, err := new(net.Dialer).DialContext(l.open, "tcp", upstream)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			l.serve(client, server)
+		})
+	}
+}

@@ -1,0 +1,26 @@
+package link
+
+import "github.com/anylock/lock/conformance"
+
+var _ conformance.StrandingLink = (*Link)(nil)
+
+// Strand implements conformance.StrandingLink.
+func (l *Link) Strand() {
+	l.change(func() {
+		for c := range l.conns {
+			c.stranded = true
+		}
+		for d := range l.ways {
+			l.ways[d].hold = false
+		}
+	})
+}
+
+// DeliverStranded implements conformance.StrandingLink.
+func (l *Link) DeliverStranded() {
+	l.change(func() {
+		for c := range l.conns {
+			c.deliver = c.deliver || c.stranded
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package link
+
+import "testing"
+
+// Stranded connections pass nothing and do not end, new ones work, and what was sent reaches the store if it is delivered.
+func TestStrand(t *testing.T) {
+	e := newEcho(t)
+	l := newLink(t, e.addr)
+	dead := dial(t, l.Addrs()[0])
+	dead.ping()
+	l.Hold(toStore)
+	dead.send("one")
+	came(t, l, toStore, 7)
+	l.Strand()
+	dead.send("two")
+	dead.silent()
+	c := dial(t, l.Addrs()[0])
+	c.ping()
+	e.received(t, "pingping")
+	l.DeliverStranded()
+	e.received(t, "pingpingonetwo")
+	dead.silent()
+	c.ping()
+	l.Heal()
+	dead.ended()
+	c.ping()
+
+	l.Hold(toStore)
+	c.send("late") // delivered although its sender has closed the connection
+	came(t, l, toStore, 22)
+	l.Strand()
+	c.Close()
+	l.DeliverStranded()
+	e.received(t, "pingpingonetwopingpinglate")
+}

@@ -1,0 +1,98 @@
+package conformance_test
+
+import (
+	"time"
+
+	"github.com/anylock/lock/conformance"
+)
+
+var _ conformance.StrandingLink = (*wire)(nil)
+
+// Strand implements conformance.StrandingLink. The client notices by its heartbeat.
+func (w *wire) Strand() {
+	w.set(func() {
+		w.hold = [2]bool{}
+		c := w.conn
+		if c == nil {
+			return
+		}
+		w.dying, w.conn, c.stranded = append(w.dying, c), nil, true
+		if w.server.is("client does not notice a dead connection") {
+			return
+		}
+		time.AfterFunc(wirePatience, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if !c.isBroken() {
+				close(c.broken)
+			}
+			if w.server.is("dead connection ends the leases of its client") {
+				go w.server.dropOfWire(w)
+			}
+		})
+	})
+}
+
+// DeliverStranded implements conformance.StrandingLink.
+func (w *wire) DeliverStranded() {
+	w.set(func() {
+		for _, c := range w.dying {
+			select {
+			case <-c.delivered:
+			default:
+				close(c.delivered)
+			}
+		}
+	})
+}
+
+func (c *conn) isBroken() bool {
+	select {
+	case <-c.broken:
+		return true
+	default:
+		return false
+	}
+}
+
+// breakStrandedLocked breaks the stranded connections.
+func (w *wire) breakStrandedLocked() {
+	for _, c := range w.dying {
+		close(c.healed)
+		if !c.isBroken() {
+			close(c.broken)
+		}
+	}
+	w.dying = nil
+}
+
+// passStrandedLocked takes a message through a stranded connection once it is delivered, and reports whether it arrived.
+func (w *wire) passStrandedLocked(c *conn, d conformance.Direction, n int64) bool {
+	if d == conformance.FromStore {
+		return false
+	}
+	w.mu.Unlock()
+	arrived := false
+	select {
+	case <-c.delivered:
+		arrived = true
+	case <-c.healed:
+	}
+	w.mu.Lock()
+	if arrived {
+		w.passed[d] += n
+		w.owner.contact.late.Store(true)
+	}
+	return arrived
+}
+
+// dropOfWire ends what the client behind w holds.
+func (s *server) dropOfWire(w *wire) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, e := range s.keys {
+		if e.client != nil && e.client.wire == w {
+			s.endLocked(key, e)
+		}
+	}
+}

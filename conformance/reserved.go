@@ -1,0 +1,51 @@
+package conformance
+
+import (
+	"errors"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var reservedChecks = []Check{
+	{
+		Name: "ReservedKeyIsNotFree",
+		Rule: "Backend.Inspect: a key that the store reserves for a notified waiter, or has granted to a waiter that does not know yet, " +
+			"is not free: as long as attempts are refused, Inspect returns a Holder with an owner",
+		Needs: []Need{needsLinked},
+		run:   reservedKeyIsNotFree,
+	},
+}
+
+func reservedKeyIsNotFree(t *trial) {
+	const longest = time.Second // of looking; a reservation may be over sooner
+	c, link := t.linked()
+	t.usable(c)
+	g := t.acquire(t.a, t.newKey(), t.long())
+	t.wait(c, g.key, t.short())
+	t.told(g.key, 1)
+	link.Hold(ToStore) // the waiter cannot answer, so that only the end of the reservation changes the key
+	link.Hold(FromStore)
+	t.release(g)
+	for end := time.Now().Add(longest); time.Now().Before(end); time.Sleep(tick) {
+		if !t.isReserved(g.key) {
+			return
+		}
+		for _, b := range []backend.Backend{t.a, t.b} {
+			if h := t.inspectBy(b, g.key); !h.Held() && t.isReserved(g.key) {
+				t.fatalf("Inspect returns %+v, while attempts before and after it are refused: the key is reserved for a waiter", h)
+			}
+		}
+	}
+}
+
+// isReserved reports whether an attempt at key is refused.
+func (t *trial) isReserved(key string) bool {
+	g, err := t.attempt(t.b, key, t.long())
+	if err == nil {
+		t.release(g)
+	} else if !errors.Is(err, backend.ErrHeld) {
+		t.breaksText(grantRule, "Acquire of a key that a waiter waits for: %v", err)
+	}
+	return err != nil
+}

@@ -1,0 +1,91 @@
+package conformance
+
+import (
+	"context"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+var strandedChecks = []Check{
+	{
+		Name: "DeadConnectionIsReplaced",
+		Rule: "rules 1 and 9: a client whose connections are dead, without an end, while new ones work, connects again: it serves calls, its " +
+			"waiters get released keys, and its leases live",
+		Needs: []Need{needsLinked},
+		run:   deadConnectionIsReplaced,
+	},
+	{
+		Name: "StrandedRequestChangesNothing",
+		Rule: "rule 5: a renewal or release that reaches the store by a dead connection, seconds after the lease has ended and its client has " +
+			"connected again, revives nothing and does not touch the next holder",
+		Needs: []Need{needsLinked},
+		run:   strandedRequestChangesNothing,
+	},
+}
+
+// strandable opens a client behind a link that can leave its connections dead.
+func (t *trial) strandable() (backend.Backend, StrandingLink) {
+	c, link := t.linked()
+	s, ok := link.(StrandingLink)
+	if !ok {
+		t.skipf("the link cannot leave connections dead (StrandingLink)")
+	}
+	t.usable(c)
+	return c, s
+}
+
+func deadConnectionIsReplaced(t *trial) {
+	c, link := t.strandable()
+	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
+	busy := t.acquire(t.a, t.newKey(), t.long())
+	w := t.wait(c, busy.key, t.long())
+	t.told(busy.key, 1)
+	link.Strand()
+	t.release(busy)
+	t.usable(c)
+	if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
+		t.fatalf("a waiter whose connection is dead has not been granted the released key %v after its client connected again", most)
+	}
+	next := w.granted(t, 0, "after release")
+	for _, g := range held {
+		t.outlivedOutage(g, "whose connections were dead")
+	}
+	t.refused(t.b, next)
+	t.release(next)
+	t.becomesFree(t.b, next.key, recovery, "after the release by a waiter whose connection was dead")
+}
+
+func strandedRequestChangesNothing(t *trial) {
+	const late = 3 * time.Second // after the request was made
+	requests := append(t.renewals(), renewal{"Release", func(ctx context.Context, g *grant, _ time.Duration) error { return g.Release(ctx) }})
+	t.inChunks(2*len(requests), 2, func(i int) {
+		request, held := requests[i/2], i%2 == 1 // by the next holder when the request arrives
+		c, link := t.strandable()
+		g := t.acquire(c, t.newKey(), t.short())
+		link.Hold(ToStore)
+		end := time.Now().Add(late)
+		ctx, cancel := context.WithDeadline(t.ctx, g.Deadline())
+		defer cancel()
+		if err := request.renew(ctx, g, t.long()); err == nil {
+			t.fatalf("%s whose request is on its way succeeded", request.what)
+		}
+		link.Strand()
+		t.usable(c)
+		t.outlast(t.lastRefusal(g.after, g.ttl))
+		var next *grant
+		if held {
+			next = t.acquire(t.b, g.key, t.long())
+		}
+		time.Sleep(time.Until(end))
+		link.DeliverStranded()
+		time.Sleep(lateBy)
+		when := "after a " + request.what + " that reached the store seconds after the lease had ended"
+		if held {
+			t.heldBy(next)
+			t.describes(next, t.long())
+			t.release(next)
+		}
+		t.free(t.a, g.key, when)
+	})
+}

@@ -1,0 +1,176 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+)
+
+// throughProxy returns a store that reaches the server through "etcd grpc-proxy".
+func throughProxy(t *testing.T, s site) *Backend {
+	t.Helper()
+	return opened(t, s.via(servers.EtcdProxy(t, s.Addr).Addr))
+}
+
+// Waiters behind a proxy get the key as fast as those that are connected to the server itself, also if the proxy serves
+// both the holder and the waiter.
+func TestHandOverThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	handOverSoon(t, s, throughProxy(t, s))
+}
+
+func TestHandOverThroughCurrentProxy(t *testing.T) {
+	storetest.Long(t, "the current etcd is built")
+	t.Parallel()
+	s := site{servers.EtcdCurrent(t), defaultNamespace}
+	b := opened(t, s.via(servers.EtcdProxyCurrent(t, s.Addr).Addr))
+	if !b.proxied.Load() {
+		t.Error("the proxy was not recognized")
+	}
+	handOverSoon(t, s, b)
+}
+
+// handOverSoon hands a key from a client of s to b, and from b to itself.
+func handOverSoon(t *testing.T, s site, b *Backend) {
+	t.Helper()
+	direct := opened(t, s.URL())
+	const rounds, most = 10, 100 * time.Millisecond
+	slow, slowest := 0, time.Duration(0)
+	holder := acquire(t, direct, req("k", time.Minute))
+	for range rounds {
+		next := queueUp(t, b, waiting("k", time.Minute), 1)
+		time.Sleep(2 * guardAfter) // sleeps: both watch the holder's key by then
+		begun := time.Now()
+		release(t, holder)
+		o := granted(t, next, 2*recheck)
+		took := o.At.Sub(begun)
+		slowest = max(slowest, took)
+		if took > most {
+			slow++
+		}
+		holder = o.Lease
+	}
+	t.Logf("the slowest of %d hand-overs took %v", rounds, slowest)
+	release(t, holder)
+	if slow > rounds/3 { // the machine may be busy
+		t.Errorf("%d of %d hand-overs took longer than %v", slow, rounds, most)
+	}
+}
+
+// A holder behind a proxy learns of the loss of its own key, and of no other key.
+func TestLossThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, w := throughProxy(t, s), raw(t, s.Addr)
+	const keys = 6
+	var list []backend.Lease
+	for i := range keys {
+		list = append(list, acquire(t, b, req(fmt.Sprint(i), time.Minute)))
+	}
+	watched(t, b, list...)
+	for i, removed := range list {
+		if err := evictIn(t.Context(), w, s.namespace, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-removed.Lost():
+		case <-time.After(soon):
+			t.Fatalf("holder %d was not notified", i)
+		}
+		for k, kept := range list[i+1:] {
+			if _, err := b.Inspect(t.Context(), "any"); err != nil { // a round trip, in which a wrong notification would arrive
+				t.Fatal(err)
+			}
+			select {
+			case <-kept.Lost():
+				t.Fatalf("holder %d was notified of the loss of key %d", i+1+k, i)
+			default:
+			}
+		}
+	}
+}
+
+// A lease behind a proxy lives as long as it is renewed. It ends on time without renewals: the proxy does not renew it
+// by itself.
+func TestRenewalThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, direct := throughProxy(t, s), opened(t, s.URL())
+	const ttl = 2 * time.Second
+	l, batched := acquire(t, b, req("k", ttl)), acquire(t, b, req("b", ttl))
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) {
+		if err := l.Renew(t.Context(), ttl); err != nil {
+			t.Fatalf("renewal: %v", err)
+		}
+		if err := b.RenewBatch(t.Context(), []backend.Renewal{{Lease: batched, TTL: ttl}})[0]; err != nil {
+			t.Fatalf("renewal in a batch: %v", err)
+		}
+		if _, err := direct.Acquire(t.Context(), req("k", ttl)); !errors.Is(err, backend.ErrHeld) {
+			t.Fatalf("a second owner: %v", err)
+		}
+	}
+	renewed := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*ttl)
+	defer cancel()
+	next, err := direct.Acquire(ctx, waiting("k", ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(renewed); took > ttl+maxLate || time.Now().Before(l.Deadline()) {
+		t.Errorf("free %v after the last renewal, want %v to %v", took, ttl, ttl+maxLate)
+	}
+	release(t, next)
+}
+
+// A stream through a proxy is quiet for as long as nothing happens, and stays, although the proxy does not report
+// progress.
+func TestQuietStreamThroughProxyStays(t *testing.T) {
+	t.Parallel()
+	b := throughProxy(t, shared(t))
+	l := acquire(t, b, req("k", time.Minute))
+	watched(t, b, l)
+	before := b.watches.stream()
+	time.Sleep(2*silence + silence/2) // sleeps: the stream must be silent for longer than it may be
+	if now := b.watches.stream(); now == nil || now != before {
+		t.Errorf("the stream was replaced: %p, was %p", now, before)
+	}
+	release(t, l)
+}
+
+// A waiter behind a proxy keeps its place for longer than the lease of the place lives.
+func TestPlaceThroughProxy(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	b, direct, w := throughProxy(t, s), opened(t, s.URL()), raw(t, s.Addr)
+	const ttl = 2 * time.Second
+	holder := acquire(t, direct, req("k", time.Minute))
+	r := waiting("k", ttl)
+	first := queueUp(t, b, r, 1)
+	place := get(t, w, ownKey(t, w, r.Owner))
+	second := queueUp(t, direct, waiting("k", time.Minute), 2)
+	until(t, 10*ttl, "the place has had three leases", func() func() bool {
+		seen := map[int64]bool{}
+		return func() bool {
+			now := find(t, w, ownKey(t, w, r.Owner))
+			if now == nil || now.CreateRevision != place.CreateRevision {
+				t.Fatalf("the place is lost: %+v, was %+v", now, place)
+			}
+			seen[now.Lease] = true
+			return len(seen) > 3 // each lives for a second longer than ttl, and is replaced after a third of that
+		}
+	}())
+	release(t, holder)
+	l := granted(t, first, soon).Lease
+	if l.Token() != uint64(place.CreateRevision) {
+		t.Errorf("token %d, the place was %d", l.Token(), place.CreateRevision)
+	}
+	release(t, l)
+	release(t, granted(t, second, soon).Lease)
+}

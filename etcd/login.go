@@ -1,0 +1,257 @@
+package etcd
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A login logs in with a user's password and adds the token to every request of a client.
+//
+// clientv3 logs in separately for each rejected request, within that request's time limit. If a token of many callers
+// expires, their log-ins delay each other until all of them time out. A login has at most one log-in in progress, which
+// has its own time limit. It replaces a token that says when it expires while the old token is still valid.
+//
+// The log-in itself carries no token, because servers before 3.5 reject a log-in that carries an expired token.
+type login struct {
+	user, password string
+	limit          time.Duration    // of one log-in
+	conn           *grpc.ClientConn // nil until requests need a token
+
+	ctx     context.Context // of the log-ins; ends with close
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	token   *token    // nil if there is none, or the servers have rejected it
+	current *logInRun // nil if none is in progress
+	begun   time.Time // when the last log-in began
+	closed  bool
+}
+
+// loginInterval is the shortest time between the starts of two log-ins.
+const loginInterval = 100 * time.Millisecond
+
+// A token is what a log-in returns.
+type token struct {
+	value   string    // empty if the servers have authentication disabled
+	replace time.Time // when to log in again; zero if the token does not say when it expires
+}
+
+// A logInRun is one log-in. done is closed after token or err is set.
+type logInRun struct {
+	done  chan struct{}
+	token *token
+	err   error
+}
+
+func newLogin(user, password string, limit time.Duration) *login {
+	l := &login{user: user, password: password, limit: limit}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// options are those of a connection whose requests carry the token.
+func (l *login) options() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
+}
+
+// start logs in over conn. From then on, requests carry the token.
+func (l *login) start(ctx context.Context, conn *grpc.ClientConn) error {
+	l.conn = conn
+	_, err := l.valid(ctx)
+	return err
+}
+
+// close ends the log-in in progress and waits for its goroutine.
+func (l *login) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.running.Wait()
+}
+
+func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	if l.conn == nil || method == pb.Auth_Authenticate_FullMethodName {
+		return invoke(ctx, method, req, reply, conn, opts...)
+	}
+	const attempts = 3 // the user's rights may change between a log-in and the request
+	for n := 1; ; n++ {
+		t, err := l.valid(ctx)
+		if err != nil {
+			return err
+		}
+		err = invoke(t.attach(ctx), method, req, reply, conn, opts...)
+		if !rejectsToken(err) {
+			return err
+		}
+		l.discard(t)
+		if n == attempts {
+			return err
+		}
+	}
+}
+
+func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	if l.conn == nil {
+		return open(ctx, desc, conn, method, opts...)
+	}
+	t, err := l.valid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := open(t.attach(ctx), desc, conn, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &loggedInStream{s, l, t}, nil
+}
+
+// A loggedInStream discards its token when a server rejects the token, so that the next stream gets another one.
+type loggedInStream struct {
+	grpc.ClientStream
+	login *login
+	token *token
+}
+
+func (s *loggedInStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	w, ok := m.(*pb.WatchResponse)
+	if rejectsToken(err) || ok && err == nil && w.Created && w.Canceled { // the same reply as to a user without the right
+		s.login.discard(s.token)
+	}
+	return err
+}
+
+// valid returns a token that no server has rejected so far. It waits for a log-in only if there is no such token.
+func (l *login) valid(ctx context.Context) (*token, error) {
+	l.mu.Lock()
+	t := l.token
+	if t != nil && (t.replace.IsZero() || time.Now().Before(t.replace)) {
+		l.mu.Unlock()
+		return t, nil
+	}
+	r := l.logInLocked()
+	l.mu.Unlock()
+	if t != nil {
+		return t, nil
+	}
+	select {
+	case <-r.done:
+		return r.token, r.err
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// discard makes the next request log in again, unless the token has been replaced already.
+func (l *login) discard(t *token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.token == t {
+		l.token = nil
+	}
+}
+
+// logInLocked returns the log-in in progress and starts one if there is none.
+func (l *login) logInLocked() *logInRun {
+	if l.current != nil {
+		return l.current
+	}
+	r := &logInRun{done: make(chan struct{})}
+	if l.closed {
+		r.err = backend.ErrClosed
+		close(r.done)
+		return r
+	}
+	l.current = r
+	wait := time.Until(l.begun.Add(loginInterval))
+	l.running.Go(func() {
+		_ = backend.Sleep(l.ctx, wait)
+		begun := time.Now()
+		r.token, r.err = l.logIn(begun)
+		l.mu.Lock()
+		l.current, l.begun = nil, begun
+		if r.err == nil {
+			l.token = r.token
+		}
+		l.mu.Unlock()
+		close(r.done)
+	})
+	return r
+}
+
+func (l *login) logIn(begun time.Time) (*token, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.limit)
+	defer cancel()
+	var resp pb.AuthenticateResponse
+	err := l.conn.Invoke(ctx, pb.Auth_Authenticate_FullMethodName,
+		&pb.AuthenticateRequest{Name: l.user, Password: l.password}, &resp)
+	switch err := rpctypes.Error(err); {
+	case errors.Is(err, rpctypes.ErrAuthNotEnabled):
+		return new(token), nil
+	case err != nil:
+		return nil, err
+	}
+	t := &token{value: resp.Token}
+	if remaining := validity(resp.Token, begun); remaining > 0 {
+		const least = 500 * time.Millisecond // between log-ins, if the servers' clock is behind ours
+		t.replace = begun.Add(max(remaining/2, least))
+	}
+	return t, nil
+}
+
+// attach returns a context whose request carries the token.
+func (t *token) attach(ctx context.Context) context.Context {
+	if t.value == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, t.value)
+}
+
+// rejectsToken reports whether a request failed because of its token, so that it was not carried out.
+func rejectsToken(err error) bool {
+	if err == nil {
+		return false
+	}
+	err = rpctypes.Error(err)
+	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision) ||
+		errors.Is(err, rpctypes.ErrUserEmpty)
+}
+
+// validity returns for how long a JWT is valid from now on, by our clock and the expiry that the token contains. The
+// result is not positive if the token does not say, or the clocks differ by more than its lifetime.
+func validity(jwt string, now time.Time) time.Duration {
+	parts := strings.Split(jwt, ".")
+	if len(parts) != 3 { // the other kind of tokens, which expire when they are not used
+		return 0
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return 0
+	}
+	var claims struct {
+		Expiry float64 `json:"exp"` // in Unix seconds
+	}
+	if json.Unmarshal(payload, &claims) != nil || claims.Expiry <= 0 {
+		return 0
+	}
+	return time.Unix(int64(claims.Expiry), 0).Sub(now)
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+package file_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/file"
+)
+
+// starve uses all descriptors of the process. feed frees n of them.
+func starve() (feed func(n int), err error) {
+	if r, w, err := os.Pipe(); err == nil { // the runtime needs descriptors of its own for the first
+		r.Close()
+		w.Close()
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	limit.Cur = 128
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	var open []int
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.EMFILE) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, fd)
+	}
+	return func(n int) {
+		for _, fd := range open[:n] {
+			unix.Close(fd)
+		}
+		open = open[n:]
+	}, nil
+}
+
+// A process without a free descriptor renews and releases its leases. It is refused new ones with the cause.
+func TestLeasesOutliveLackOfDescriptors(t *testing.T) {
+	t.Parallel()
+	runQuietly(t, "starved")
+}
+
+// A process without a free descriptor opens nothing, and the error names the cause.
+func TestOpenWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	runQuietly(t, "opener")
+}
+
+// runQuietly runs a child whose every line of output, except "done" at its end, is an error.
+func runQuietly(t *testing.T, role string) {
+	t.Helper()
+	var last string
+	for last = range start(t, t.TempDir(), role).out {
+		if last != "done" {
+			t.Error(last)
+		}
+	}
+	if last != "done" {
+		t.Errorf("the child ended early; its last line was %q", last)
+	}
+}
+
+func starved(b *file.Backend) {
+	const (
+		ttl    = time.Second
+		rounds = 5
+	)
+	ctx := context.Background()
+	leases := make([]backend.Lease, 3*file.Buckets)
+	for i := range leases {
+		l, err := b.Acquire(ctx, request(fmt.Sprint("held ", i), time.Minute, false))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		leases[i] = l
+	}
+	feed, err := starve()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	each := func(what string, f func(l backend.Lease) error) {
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := w; i < len(leases); i += 16 {
+					if err := f(leases[i]); err != nil {
+						fmt.Println(what, i, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for range rounds {
+		each("renew", func(l backend.Lease) error { return l.Renew(ctx, time.Minute) })
+	}
+	kept := leases[0]
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 4) { // how often a holder renews
+		if err := kept.Renew(ctx, ttl); err != nil {
+			fmt.Println("renew for a second:", err)
+		}
+	}
+	if _, err := b.Acquire(ctx, request("new", ttl, false)); !errors.Is(err, unix.EMFILE) {
+		fmt.Println("acquire:", err)
+	}
+	each("release", func(l backend.Lease) error { return l.Release(ctx) })
+	feed(8)
+	if _, err := b.Acquire(ctx, request("new", ttl, false)); err != nil {
+		fmt.Println("acquire with free descriptors:", err)
+	}
+	fmt.Println("done")
+}
+
+func opener(dir string) int {
+	feed, err := starve()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for free := range 12 {
+		b, err := file.Open(context.Background(), dir)
+		switch {
+		case err == nil && free == 0:
+			fmt.Println("opened without a descriptor")
+		case err == nil:
+			b.Close()
+			fmt.Println("done")
+			return 0
+		case !errors.Is(err, unix.EMFILE), !strings.Contains(err.Error(), "too many open files"):
+			fmt.Printf("%d free descriptors: %v\n", free, err)
+		}
+		feed(1)
+	}
+	fmt.Println("never opened")
+	return 1
+}

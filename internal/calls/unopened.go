@@ -1,0 +1,18 @@
+package calls
+
+import (
+	"context"
+	"io"
+
+	"github.com/anylock/lock/backend"
+)
+
+// CloseUnopened closes a backend that could not be opened. If ctx has ended, CloseUnopened does not wait for the
+// requests that the backend still has to end.
+func CloseUnopened(ctx context.Context, b io.Closer) {
+	if backend.Ended(ctx) {
+		go b.Close()
+		return
+	}
+	_ = b.Close()
+}
