@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapOrphans reaps processes that were started by others and whose parent has died. The kernel makes this process their
-// parent if it is process 1 of a container, or a subreaper. Without that, each would keep its number until this process ends.
+// reapOrphans reaps processes that others have started and whose parent has died. The kernel makes this process their
+// parent if it is process 1 of a container, or a subreaper. Unreaped, each keeps its process number until this process
+// ends.
 func reapOrphans() (stop func()) {
 	if os.Getpid() != 1 && !isSubreaper() {
 		return func() {}

@@ -274,8 +274,9 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, stop := untilSignal(ctx, signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(guard.context(), cancel)()
+	stopWatch := context.AfterFunc(guard.context(), cancel)
 	lease, closeStore, err := r.take(ctx)
+	stopWatch() // the lease keeps this context, and the guard ends before the lease
 	interrupted := stop()
 	if err != nil {
 		return cmp.Or(interrupted, guardFailure(guard), err)
@@ -289,31 +290,6 @@ func (r *runner) run(ctx context.Context) error {
 	out, err := r.hold(lease, file, guard, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
-}
-
-// startGuard starts the guard, unless the user wants none.
-func (r *runner) startGuard() (*guard, error) {
-	if r.noGuard {
-		return nil, nil
-	}
-	g, err := startGuard(r.say)
-	if err != nil {
-		return nil, guardError(reason(err))
-	}
-	return g, nil
-}
-
-// guardFailure is the exit for a guard that has ended, nil if it has not.
-func guardFailure(g *guard) error {
-	if err := context.Cause(g.context()); err != nil {
-		return guardError(err)
-	}
-	return nil
-}
-
-func guardError(err error) error {
-	return &exitError{code: exitNoGuard, err: fmt.Errorf(
-		"no guard process, which kills the command if anylock is killed or stopped: %w (--no-guard runs without one)", err)}
 }
 
 // hold runs the command under the lease.
