@@ -55,6 +55,7 @@ type Error struct {
 	Err     error
 }
 
+// Error returns one line: characters of a server or caller that are not printable are escaped as in Go.
 func (e *Error) Error() string {
 	s := "lock: " + e.Op
 	if e.Key != "" {
@@ -63,7 +64,7 @@ func (e *Error) Error() string {
 	if e.Backend != "" {
 		s += " (" + e.Backend + ")"
 	}
-	return s + ": " + e.Err.Error()
+	return s + ": " + backend.Printable(e.Err.Error())
 }
 
 // shortened is a key, cut between two characters if it is long.

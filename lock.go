@@ -95,10 +95,11 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 		opts = append([]Option{WithTokenBase(base)}, opts...)
 	}
 	// Options are checked before the store is reached.
-	if _, err := newSettings(opts); err != nil {
+	s, err := newSettings(opts)
+	if err != nil {
 		return fail(err)
 	}
-	b, err := driver.Open(ctx, rest)
+	b, err := driver.Open(backend.WithLogger(ctx, s.logger), rest)
 	if err != nil {
 		return fail(err)
 	}

@@ -155,7 +155,8 @@ func Require(r ...Requirement) Option {
 }
 
 // WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings. By default
-// nothing is logged. Keys and owners are logged, URLs are not.
+// nothing is logged. Keys and owners are logged, URLs are not. Open also sends the lines of go-redis to logger, at level info. go-redis has one
+// logger for the whole process, so that lines without a context go to the logger of the Locker that was opened last.
 func WithLogger(logger *slog.Logger) Option {
 	return lockerOption(func(s *settings) { s.logger = logger })
 }

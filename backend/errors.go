@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -46,6 +47,22 @@ func (e *HeldError) Error() string {
 		s += fmt.Sprintf(" for up to %v more", e.Holder.TTL)
 	}
 	return s
+}
+
+// Printable returns s with each character that is not printable, such as a newline, escaped as in Go.
+func Printable(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(unquoted(strconv.QuoteRune(r)))
+		}
+	}
+	return b.String()
 }
 
 // printable is s as it may stand in a line of a log: quoted if it holds anything but printable characters.

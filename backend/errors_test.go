@@ -56,3 +56,13 @@ func TestTokensHaveABound(t *testing.T) {
 		t.Error("what was refused was not given back")
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"held by é 日": "held by é 日", "a\nb\x1b[2J\u202e": `a\nb\x1b[2J\u202e`, "\xff\uFFFD": "\\xff\uFFFD", "'\"`": "'\"`", "": "",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -3,58 +3,122 @@ package backend
 import (
 	"cmp"
 	"errors"
-	"maps"
+	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Redact returns raw without its user, password and query: what may be logged. It is safe on malformed URLs too. It returns only the
-// scheme of a URL with an unescaped @ behind a ? or #, or with a port that is no number: it may be a password without its @.
+// ParamPassword is the parameter of a URL with other URLs in its parameters, each of which may have *** instead of a password: the first
+// lock_password replaces the first ***, and so on. See FillPasswords.
+const ParamPassword = ParamPrefix + "password"
+
+const mask = "***"
+
+// Redact returns raw without its user, password and query: what may be logged. Of a URL that SplitURL refuses it returns only the scheme.
 func Redact(raw string) string {
+	u, err := SplitURL(raw)
 	scheme, rest, ok := strings.Cut(raw, ":")
-	if !ok || !validScheme(scheme) {
+	switch {
+	case err != nil && ok && validScheme(scheme):
+		return scheme + "://" + mask
+	case err != nil:
 		return "(malformed url)"
+	case strings.HasPrefix(rest, "//"):
+		scheme += "://"
+	default:
+		scheme += ":"
 	}
-	slashes := ""
-	if strings.HasPrefix(rest, "//") {
-		slashes, rest = "//", rest[2:]
-	}
-	at := strings.LastIndexByte(rest, '@')
-	if i := strings.IndexAny(rest, "?#"); i >= 0 && i < at {
-		return scheme + ":" + slashes + "***" // either side of the @ may be of a password
-	}
-	rest = rest[at+1:] // all up to the last @ goes: a password may hold an unescaped /
-	rest, _, _ = strings.Cut(rest, "?")
-	rest, _, _ = strings.Cut(rest, "#")
-	authority, _, _ := strings.Cut(rest, "/")
-	if slashes != "" && slices.ContainsFunc(strings.Split(authority, ","), func(host string) bool { return !validPort(host) }) {
-		rest = "***"
-	}
-	return scheme + ":" + slashes + rest
+	return scheme + strings.Join(u.Hosts, ",") + u.Path
 }
 
-// CleanError keeps the secrets of raw, the URL that err came from, out of err's message: its password and the values of
-// query parameters that hold one, if they are of three bytes or more. Client libraries like to quote the URL that they
-// could not parse, or its parts. The result matches what err matches, and does not unwrap.
+// Mask returns raw with *** for each password, and is empty if SplitURL refuses raw. To get a URL that works, replace each *** by the
+// password in its place, written as Escape writes it. The passwords of URLs in parameters follow at the end, as lock_password.
+func Mask(raw string) string {
+	if _, err := SplitURL(raw); err != nil {
+		return ""
+	}
+	inner := 0
+	toMask := func(string) string { return mask }
+	masked := rewrite(raw, toMask, func(url string) string {
+		url = Mask(url)
+		inner += countMasks(url)
+		return url
+	})
+	if !strings.Contains(raw, "?") {
+		return masked
+	}
+	_, query, _ := strings.Cut(raw, "?")
+	given := strings.Count("&"+query, "&"+ParamPassword+"=")
+	return masked + strings.Repeat("&"+ParamPassword+"="+mask, max(0, inner-given))
+}
+
+// countMasks returns how many passwords of raw are ***, not counting those of URLs in its parameters.
+func countMasks(raw string) int {
+	n := 0
+	rewrite(raw, func(secret string) string {
+		if secret == mask {
+			n++
+		}
+		return secret
+	}, same)
+	return n
+}
+
+func same(url string) string { return url }
+
+// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It is true if SplitURL refuses raw.
+func HasPassword(raw string) bool {
+	if _, err := SplitURL(raw); err != nil {
+		return true
+	}
+	return len(secrets(raw)) > 0
+}
+
+// FillPasswords replaces each *** that stands for a password in urls by the next of passwords. Without passwords it returns urls. Errors match ErrInvalid.
+func FillPasswords(urls, passwords []string) ([]string, error) {
+	if len(passwords) == 0 {
+		return urls, nil
+	}
+	filled := make([]string, len(urls))
+	used := 0
+	for i, raw := range urls {
+		if _, err := SplitURL(raw); err != nil {
+			return nil, err
+		}
+		filled[i] = rewrite(raw, func(secret string) string {
+			if secret != mask {
+				return secret
+			}
+			if used++; used > len(passwords) {
+				return secret
+			}
+			return Escape(passwords[used-1])
+		}, same)
+	}
+	if used != len(passwords) {
+		return nil, fmt.Errorf("%w: url: %d %s for %d urls with *** as password", ErrInvalid, len(passwords), ParamPassword, used)
+	}
+	return filled, nil
+}
+
+// CleanError keeps the passwords of raw, the URL that err came from, out of err's message: those of three bytes or more, as they are
+// written in raw and decoded. Client libraries like to quote the URL that they could not parse, or its parts. The message for a
+// raw that SplitURL refuses is SplitURL's. The result matches what err matches, and does not unwrap.
 func CleanError(raw string, err error) error {
 	if err == nil || raw == "" {
 		return err
 	}
+	if _, bad := SplitURL(raw); bad != nil {
+		return &cleanError{bad.Error(), err}
+	}
 	clean := err.Error()
-	// net/url quotes the whole URL, and the part of it that is wrong, cut where it likes.
-	if u := (*url.Error)(nil); errors.As(err, &u) && u.Op == "parse" {
-		clean = strings.ReplaceAll(clean, u.Error(), quoted.ReplaceAllString(u.Err.Error(), "***"))
+	for _, text := range []string{raw, unquoted(strconv.Quote(raw))} {
+		clean = strings.ReplaceAll(clean, text, Redact(raw))
 	}
-	clean = strings.ReplaceAll(clean, raw, Redact(raw))
-	list, all := secrets(raw)
-	for _, secret := range list {
-		clean = strings.ReplaceAll(clean, secret, "***")
-	}
-	if !all {
-		clean = "not shown, as the url may hold too many passwords"
+	for _, secret := range secrets(raw) {
+		clean = strings.ReplaceAll(clean, secret, mask)
 	}
 	if clean == err.Error() {
 		return err
@@ -62,9 +126,7 @@ func CleanError(raw string, err error) error {
 	return &cleanError{clean, err}
 }
 
-var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-
-// A cleanError does not unwrap: the message of what it holds is not to be seen.
+// A cleanError does not unwrap: the message of the error that it contains must not be shown.
 type cleanError struct {
 	msg string
 	err error
@@ -74,72 +136,86 @@ func (e *cleanError) Error() string        { return e.msg }
 func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
 func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
 
-// secrets lists what must not be shown of raw, the longest first: passwords, and the values of its query that are secret
-// by their names, in each form in which an error may show them. It is false, and the list incomplete, if there are so many that
-// looking for all of them would take time without bound.
-func secrets(raw string) ([]string, bool) {
-	found := make(map[string]bool)
-	addSecrets(found, raw)
-	if len(found) > mostSecrets {
-		return nil, false
-	}
-	list := slices.Collect(maps.Keys(found))
-	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return list, true
-}
-
-// mostSecrets is how many forms of secrets are looked for: of some forty passwords.
-const mostSecrets = 256
-
-// addSecrets adds what it finds in raw, until it is too much.
-func addSecrets(found map[string]bool, raw string) {
-	_, rest, _ := strings.Cut(raw, ":")
-	rest = strings.TrimPrefix(rest, "//")
-	for i := range len(rest) { // which @ ends the password is a matter of who reads it
-		if len(found) > mostSecrets {
-			return
-		}
-		if rest[i] == '@' {
-			_, password, _ := strings.Cut(rest[:i], ":")
-			addForms(found, password)
-		}
-	}
-	_, query, _ := strings.Cut(rest, "?")
-	for pair := range strings.SplitSeq(query, "&") {
-		if len(found) > mostSecrets {
-			return
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		if name = strings.ToLower(name); name != paramTokenBase && (strings.Contains(name, "pass") ||
-			strings.Contains(name, "secret") || strings.Contains(name, "token")) {
-			addForms(found, value)
-		}
-		if plain, err := url.QueryUnescape(value); err == nil && strings.Contains(plain, "://") {
-			addSecrets(found, plain) // a URL in a parameter
-		}
-	}
-}
-
-// addForms adds a secret as it is written, decoded, and encoded and quoted anew.
-func addForms(found map[string]bool, secret string) {
-	const least = 3 // shorter ones would garble the message and tell as little
-	plains := []string{secret}
-	if p, err := url.PathUnescape(secret); err == nil {
-		plains = append(plains, p)
-	}
-	if p, err := url.QueryUnescape(secret); err == nil {
-		plains = append(plains, p)
-	}
-	for _, p := range plains {
-		user := strings.TrimPrefix(url.UserPassword("", p).String(), ":")
-		for _, form := range []string{p, url.PathEscape(p), url.QueryEscape(p), user} {
-			for _, f := range []string{form, unquoted(strconv.Quote(form)), unquoted(strconv.QuoteToASCII(form))} {
-				if len(f) >= least {
-					found[f] = true
-				}
+// secrets lists the passwords of raw, the longest first: as written, decoded, and quoted by Go.
+func secrets(raw string) []string {
+	const least = 3 // a shorter one would garble the message
+	var list []string
+	add := func(text string) {
+		for _, s := range []string{text, unquoted(strconv.Quote(text))} {
+			if len(s) >= least {
+				list = append(list, s)
 			}
 		}
 	}
+	var collect func(raw string) string
+	collect = func(raw string) string {
+		return rewrite(raw, func(secret string) string {
+			add(secret)
+			for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
+				if plain, err := decode(secret); err == nil {
+					add(plain)
+				}
+			}
+			return secret
+		}, collect)
+	}
+	collect(raw)
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == mask })
+}
+
+// rewrite returns raw, which SplitURL accepts, with each of its passwords, as written, replaced by what secret returns for it, and each URL
+// in a parameter by what nested returns for the URL.
+func rewrite(raw string, secret, nested func(string) string) string {
+	base, query, hasQuery := strings.Cut(raw, "?")
+	if userinfo, rest, ok := strings.Cut(base, "@"); ok {
+		scheme, userinfo, hasAuthority := strings.Cut(userinfo, "://")
+		user, password, ok := strings.Cut(userinfo, ":")
+		if ok && password != "" && hasAuthority && !strings.Contains(userinfo, "/") {
+			base = scheme + "://" + user + ":" + secret(password) + "@" + rest
+		}
+	}
+	if !hasQuery {
+		return base
+	}
+	params := strings.Split(query, "&")
+	for i, param := range params {
+		name, value, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(name); value != "" && err == nil && secretName(plain) {
+			params[i] = name + "=" + secret(value)
+		} else if inner, ok := innerURL(value); ok {
+			if rewritten := nested(inner); rewritten != inner {
+				params[i] = name + "=" + Escape(rewritten)
+			}
+		}
+	}
+	return base + "?" + strings.Join(params, "&")
+}
+
+// innerURL returns the URL in the value of a parameter, if it is a URL.
+func innerURL(value string) (string, bool) {
+	inner, err := url.QueryUnescape(value)
+	if err != nil || !strings.Contains(inner, ":") || inner == value && !strings.Contains(value, "://") {
+		return "", false
+	}
+	_, err = SplitURL(inner)
+	return inner, err == nil
+}
+
+// secretParam reports whether a parameter has a secret: by its name, or in a URL that is its value.
+func secretParam(name, value string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	plain, err := url.QueryUnescape(value)
+	return secretName(name) || err == nil && strings.Contains(plain, "@")
+}
+
+// secretName reports whether the parameter's name says that its value is secret.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return name != paramTokenBase &&
+		(strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token"))
 }
 
 func unquoted(s string) string { return s[1 : len(s)-1] }

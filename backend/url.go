@@ -2,10 +2,8 @@ package backend
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -24,63 +22,136 @@ type URL struct {
 	Query    string // raw, without ?
 }
 
-// SplitURL cuts raw into its parts. Errors match ErrInvalid and never show what raw holds behind its scheme.
+// SplitURL cuts raw into its parts. It refuses a URL that two readers could cut in different places, such as one with an unescaped
+// / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and what to escape, and nothing else of raw.
 func SplitURL(raw string) (URL, error) {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !validScheme(scheme) {
 		return URL{}, fmt.Errorf("%w: url does not begin with a scheme, as in redis://host", ErrInvalid)
 	}
 	u := URL{Scheme: strings.ToLower(scheme)}
-	fail := func(what string) (URL, error) {
+	if what := u.split(rest); what != "" {
 		return URL{}, fmt.Errorf("%w: %s url: %s", ErrInvalid, u.Scheme, what)
-	}
-	for i := range len(raw) {
-		if raw[i] <= ' ' || raw[i] == 0x7f {
-			return fail("blank or control character; escape it as %XX")
-		}
-	}
-	if strings.Contains(rest, "#") {
-		return fail("'#' is not allowed; escape it as %23")
-	}
-	rest, u.Query, _ = strings.Cut(rest, "?")
-	authority, hasAuthority := strings.CutPrefix(rest, "//")
-	if !hasAuthority {
-		u.Path = rest
-		return u, nil
-	}
-	if i := strings.IndexByte(authority, '/'); i >= 0 {
-		authority, u.Path = authority[:i], authority[i:]
-	}
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		user, password, _ := strings.Cut(authority[:i], ":")
-		var err1, err2 error
-		u.User, err1 = url.PathUnescape(user)
-		u.Password, err2 = url.PathUnescape(password)
-		if err1 != nil || err2 != nil {
-			return fail("bad %XX escape in user or password")
-		}
-		u.HasUser = true
-		authority = authority[i+1:]
-	}
-	if authority != "" {
-		u.Hosts = strings.Split(authority, ",")
-		for _, h := range u.Hosts {
-			if h == "" {
-				return fail("empty host")
-			}
-			if !validPort(h) {
-				return fail("a port is not a number (a '/' or '?' in a password is written %2F or %3F)")
-			}
-		}
 	}
 	return u, nil
 }
 
-// validPort reports whether what follows a host's colon, if anything, is a number. A password with a bare / or ? leaves
-// its beginning there.
-func validPort(host string) bool {
-	host = host[strings.LastIndexByte(host, ']')+1:] // an IPv6 address is in brackets
-	_, port, _ := strings.Cut(host, ":")
+// split cuts rest, which follows the scheme and its colon. It returns what is wrong with rest, or "".
+func (u *URL) split(rest string) (wrong string) {
+	for i := range len(rest) {
+		if rest[i] <= ' ' || rest[i] == 0x7f {
+			return "blank or control character; escape it as %XX"
+		}
+	}
+	if strings.Contains(rest, "#") {
+		return "'#' is not allowed; escape it as %23"
+	}
+	rest, u.Query, _ = strings.Cut(rest, "?")
+	if wrong := ambiguousQuery(u.Query); wrong != "" {
+		return wrong
+	}
+	authority, hasAuthority := strings.CutPrefix(rest, "//")
+	if !hasAuthority {
+		if u.Path = rest; strings.Contains(rest, "@") {
+			return "'@' in a url without //; write // behind the scheme, or escape @ as %40"
+		}
+		return ""
+	}
+	if i := strings.IndexByte(authority, '/'); i >= 0 {
+		authority, u.Path = authority[:i], authority[i:]
+	}
+	beforeAt, _, hasAt := strings.Cut(u.Path, "@")
+	if authority == "" && (!hasAt || !strings.Contains(beforeAt, ":")) { // a file's path may have an @
+		return ""
+	}
+	if hasAt {
+		return "'@' behind a '/'; escape / as %2F in a password, and @ as %40 everywhere else"
+	}
+	return u.splitAuthority(authority)
+}
+
+func (u *URL) splitAuthority(authority string) (wrong string) {
+	userinfo, hosts, hasUser := strings.Cut(authority, "@")
+	if !hasUser {
+		userinfo, hosts = "", authority
+	}
+	if strings.Contains(hosts, "@") {
+		return "more than one '@'; escape @ as %40 in a user or password"
+	}
+	if strings.ContainsAny(userinfo, `[]\`) {
+		return `'[', ']' or '\' in a user or password; escape them as %5B, %5D and %5C`
+	}
+	user, password, _ := strings.Cut(userinfo, ":")
+	var err1, err2 error
+	u.User, err1 = url.PathUnescape(user)
+	u.Password, err2 = url.PathUnescape(password)
+	u.HasUser = hasUser
+	switch {
+	case err1 != nil || err2 != nil:
+		return "bad %XX escape in user or password; escape % as %25"
+	case strings.Contains(u.User, ":"):
+		return "escaped colon in a user; do not escape the colon that separates user and password"
+	case hosts == "":
+		return ""
+	}
+	u.Hosts = strings.Split(hosts, ",")
+	for _, h := range u.Hosts {
+		if h == "" {
+			return "empty host"
+		}
+		if !validHost(h) {
+			return "a port is not a number, or a '[' or ']' is not around an IPv6 address; " +
+				"escape / ? # @ [ ] in a password as %2F %3F %23 %40 %5B %5D"
+		}
+	}
+	return ""
+}
+
+// ambiguousQuery returns what is wrong with a query, or "": an @ in it may end a password that began before it, and a parameter behind a
+// secret may be the rest of the secret.
+func ambiguousQuery(query string) (wrong string) {
+	if strings.Contains(query, "@") {
+		return "'@' behind a '?'; escape ? as %3F in a password, and @ as %40 everywhere else"
+	}
+	if strings.Contains(query, ";") {
+		return "';' behind a '?'; escape it as %3B"
+	}
+	secret := false
+	for param := range strings.SplitSeq(query, "&") {
+		name, value, hasValue := strings.Cut(param, "=")
+		if secret && param != "" && (!hasValue || !plainName(name)) {
+			return "a parameter behind a password is not name=value; escape & as %26 in a password"
+		}
+		secret = secret || secretParam(name, value)
+	}
+	return ""
+}
+
+// plainName reports whether name needs no escape.
+func plainName(name string) bool {
+	for i := range len(name) {
+		c := name[i] | 0x20
+		if (c < 'a' || c > 'z') && (name[i] < '0' || name[i] > '9') && name[i] != '_' && name[i] != '-' && name[i] != '.' {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// validHost reports whether the colon of a host, if any, precedes a number, and brackets enclose all before it.
+func validHost(host string) bool {
+	if address, ok := strings.CutPrefix(host, "["); ok {
+		if address, host, ok = strings.Cut(address, "]"); !ok || strings.ContainsAny(address, `[\`) {
+			return false
+		}
+		if host != "" && host[0] != ':' {
+			return false
+		}
+	}
+	host, port, hasPort := strings.Cut(host, ":")
+	if strings.ContainsAny(host, `[]\`) || hasPort && port == "" {
+		return false
+	}
 	for i := range len(port) {
 		if port[i] < '0' || port[i] > '9' {
 			return false
@@ -101,68 +172,24 @@ func validScheme(s string) bool {
 	return s != ""
 }
 
-// TakeParams removes our own parameters from a URL's query and returns them with the rest of the URL, which is the
-// client library's and keeps every byte. A parameter of ours that is not in known, or given twice, is ErrInvalid.
-func TakeParams(raw string, known ...string) (rest string, params map[string]string, err error) {
-	rest, params, err = cutParams(raw, func(name string) bool { return strings.HasPrefix(name, ParamPrefix) })
-	for _, name := range slices.Sorted(maps.Keys(params)) {
-		if !slices.Contains(known, name) {
-			return "", nil, fmt.Errorf("%w: url: unknown parameter %q%s", ErrInvalid, name, knownParams(known))
-		}
+// NamePath returns the decoded path of a URL whose path is not a file's. It refuses an unescaped @, which may end a password. Errors
+// match ErrInvalid.
+func (u URL) NamePath() (string, error) {
+	if strings.Contains(u.Path, "@") {
+		return "", fmt.Errorf("%w: %s url: '@' behind a '/'; escape / as %%2F in a user or password, and @ as %%40", ErrInvalid, u.Scheme)
 	}
-	return rest, params, err
+	path, err := url.PathUnescape(u.Path)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s url: bad %%XX escape in the path", ErrInvalid, u.Scheme)
+	}
+	return path, nil
 }
 
-// TakeParam removes one parameter of ours and leaves the others. ok tells whether it was there.
-func TakeParam(raw, name string) (rest, value string, ok bool, err error) {
-	rest, params, err := cutParams(raw, func(n string) bool { return n == name })
-	value, ok = params[name]
-	return rest, value, ok, err
-}
+// Escape returns text as it is written in any part of a URL: every byte but letters, digits and - _ . ~ becomes %XX.
+func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-func cutParams(raw string, ours func(name string) bool) (rest string, params map[string]string, err error) {
-	base, query, ok := strings.Cut(raw, "?")
-	if !ok {
-		return raw, nil, nil
-	}
-	var kept []string
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		// A client library decodes names, so that an escaped one would slip past us.
-		name, err := url.QueryUnescape(name)
-		if err != nil {
-			return "", nil, fmt.Errorf("%w: url: bad %%XX escape in a parameter's name", ErrInvalid)
-		}
-		if !ours(name) {
-			kept = append(kept, pair)
-			continue
-		}
-		if _, twice := params[name]; twice {
-			return "", nil, fmt.Errorf("%w: url: parameter %q is given twice", ErrInvalid, name)
-		}
-		if value, err = url.QueryUnescape(value); err != nil {
-			return "", nil, fmt.Errorf("%w: url: bad %%XX escape in parameter %q", ErrInvalid, name)
-		}
-		if params == nil {
-			params = make(map[string]string)
-		}
-		params[name] = value
-	}
-	if len(kept) == 0 {
-		return base, params, nil
-	}
-	return base + "?" + strings.Join(kept, "&"), params, nil
-}
-
-func knownParams(known []string) string {
-	if len(known) == 0 {
-		return "; this store takes none"
-	}
-	return "; known: " + strings.Join(known, ", ")
-}
-
-// HostPort returns a host of a URL with its port, or with the port that is given if it has none. An IPv6 address without one may stand in
-// brackets or not. Errors name the host, and match none of ours.
+// HostPort returns a host of a URL with its port, or with the given port if the host has none. An IPv6 address without a port may
+// stand in brackets or not. Errors do not show the host, and match none of ours.
 func HostPort(host, port string) (string, error) {
 	bare := host
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
@@ -171,12 +198,12 @@ func HostPort(host, port string) (string, error) {
 	if ip := net.ParseIP(bare); ip != nil {
 		return net.JoinHostPort(bare, port), nil
 	}
-	if !strings.ContainsAny(host, ":[]") {
+	if !strings.ContainsAny(host, ":[]%") {
 		return net.JoinHostPort(host, port), nil
 	}
 	h, p, err := net.SplitHostPort(host)
-	if err != nil || h == "" || p == "" {
-		return "", fmt.Errorf("host %q is not host or host:port", host)
+	if err != nil || h == "" || p == "" || strings.Contains(h, "%") && !strings.HasPrefix(host, "[") {
+		return "", fmt.Errorf("a host is not host or host:port")
 	}
 	return net.JoinHostPort(h, p), nil
 }

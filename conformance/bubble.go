@@ -145,8 +145,8 @@ const (
 // the bubble's goroutines run on.
 func inBubble(t *testing.T, f func(t *testing.T)) error {
 	var (
-		seconds atomic.Int64 // of fake time
-		bubble  atomic.Value // its name, a string
+		beats  atomic.Int64 // of the bubble's clock, so close together that a busy machine reaches the next in time
+		bubble atomic.Value // its name, a string
 	)
 	bubble.Store("")
 	done := make(chan error, 1)
@@ -166,8 +166,8 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 					select {
 					case <-over:
 						return
-					case <-time.After(time.Second):
-						seconds.Add(1)
+					case <-time.After(10 * tick):
+						beats.Add(1)
 					}
 				}
 			}()
@@ -175,12 +175,12 @@ func inBubble(t *testing.T, f func(t *testing.T)) error {
 			f(t)
 		})
 	}()
-	for last := int64(-1); ; last = seconds.Load() {
+	for last := int64(-1); ; last = beats.Load() {
 		select {
 		case err := <-done:
 			return err
 		case <-time.After(maxStandstill):
-			if seconds.Load() == last {
+			if beats.Load() == last {
 				return fmt.Errorf("the clock of the bubble has stood still for %v: a goroutine runs all the time, or is "+
 					"blocked by something that is not the bubble's, such as a mutex, a socket, or a channel made outside of it:\n%s",
 					maxStandstill, undurable(bubble.Load().(string)))

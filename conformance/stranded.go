@@ -11,7 +11,8 @@ var strandedChecks = []Check{
 	{
 		Name: "DeadConnectionIsReplaced",
 		Rule: "rules 1 and 9: a client whose connections are dead, without an end, while new ones work, connects again: it serves calls, its " +
-			"waiters get released keys, and its leases live",
+			"waiters get released keys, and its leases live. Where Guarantees.EarlyLoss mentions connections or sessions, a waiter may need " +
+			"the end of its dead connection",
 		Needs: []Need{needsLinked},
 		run:   deadConnectionIsReplaced,
 	},
@@ -44,6 +45,9 @@ func deadConnectionIsReplaced(t *trial) {
 	link.Strand()
 	t.release(busy)
 	t.usable(c)
+	if t.mayEndLeases() { // a wait that needs its connection may notice only by TCP's probes, which the link's kernel answers
+		link.Heal()
+	}
 	if most := recovery + t.g.MaxLate; !t.within(most, w.done) {
 		t.fatalf("a waiter whose connection is dead has not been granted the released key %v after its client connected again", most)
 	}

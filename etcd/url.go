@@ -50,29 +50,29 @@ func parseURL(raw string) (target, error) {
 	if err != nil {
 		return t, invalid("bad %%XX escape in a parameter")
 	}
-	if err := t.addTLS(u.Scheme, query); err != nil {
+	if err := t.addTLS(u.Scheme, u.Query, query); err != nil {
 		return t, err
 	}
 	if err := t.addEndpoints(u); err != nil {
 		return t, err
 	}
-	namespace, err := url.PathUnescape(strings.Trim(u.Path, "/"))
+	path, err := u.NamePath()
 	if err != nil {
-		return t, invalid("bad %%XX escape in the path")
+		return t, err
 	}
-	o, err := (&Options{Namespace: namespace}).validate()
+	o, err := (&Options{Namespace: strings.Trim(path, "/")}).validate()
 	t.options = &o
 	return t, err
 }
 
-func (t *target) addTLS(scheme string, query url.Values) error {
+func (t *target) addTLS(scheme, raw string, query url.Values) error {
 	t.secure = scheme == schemeTLS
 	var err error
 	if t.files, err = tlsurl.Take(query, scheme, schemeTLS); err != nil {
 		return invalid("%v", err)
 	}
 	for name := range query {
-		return invalid("unknown parameter %q; known: %s, %s, %s", name, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
+		return invalid("%s; known: %s, %s, %s", backend.UnknownParam(raw, name), tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (t *target) addEndpoints(u backend.URL) error {
 			return invalid("%v", err)
 		}
 		if slices.Contains(t.endpoints, native+full) {
-			return invalid("host %q is given twice", h)
+			return invalid("a host is given twice")
 		}
 		t.endpoints = append(t.endpoints, native+full)
 	}

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/anylock/lock/backend"
 )
@@ -41,7 +42,7 @@ type StaleError struct {
 func (e *StaleError) Error() string {
 	s := fmt.Sprintf("%v %d: %d was seen", ErrStale, e.Token, e.Seen)
 	if e.Resource != "" {
-		s = e.Resource + ": " + s
+		s = strconv.Quote(e.Resource) + ": " + s
 	}
 	return s
 }

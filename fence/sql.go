@@ -40,13 +40,13 @@ func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key 
 	query := s.raise
 	if s.read != "" {
 		if _, err := tx.ExecContext(ctx, s.raise, args...); err != nil {
-			return fmt.Errorf("fence: raise the token of %s: %w", resource, err)
+			return fmt.Errorf("fence: raise the token of %q: %w", resource, err)
 		}
 		query, args = s.read, []any{key}
 	}
 	var seen uint64
 	if err := tx.QueryRowContext(ctx, query, args...).Scan(&seen); err != nil {
-		return fmt.Errorf("fence: check the token of %s: %w", resource, err)
+		return fmt.Errorf("fence: check the token of %q: %w", resource, err)
 	}
 	return Compare(resource, token, seen)
 }
@@ -97,7 +97,7 @@ func (t Table) Create(ctx context.Context, db interface {
 			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
 	}
 	if _, err := db.ExecContext(ctx, create); err != nil {
-		return fmt.Errorf("fence: create %s: %w", t.name, err)
+		return fmt.Errorf("fence: create %q: %w", t.name, err)
 	}
 	return nil
 }

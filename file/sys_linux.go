@@ -88,7 +88,7 @@ func checkFS(dir string) error {
 		return pathError("statfs", dir, err)
 	}
 	if name, ok := networkFS[uint32(st.Type)]; ok {
-		return fmt.Errorf("%w: %s is on %s; the file store needs a local file system", errUnsupported, dir, name)
+		return fmt.Errorf("%w: %q is on %s; the file store needs a local file system", errUnsupported, dir, name)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func oneOfEach(host string, list []netip.Addr) error {
 	for _, a := range list {
 		a = a.Unmap()
 		if other, ok := seen[a.Is4()]; ok && other != a {
-			return fmt.Errorf("%w: host %s has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
+			return fmt.Errorf("%w: host %q has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
 		}
 		seen[a.Is4()] = a
 	}

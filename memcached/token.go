@@ -34,7 +34,7 @@ func (b *Backend) nextToken(c *lane) (uint64, error) {
 		case err != nil:
 			return 0, fmt.Errorf("token: %w", err)
 		case token >= backend.TokenLimit:
-			return 0, fmt.Errorf("token: %w: the counter %s is at %d, which is not a time", backend.ErrUnsupported, name, token)
+			return 0, fmt.Errorf("token: %w: the counter %q is at %d, which is not a time", backend.ErrUnsupported, name, token)
 		case token > seen:
 			b.raiseSeen(token)
 			return token, nil

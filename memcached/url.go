@@ -104,7 +104,7 @@ func (t *target) setParams(scheme, query string) error {
 				return fmt.Errorf("parameter %q is not a number from 1 to %d", name, maxConns)
 			}
 		default:
-			return fmt.Errorf("unknown parameter %q; known: %s, %s, %s; for %s://: %s, %s, %s", name,
+			return fmt.Errorf("%s; known: %s, %s, %s; for %s://: %s, %s, %s", backend.UnknownParam(query, name),
 				paramTimeout, paramConns, paramNamespace, schemeTLS, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 		}
 	}

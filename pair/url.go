@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/anylock/lock/backend"
 )
@@ -18,9 +19,10 @@ func init() {
 		Schemes:  []string{scheme},
 		Examples: []string{URL("redis://old", "etcd://new?lock_token_base=1000000", 1000000)},
 		Params: map[string]string{
-			"lock_first":  "URL of the store that is taken first, escaped",
-			"lock_second": "URL of the store that is taken second, escaped",
-			"lock_cut":    "number of the first store from which on tokens come from the second store (default 0)",
+			"lock_first":    "URL of the store that is taken first, escaped",
+			"lock_second":   "URL of the store that is taken second, escaped",
+			"lock_password": "replaces the first *** that is a password in the two URLs, the next one the second, and so on",
+			"lock_cut":      "number of the first store from which on tokens come from the second store (default 0)",
 		},
 		Guarantees: backend.Guarantees{EarlyLoss: "whatever either store may do", EnforcedBy: "both stores"},
 		RoundTrips: backend.RoundTrips{Acquire: "both", Renew: "both", Release: "both"},
@@ -42,7 +44,11 @@ func parseURL(rawURL string) (first, second string, cut uint64, err error) {
 	fail := func(what string) (string, string, uint64, error) {
 		return "", "", 0, fmt.Errorf("%w: pair url: %s; write pair:?lock_first=URL&lock_second=URL with escaped URLs", backend.ErrInvalid, what)
 	}
-	rest, params, err := backend.TakeParams(rawURL, "lock_first", "lock_second", "lock_cut")
+	rest, passwords, err := takePasswords(rawURL)
+	if err != nil {
+		return "", "", 0, err
+	}
+	rest, params, err := backend.TakeParams(rest, "lock_first", "lock_second", "lock_cut")
 	if err != nil {
 		return "", "", 0, err
 	}
@@ -60,7 +66,7 @@ func parseURL(rawURL string) (first, second string, cut uint64, err error) {
 	for _, name := range []string{"lock_first", "lock_second"} {
 		inner, err := backend.SplitURL(params[name])
 		if err != nil {
-			return fail(name + " is missing or not a url")
+			return "", "", 0, fmt.Errorf("%s is missing or not a url: %w", name, err)
 		}
 		if inner.Scheme == scheme {
 			return fail(name + " is a pair itself")
@@ -71,7 +77,33 @@ func parseURL(rawURL string) (first, second string, cut uint64, err error) {
 			return fail("lock_cut is not a number below 2^55")
 		}
 	}
-	return params["lock_first"], params["lock_second"], cut, nil
+	urls, err := backend.FillPasswords([]string{params["lock_first"], params["lock_second"]}, passwords)
+	if err != nil {
+		return "", "", 0, err
+	}
+	return urls[0], urls[1], cut, nil
+}
+
+// takePasswords removes the parameters lock_password and returns their values.
+func takePasswords(raw string) (rest string, passwords []string, err error) {
+	if _, err := backend.SplitURL(raw); err != nil {
+		return "", nil, err
+	}
+	base, query, _ := strings.Cut(raw, "?")
+	var kept []string
+	for param := range strings.SplitSeq(query, "&") {
+		escaped, ok := strings.CutPrefix(param, backend.ParamPassword+"=")
+		if !ok {
+			kept = append(kept, param)
+			continue
+		}
+		password, err := url.QueryUnescape(escaped)
+		if err != nil {
+			return "", nil, fmt.Errorf("%w: pair url: bad %%XX escape in parameter %q", backend.ErrInvalid, backend.ParamPassword)
+		}
+		passwords = append(passwords, password)
+	}
+	return base + "?" + strings.Join(kept, "&"), passwords, nil
 }
 
 func open(ctx context.Context, rawURL string) (backend.Backend, error) {
@@ -90,8 +122,7 @@ func open(ctx context.Context, rawURL string) (backend.Backend, error) {
 	return New(first, second, cut), nil
 }
 
-// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its errors may show
-// a password: see backend.CleanError.
+// OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
 	rest, prefix, _, err := backend.TakeParam(rawURL, "lock_prefix")
 	if err != nil {

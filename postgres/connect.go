@@ -73,7 +73,11 @@ func hosts(config *pgconn.Config) int {
 
 // dial connects and looks at the server.
 func (b *Backend) dial(ctx context.Context) (*session, error) {
-	conn, err := pgconn.ConnectConfig(ctx, b.config.Copy())
+	config := b.config.Copy()
+	if !b.probed.Load() {
+		config.DialFunc = expectReply(config.DialFunc)
+	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}

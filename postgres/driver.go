@@ -6,10 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
 )
@@ -67,19 +64,6 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 		return nil, backend.CleanError(rawURL, err)
 	}
 	return b, nil
-}
-
-// parseURL leaves the URL to pgx, but for its scheme, which pgx wants in lower case.
-func parseURL(raw string) (*pgx.ConnConfig, error) {
-	scheme, rest, _ := strings.Cut(raw, ":")
-	if !strings.HasPrefix(rest, "//") {
-		return nil, fmt.Errorf("%w: url does not begin with postgres://", backend.ErrInvalid)
-	}
-	config, err := pgx.ParseConfig(strings.ToLower(scheme) + ":" + rest)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %v", backend.ErrInvalid, backend.CleanError(raw, err))
-	}
-	return config, nil
 }
 
 func parseOptions(values map[string]string) (o Options, err error) {

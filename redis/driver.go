@@ -42,6 +42,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	endpoint.LogTo(backend.Logger(ctx))
 	t, err := endpoint.ParseURL(rest)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	}
 	if err := b.look(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)
-		return nil, backend.CleanError(rawURL, err)
+		return nil, backend.CleanError(rawURL, t.NameMaster(err))
 	}
 	return b, nil
 }

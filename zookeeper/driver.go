@@ -113,7 +113,7 @@ func parseURL(raw string) (target, error) {
 			return fail("%v", err)
 		}
 		if slices.Contains(t.servers, server) {
-			return fail("host %s is there twice", server)
+			return fail("a host is given twice")
 		}
 		t.servers = append(t.servers, server)
 	}
@@ -124,9 +124,11 @@ func parseURL(raw string) (target, error) {
 	if u.HasUser && u.User == "" {
 		return fail("@ without a user before it")
 	}
-	if t.options.Chroot, err = url.PathUnescape(strings.TrimSuffix(u.Path, "/")); err != nil {
-		return fail("bad %%XX escape in the chroot")
+	path, err := u.NamePath()
+	if err != nil {
+		return target{}, err
 	}
+	t.options.Chroot = strings.TrimSuffix(path, "/")
 	query, err := url.ParseQuery(u.Query)
 	if err != nil {
 		return fail("bad %%XX escape in a parameter")
@@ -136,7 +138,7 @@ func parseURL(raw string) (target, error) {
 	}
 	for name, values := range query {
 		if name != paramSessionTimeout {
-			return fail("unknown parameter %q; known: %s, %s; for %s://: %s, %s, %s", name,
+			return fail("%s; known: %s, %s; for %s://: %s, %s, %s", backend.UnknownParam(u.Query, name),
 				paramSessionTimeout, paramNamespace, schemeTLS, tlsurl.CA, tlsurl.Cert, tlsurl.Key)
 		}
 		d, err := time.ParseDuration(values[0])

@@ -74,7 +74,7 @@ func (s *session) checkContainers(ctx context.Context) error {
 	case err == nil || isReply(err):
 		return nil
 	case strings.HasSuffix(err.Error(), unimplemented):
-		return fmt.Errorf("%w (it says %s)", errTooOld, s.b.version(ctx, c.Server()))
+		return fmt.Errorf("%w (it says %q)", errTooOld, s.b.version(ctx, c.Server()))
 	}
 	return err
 }

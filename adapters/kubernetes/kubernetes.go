@@ -171,14 +171,14 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	lease, failing := l.lease, l.failing
 	l.mu.Unlock()
 	if lease == nil {
-		return fmt.Errorf("kubernetes: %s is not held: %w", l.key, lock.ErrLost) // a Conflict would make the elector try again at once
+		return fmt.Errorf("kubernetes: %q is not held: %w", l.key, lock.ErrLost) // a Conflict would make the elector try again at once
 	}
 	if record.HolderIdentity != "" {
 		return l.renew(ctx, lease, record)
 	}
 	l.set(nil, record)
 	if failing {
-		return fmt.Errorf("kubernetes: %s stays taken for its TTL, because its renewal has failed", l.key)
+		return fmt.Errorf("kubernetes: %q stays taken for its TTL, because its renewal has failed", l.key)
 	}
 	return lease.Release(ctx)
 }

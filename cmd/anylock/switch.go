@@ -18,8 +18,9 @@ func (a *app) switchCommand() *cobra.Command {
 		Short: "Plan a move to another store, never with two owners",
 		Long: `switch prints the steps that move running processes from one store to another: what to deploy, in which order, and which
 promises of the old store the new one does not keep. It takes and releases locks on a key of its own at the --from store, to
-see how that store's numbers grow. Passwords are printed as ***; put them back before you use the URLs. --from-file and --to-file keep
-them out of ps.
+see how that store's numbers grow. Passwords are printed as ***. Before you use a URL, replace each *** by the password in its place,
+with %XX for every byte but letters and digits. At the end of a URL, lock_password=*** has the passwords of the URLs inside, in their
+order. --from-file and --to-file keep passwords out of ps.
 
 With --pass N it takes numbers at the --from store until they have reached N, the cut that a plan printed. When it exits,
 processes may begin to use the new store alone.

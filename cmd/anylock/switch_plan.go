@@ -63,9 +63,9 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 	if base > 0 {
 		base += spare
 	}
-	p := &switchPlan{From: withBase(old.url, old.TokenBase), To: withBase(next.url, base), Cut: cut.number, Base: base, Found: cut.found,
+	p := &switchPlan{Cut: cut.number, Base: base, Found: cut.found,
 		Changes: changes(old.Backend.Guarantees(), next.Backend.Guarantees())}
-	p.Both = pair.URL(p.From, p.To, p.Cut)
+	p.setURLs(withBase(old.url, old.TokenBase), withBase(next.url, base))
 	from := "--from " + shellQuote(p.From)
 	if old.file != "" {
 		from = "--from-file " + shellQuote(old.file)
@@ -81,17 +81,25 @@ func planSwitch(ctx context.Context, old, next *switched, within time.Duration) 
 
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// withBase is a URL that can be shown, with a base.
+// setURLs sets the URLs to deploy, with *** for each password.
+func (p *switchPlan) setURLs(from, to string) {
+	p.From, p.Both, p.To = backend.Mask(from), backend.Mask(pair.URL(from, to, p.Cut)), backend.Mask(to)
+}
+
+// fillRule tells how a URL with *** becomes a URL that works.
+const fillRule = "replace each *** by the password in its place, with %XX for every byte but letters and digits. " +
+	"At the end of a URL, lock_password=*** has the passwords of the URLs inside, in their order"
+
+// withBase returns rawURL with a token base.
 func withBase(rawURL string, base uint64) string {
-	url := masked(rawURL)
 	if base == 0 {
-		return url
+		return rawURL
 	}
 	sep := "?"
-	if strings.Contains(url, "?") {
+	if strings.Contains(rawURL, "?") {
 		sep = "&"
 	}
-	return url + sep + "lock_token_base=" + strconv.FormatUint(base, 10)
+	return rawURL + sep + "lock_token_base=" + strconv.FormatUint(base, 10)
 }
 
 // changes lists what is promised otherwise.
@@ -124,6 +132,9 @@ func (p *switchPlan) text() string {
 	b.WriteString("\nsteps:\n")
 	for i, s := range p.Steps {
 		fmt.Fprintf(&b, "  %d. %s\n", i+1, s)
+	}
+	if strings.Contains(p.Both, "***") {
+		b.WriteString("\npasswords: " + fillRule + "\n")
 	}
 	b.WriteString("\nto go back: run anylock switch with --from and --to swapped, each with the URL that is deployed by then\n")
 	return b.String()

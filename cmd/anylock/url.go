@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -81,18 +80,9 @@ func readURL(ctx context.Context, urlName string, rawURL text, fileName string, 
 
 // warnOfPassword is for URLs on the command line, of a flag beside which there is one for a file.
 func (a *app) warnOfPassword(flag string, rawURLs ...string) {
-	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return masked(rawURL) != rawURL }) {
+	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return rawURL != "" && backend.HasPassword(rawURL) }) {
 		a.say("everybody on this machine can see the password in %s; use %s-file instead", flag, flag)
 	}
-}
-
-// masked is rawURL with *** for its secrets.
-func masked(rawURL string) string {
-	scheme, rest, ok := strings.Cut(rawURL, ":") // the whole URL in an error would be cut short
-	if !ok {
-		return rawURL
-	}
-	return scheme + ":" + backend.CleanError(rawURL, errors.New(rest)).Error()
 }
 
 // fileURL is the URL of an absolute path.

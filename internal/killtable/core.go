@@ -21,7 +21,7 @@ func (s specimen) finders() (checks []string) {
 }
 
 // byChance lists the bugs that no check finds in each run in fake time. The tests of the suite know a check for each, which finds the bug
-// in real time or at the second attempt.
+// in some runs.
 func (f *findings) byChance() (bugs []string) {
 	for _, bug := range f.matrix.Bugs() {
 		if len(f.matrix.Rows[bug]) == 0 {

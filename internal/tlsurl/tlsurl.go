@@ -59,7 +59,7 @@ func (f Files) Config() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, invalid("%s: %s holds no certificate in PEM", CA, f.CA)
+			return nil, invalid("%s: %q holds no certificate in PEM", CA, f.CA)
 		}
 	}
 	if f.Cert != "" {

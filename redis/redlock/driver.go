@@ -23,6 +23,7 @@ func init() {
 		},
 		Params: map[string]string{
 			paramNode:               "escaped redis URL of one more node, for nodes that differ in more than their host; may be repeated",
+			backend.ParamPassword:   "replaces the first *** that is a password in the lock_node URLs, the next one the second, and so on",
 			paramMaxTTL:             "longest TTL, and how long a node has no vote that may have forgotten leases; default 1m",
 			endpoint.ParamNamespace: "begins the name of every key; default anylock",
 		},
@@ -34,6 +35,7 @@ func init() {
 }
 
 func open(ctx context.Context, rawURL string) (*Backend, error) {
+	endpoint.LogTo(backend.Logger(ctx))
 	rest, nodes, err := takeNodes(rawURL)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func unfit(info map[string]string) error {
 	case info["cluster_enabled"] == "1":
 		return errors.New("the server belongs to a cluster: nodes must be independent")
 	case policy != "":
-		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %s", policy)
+		return fmt.Errorf("the server evicts keys: set maxmemory-policy noeviction, not %q", policy)
 	}
 	return endpoint.TooOld(info)
 }

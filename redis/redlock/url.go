@@ -31,18 +31,21 @@ func nodeOptions(raw string, urls []string) ([]*redis.Options, error) {
 		if err != nil {
 			return nil, fail(err)
 		}
-		n := url.URL{Scheme: endpoint.Native(u.Scheme), Host: host, Path: u.Path, RawQuery: u.Query}
+		n := endpoint.Native(u.Scheme) + "://"
 		if u.HasUser {
-			n.User = url.UserPassword(u.User, u.Password)
+			n += backend.Escape(u.User) + ":" + backend.Escape(u.Password) + "@"
 		}
-		urls = append(urls, n.String())
+		if n += host + u.Path; u.Query != "" {
+			n += "?" + u.Query
+		}
+		urls = append(urls, n)
 	}
 	var list []*redis.Options
 	var addrs []string
 	for _, n := range urls {
 		t, err := endpoint.ParseURL(n)
 		if err != nil {
-			return nil, backend.CleanError(raw, backend.CleanError(n, err))
+			return nil, err
 		}
 		if t.Single == nil {
 			return nil, fail(fmt.Errorf("a node is one server: redis://, rediss:// or redis+unix://"))
@@ -56,15 +59,22 @@ func nodeOptions(raw string, urls []string) ([]*redis.Options, error) {
 	return list, nil
 }
 
-// takeNodes removes the parameters that name a node, of which there may be many.
+// takeNodes removes the parameters that name a node, of which there may be many, and puts the passwords of lock_password into them.
 func takeNodes(raw string) (rest string, nodes []string, err error) {
+	if _, err := backend.SplitURL(raw); err != nil {
+		return "", nil, err
+	}
 	base, text, _ := strings.Cut(raw, "?")
 	query, err := url.ParseQuery(text)
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: url: bad %%XX escape in a parameter", backend.ErrInvalid)
 	}
-	nodes = query[paramNode]
+	nodes, err = backend.FillPasswords(query[paramNode], query[backend.ParamPassword])
+	if err != nil {
+		return "", nil, err
+	}
 	query.Del(paramNode)
+	query.Del(backend.ParamPassword)
 	if len(query) == 0 {
 		return base, nodes, nil
 	}

@@ -98,7 +98,7 @@ const oldestMajor = 5
 // TooOld is the error of a server that lacks commands, nil if it has all, or says nothing of its version.
 func TooOld(info map[string]string) error {
 	if olderThan(info["redis_version"], oldestMajor, 0) {
-		return fmt.Errorf("redis %s is older than %d.0", info["redis_version"], oldestMajor)
+		return fmt.Errorf("redis %q is older than %d.0", info["redis_version"], oldestMajor)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"errors"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,6 +22,8 @@ func TestParseURL(t *testing.T) {
 		master             string
 	}
 	for raw, w := range map[string]want{
+		"redis://":                                {addrs: "localhost:6379"},
+		"redis+unix://u:p%2Fw@/run/a%20b":         {addrs: "/run/a b", user: "u", password: "p/w"},
 		"redis://localhost":                       {addrs: "localhost:6379"},
 		"REDIS://localhost/2":                     {addrs: "localhost:6379", db: 2},
 		"redis://u:p%40ss@h:1234/3?pool_size=7":   {addrs: "h:1234", user: "u", password: "p@ss", db: 3},
@@ -112,8 +113,8 @@ func FuzzParseURL(f *testing.F) {
 func FuzzSentinelPassword(f *testing.F) {
 	f.Add("p@ss:/?#[]%&=+ \x00é", "user")
 	f.Fuzz(func(t *testing.T, password, user string) {
-		raw := "redis+sentinel://" + url.PathEscape(user) + ":" + strings.ReplaceAll(url.PathEscape(password), ":", "%3A") + "@h/m"
-		if strings.Contains(url.PathEscape(user), ":") {
+		raw := "redis+sentinel://" + backend.Escape(user) + ":" + backend.Escape(password) + "@h/m"
+		if strings.Contains(user, ":") {
 			return
 		}
 		target, err := ParseURL(raw)

@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-func ErrReply(v any) error { return fmt.Errorf("unexpected reply from redis: %v", v) }
+func ErrReply(v any) error { return fmt.Errorf("unexpected reply from redis: %q", fmt.Sprint(v)) }
 
 // Fields take a reply that is an array apart, from its first field to its last. What is not as expected shows in Err.
 type Fields struct {

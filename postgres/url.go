@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/anylock/lock/backend"
+)
+
+const defaultPort = "5432"
+
+// parseURL reads a URL without our parameters. pgx parses a URL that is built anew from the parts of raw.
+func parseURL(raw string) (*pgx.ConnConfig, error) {
+	u, err := backend.SplitURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
+		return nil, fmt.Errorf("%w: url does not begin with postgres://", backend.ErrInvalid)
+	}
+	native, err := nativeURL(u)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(native)
+	if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
+		parse.ConnString = "" // its message would quote the URL
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, backend.CleanError(raw, err))
+	}
+	return config, nil
+}
+
+func nativeURL(u backend.URL) (string, error) {
+	fail := func(what string) (string, error) {
+		return "", fmt.Errorf("%w: %s url: %s", backend.ErrInvalid, u.Scheme, what)
+	}
+	native := "postgres://"
+	if u.HasUser {
+		native += backend.Escape(u.User) + ":" + backend.Escape(u.Password) + "@"
+	}
+	for i, h := range u.Hosts {
+		if i > 0 {
+			native += ","
+		}
+		name, port, hasPort := strings.Cut(h, ":")
+		socket, err := url.PathUnescape(name)
+		switch {
+		case err != nil:
+			return fail("bad %XX escape in a host")
+		case !strings.HasPrefix(socket, "/"):
+			if _, err := backend.HostPort(h, defaultPort); err != nil {
+				return fail(err.Error())
+			}
+			native += h
+		case hasPort:
+			native += backend.Escape(socket) + ":" + port
+		default:
+			native += backend.Escape(socket)
+		}
+	}
+	database, err := u.NamePath()
+	if err != nil {
+		return "", err
+	}
+	if database = strings.TrimPrefix(database, "/"); database != "" {
+		native += "/" + backend.Escape(database)
+	}
+	query, err := nativeQuery(u)
+	if err != nil || query == "" {
+		return native, err
+	}
+	return native + "?" + query, nil
+}
+
+// nativeQuery decodes as pgx does: a + is a +. pgx sends parameters that it does not know to the server, whose error may quote them, so that
+// they may not follow a password, of which they may be the rest.
+func nativeQuery(u backend.URL) (string, error) {
+	var list []string
+	if u.Query == "" {
+		return "", nil
+	}
+	for param := range strings.SplitSeq(u.Query, "&") {
+		if param == "" {
+			continue
+		}
+		name, value, hasValue := strings.Cut(param, "=")
+		name, err1 := url.PathUnescape(name)
+		value, err2 := url.PathUnescape(value)
+		if err1 != nil || err2 != nil {
+			return "", fmt.Errorf("%w: %s url: bad %%XX escape in a parameter", backend.ErrInvalid, u.Scheme)
+		}
+		unknown := backend.UnknownParam(u.Query, name)
+		if !hasValue || !slices.Contains(clientParams, name) && !strings.Contains(unknown, fmt.Sprintf("%q", name)) {
+			return "", fmt.Errorf("%w: %s url: %s", backend.ErrInvalid, u.Scheme, unknown)
+		}
+		list = append(list, backend.Escape(name)+"="+backend.Escape(value))
+	}
+	return strings.Join(list, "&"), nil
+}
+
+// clientParams are parameters that pgx or every server knows.
+var clientParams = strings.Fields(`host port database dbname user password passfile connect_timeout sslmode sslkey sslcert sslcertmode
+	sslrootcert sslnegotiation sslpassword sslsni krbspn krbsrvname target_session_attrs service servicefile min_protocol_version
+	max_protocol_version channel_binding require_auth default_query_exec_mode statement_cache_capacity description_cache_capacity
+	application_name options search_path client_encoding timezone TimeZone datestyle DateStyle role statement_timeout lock_timeout
+	idle_in_transaction_session_timeout tcp_user_timeout`)

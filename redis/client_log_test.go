@@ -1,0 +1,45 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/servers"
+)
+
+// Sentinels that do not know the master are named as the reason, and go-redis' lines about them go to the logger.
+func TestUnknownSentinelMaster(t *testing.T) {
+	set := servers.RedisSentinel(t)
+	url := strings.Replace(sentinelURLOf(set), "/"+set.Name, "/nobody%0A", 1)
+	var log lockedLog
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ctx = backend.WithLogger(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+	_, err := openURL(ctx, url)
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), `do not know a master "nobody\n"`) {
+		t.Errorf("%v", err)
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if !strings.Contains(log.b.String(), "sentinel: GetMasterAddrByName") {
+		t.Errorf("the logger has %q", log.b.String())
+	}
+}
+
+type lockedLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}

@@ -1,0 +1,39 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A clientLogger writes the lines of go-redis, which has one logger for the whole process: to the logger of the context, or else to that of
+// the Locker that was opened last.
+type clientLogger struct{ last atomic.Pointer[slog.Logger] }
+
+var (
+	clientLog     clientLogger
+	installLogger = sync.OnceFunc(func() { redis.SetLogger(&clientLog) })
+)
+
+// LogTo makes go-redis write its own lines to logger instead of standard error.
+func LogTo(logger *slog.Logger) {
+	clientLog.last.Store(logger)
+	installLogger()
+}
+
+// Printf implements go-redis' logger.
+func (l *clientLogger) Printf(ctx context.Context, format string, args ...any) {
+	logger := l.last.Load()
+	if given, ok := backend.LoggerOf(ctx); ok {
+		logger = given
+	}
+	if logger != nil && logger.Enabled(ctx, slog.LevelInfo) {
+		logger.InfoContext(ctx, "go-redis", "line", fmt.Sprintf(format, args...))
+	}
+}
