@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -34,7 +35,7 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %s", show(args[0]))
+				return unknownCommand(cmd, args[0])
 			}
 			return cmd.Help()
 		},
@@ -46,7 +47,35 @@ terminal, as under cron, anylock says so there. It looks up the home directory i
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "report progress on standard error")
 	root.AddCommand(a.runCommand(), a.holdCommand(), a.inspectCommand(), a.listCommand(), a.breakCommand(), a.doctorCommand(), a.switchCommand(), a.conformCommand(), a.benchCommand(), a.backendsCommand(), a.versionCommand())
 	addHidden(root)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Run, help.RunE = nil, helpFor
+	}
 	return root
+}
+
+// helpFor prints the help of the command that args name.
+func helpFor(help *cobra.Command, args []string) error {
+	cmd, rest, err := help.Root().Find(args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) > 0:
+		return unknownCommand(cmd, rest[0])
+	}
+	cmd.InitDefaultHelpFlag()
+	return cmd.Help()
+}
+
+// unknownCommand is the exit for a subcommand of cmd that does not exist. It suggests those with similar names.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	const distance = 2 // Levenshtein's, as in cobra
+	cmd.SuggestionsMinimumDistance = distance
+	var similar string
+	if names := cmd.SuggestionsFor(name); len(names) > 0 {
+		similar = "; did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return usagef("unknown command %s%s", show(name), similar)
 }
 
 // say prints one line on standard error.

@@ -83,7 +83,7 @@ func (b *benchRun) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer files.close()
-	urls, cleanUp, err := b.urls()
+	urls, cleanUp, err := b.urls(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -137,15 +137,21 @@ func (b *benchRun) setOptions(cmd *cobra.Command) error {
 }
 
 // urls are those of the stores that were asked for, or of those that need no server.
-func (b *benchRun) urls() (urls []string, cleanUp func(), err error) {
+func (b *benchRun) urls(ctx context.Context) (urls []string, cleanUp func(), err error) {
 	urls = b.backends
 	b.warnOfPassword("--backend", urls...)
 	if b.backendFile.isSet {
-		rawURL, err := readURL("", text{}, "--backend-file", b.backendFile)
+		rawURL, err := readURL(ctx, "", text{}, "--backend-file", b.backendFile)
 		if err != nil {
 			return nil, nil, err
 		}
+		b.warnOfReaders("--backend-file", b.backendFile.s, rawURL)
 		urls = append(urls, rawURL)
+	}
+	for _, rawURL := range urls {
+		if err := checkScheme(rawURL); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(urls) > 0 {
 		return urls, func() {}, nil

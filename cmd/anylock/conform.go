@@ -107,7 +107,7 @@ func selected(o conformance.Options) (checks []conformance.Check) {
 }
 
 func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
-	rawURL, err := c.backendURL()
+	rawURL, err := c.backendURL(ctx)
 	if err != nil {
 		return err
 	}

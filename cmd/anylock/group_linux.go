@@ -2,11 +2,9 @@ package main
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,13 +30,7 @@ func membersOf(group int) (members []int, known bool) {
 	}
 	want := strconv.Itoa(group)
 	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has gone meanwhile
-		}
-		// proc_pid_stat(5): pid (comm) state ppid pgrp …, and comm may hold anything.
-		_, rest, _ := strings.Cut(string(stat[max(0, strings.LastIndexByte(string(stat), ')')):]), " ")
-		fields := strings.Fields(rest)
+		fields := statFields(file)
 		const state, pgrp = 0, 2
 		if len(fields) > pgrp && fields[pgrp] == want && fields[state] != "Z" && fields[state] != "X" {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -41,6 +41,8 @@ const (
 	defaultTTL      = 30 * time.Second
 	defaultMaxGrace = 10 * time.Second
 	graceShare      = 3 // the default grace is at most this part of the TTL
+	// leastTTL leaves a few milliseconds for renewals beside the default grace and the margins.
+	leastTTL = 10 * time.Millisecond
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -142,6 +144,9 @@ func (r *runner) check(args []string) (err error) {
 	}
 	if r.maxHold.d > 0 && r.maxHold.d < r.ttl.d {
 		r.ttl.d = r.maxHold.d
+		if r.ttl.d < leastTTL {
+			return fmt.Errorf("--max-hold %v is too short: %v at least", r.maxHold.d, leastTTL)
+		}
 		return r.checkGrace("--max-hold")
 	}
 	return r.checkGrace("--ttl")
@@ -160,6 +165,9 @@ func (r *runner) checkTerms() error {
 	}
 	if err := backend.ValidateTTL(r.ttl.d); err != nil {
 		return fmt.Errorf("--ttl: %w", err)
+	}
+	if r.ttl.d < leastTTL {
+		return fmt.Errorf("--ttl %v is too short to renew the lease in time: %v at least", r.ttl.d, leastTTL)
 	}
 	return nil
 }
@@ -257,6 +265,7 @@ func (r *runner) run(ctx context.Context) error {
 	signals := r.begin()
 	defer r.notices.close()
 	notify(signals, signalsPassed)
+	defer reapOrphans()()
 	guard, err := r.startGuard()
 	if err != nil {
 		return err
@@ -265,8 +274,9 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, stop := untilSignal(ctx, signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(guard.context(), cancel)()
+	stopWatch := context.AfterFunc(guard.context(), cancel)
 	lease, closeStore, err := r.take(ctx)
+	stopWatch() // the lease keeps this context, and the guard ends before the lease
 	interrupted := stop()
 	if err != nil {
 		return cmp.Or(interrupted, guardFailure(guard), err)
@@ -280,31 +290,6 @@ func (r *runner) run(ctx context.Context) error {
 	out, err := r.hold(lease, file, guard, signals)
 	lingered := err == nil && !out.lost && r.linger(lease, signals)
 	return r.finish(lease, out, lingered, err)
-}
-
-// startGuard starts the guard, unless the user wants none.
-func (r *runner) startGuard() (*guard, error) {
-	if r.noGuard {
-		return nil, nil
-	}
-	g, err := startGuard(r.say)
-	if err != nil {
-		return nil, guardError(reason(err))
-	}
-	return g, nil
-}
-
-// guardFailure is the exit for a guard that has ended, nil if it has not.
-func guardFailure(g *guard) error {
-	if err := context.Cause(g.context()); err != nil {
-		return guardError(err)
-	}
-	return nil
-}
-
-func guardError(err error) error {
-	return &exitError{code: exitNoGuard, err: fmt.Errorf(
-		"no guard process, which kills the command if anylock is killed or stopped: %w (--no-guard runs without one)", err)}
 }
 
 // hold runs the command under the lease.

@@ -22,7 +22,7 @@ type switched struct {
 
 // openSwitched opens the store of a flag, or of the one for a file.
 func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) (*switched, error) {
-	url, err := readURL(flag, rawURL, flag+"-file", file)
+	url, err := readURL(ctx, flag, rawURL, flag+"-file", file)
 	switch {
 	case err != nil:
 		return nil, err
@@ -30,6 +30,10 @@ func (a *app) openSwitched(ctx context.Context, flag string, rawURL, file text) 
 		return nil, usagef("%s is missing", flag)
 	}
 	a.warnOfPassword(flag, rawURL.s)
+	a.warnOfReaders(flag+"-file", file.s, url)
+	if err := checkScheme(url); err != nil {
+		return nil, err
+	}
 	s, err := openSwitched(ctx, url)
 	if err != nil {
 		return nil, storeError(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/url"
@@ -18,11 +17,16 @@ import (
 const urlFileEnv = "ANYLOCK_URL_FILE" // names a file with the store's URL
 
 // backendURL is the store to use: that of the flags, else that of the environment, else a directory of this user.
-func (a *app) backendURL() (string, error) {
-	given, err := readURL("--backend", a.backend, "--backend-file", a.backendFile)
+func (a *app) backendURL(ctx context.Context) (string, error) {
+	given, err := readURL(ctx, "--backend", a.backend, "--backend-file", a.backendFile)
 	a.warnOfPassword("--backend", a.backend.s)
+	a.warnOfReaders("--backend-file", a.backendFile.s, given)
 	if given == "" && err == nil {
-		given, err = readURL("$"+lock.URLEnv, envText(lock.URLEnv), "$"+urlFileEnv, envText(urlFileEnv))
+		given, err = readURL(ctx, "$"+lock.URLEnv, envText(lock.URLEnv), "$"+urlFileEnv, envText(urlFileEnv))
+		a.warnOfReaders("$"+urlFileEnv, envText(urlFileEnv).s, given)
+	}
+	if err == nil {
+		err = checkScheme(given)
 	}
 	if given != "" || err != nil {
 		return given, err
@@ -53,7 +57,7 @@ var homeOfUser = func() (string, error) {
 
 // readURL is the URL that is given itself or in a file, empty if it is not given. One that is given and empty is a mistake,
 // such as a variable that is not set: another store in its place would keep nobody out.
-func readURL(urlName string, rawURL text, fileName string, file text) (string, error) {
+func readURL(ctx context.Context, urlName string, rawURL text, fileName string, file text) (string, error) {
 	switch {
 	case rawURL.isSet && file.isSet:
 		return "", usagef("%s and %s cannot be combined", urlName, fileName)
@@ -64,20 +68,14 @@ func readURL(urlName string, rawURL text, fileName string, file text) (string, e
 	case !file.isSet:
 		return rawURL.s, nil
 	}
-	f, err := os.Open(file.s)
+	line, err := firstLine(ctx, file.s)
+	if err == nil {
+		err = checkFirstLine(line)
+	}
 	if err != nil {
 		return "", usagef("%s %s: %w", fileName, show(file.s), reason(err))
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Scan()
-	if err := lines.Err(); err != nil {
-		return "", usagef("%s %s: %w", fileName, show(file.s), reason(err))
-	}
-	if lines.Text() == "" {
-		return "", usagef("%s %s: its first line is empty", fileName, show(file.s))
-	}
-	return lines.Text(), nil
+	return line, nil
 }
 
 // warnOfPassword is for URLs on the command line, of a flag beside which there is one for a file.
@@ -118,7 +116,7 @@ func sharedURL(rawURL, name string) (string, error) {
 
 // open opens the store. Its errors are exits.
 func (a *app) open(ctx context.Context, opts ...lock.Option) (*lock.Locker, error) {
-	rawURL, err := a.backendURL()
+	rawURL, err := a.backendURL(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// startGuard starts the guard, unless the user wants none.
+func (r *runner) startGuard() (*guard, error) {
+	if r.noGuard {
+		return nil, nil
+	}
+	g, err := startGuard(r.say)
+	if err != nil {
+		return nil, guardError(reason(err))
+	}
+	return g, nil
+}
+
+// guardFailure is the exit for a guard that has ended, nil if it has not.
+func guardFailure(g *guard) error {
+	if err := context.Cause(g.context()); err != nil {
+		return guardError(err)
+	}
+	return nil
+}
+
+func guardError(err error) error {
+	return &exitError{code: exitNoGuard, err: fmt.Errorf(
+		"no guard process, which kills the command if anylock is killed or stopped: %w (--no-guard runs without one)", err)}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// schemesByPort are the schemes of the stores' usual ports.
+var schemesByPort = map[string]string{
+	"2181": "zookeeper", "2379": "etcd", "5432": "postgres", "6379": "redis", "11211": "memcached",
+}
+
+var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+$`)
+
+// checkScheme returns an error if rawURL is a host and port without a scheme. It suggests the scheme of a usual port.
+func checkScheme(rawURL string) error {
+	address, rest, _ := strings.Cut(rawURL, "/")
+	if !hostAndPort.MatchString(address) {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || isScheme(strings.ToLower(host)) {
+		return nil
+	}
+	scheme, known := schemesByPort[port]
+	switch {
+	case !known:
+		return usagef("the store's URL has no scheme, as in redis://%s (anylock backends lists them)", show(address))
+	case rest == "":
+		return usagef("the store's URL has no scheme: did you mean %s://%s?", scheme, show(address))
+	default:
+		return usagef("the store's URL has no scheme: did you mean %s://%s/...?", scheme, show(address))
+	}
+}
+
+// isScheme reports whether a store has the scheme.
+func isScheme(scheme string) bool {
+	return slices.ContainsFunc(backend.DefaultMux.Drivers(), func(d backend.Driver) bool { return slices.Contains(d.Schemes, scheme) })
+}
