@@ -27,7 +27,7 @@ func TestRequestsOfRedis(t *testing.T) {
 		tells bool
 	}{
 		{"redis://" + s.Addr, true},
-		{"redis://asks:p%40ss@" + s.Addr + "/1?lock_namespace=a@b", true},
+		{"redis://asks:p%40ss@" + s.Addr + "/1?lock_namespace=a%40b", true},
 		{"redis://silent:p%40ss@" + s.Addr, false},
 	} {
 		store, err := bench.URL(ctx, test.url)

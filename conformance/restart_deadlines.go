@@ -84,6 +84,10 @@ func (t *trial) wakesAfterRestart(w *waiting, d *deadLease, restarted time.Time)
 	if t.g.EarlyLoss == "" && next.after.Before(d.deadline) {
 		t.doubleGrant("after a restart, a waiter was granted the key of %s %v before its deadline", d.what, d.deadline.Sub(next.after))
 	}
+	if t.mayEndLeases() && next.after.Before(restarted) {
+		_ = next.Release(t.ctx) // the restart may have ended it too
+		return
+	}
 	t.release(next)
 }
 

@@ -13,6 +13,9 @@ func TestSilenceIsLimited(t *testing.T) {
 	s := only(t, b)
 	defer s.give()
 	conn := s.wire()
+	if replied, ok := conn.(*repliedConn); ok {
+		conn = replied.Conn
+	}
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		t.Fatalf("a connection of type %T", conn)

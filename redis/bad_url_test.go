@@ -24,7 +24,7 @@ func TestBadURLs(t *testing.T) {
 		"redis://u:hunter2@h?db=-1":                                "db",
 		"redis+unix:///x?db=-1":                                    "db",
 		"redis+sentinel://u:hunter2@s1/m/-1":                       "database",
-		"redis:///u:hunter2@h":                                     "database",
+		"redis:///u:hunter2@h":                                     "escape",
 		"redis+sentinel://s1/m?sentinel_password=a&hunter2=":       "%26",
 		"redis://u:hunter2@h?read_timeout=soon":                    "read_timeout",
 		"redis://u:hunter2@h?ttl=30s":                              "ttl",

@@ -56,7 +56,7 @@ func checkFirstLine(line string) error {
 
 // warnOfReaders warns of a file with a password that every user of this machine may read. flag names the file.
 func (a *app) warnOfReaders(flag, file, rawURL string) {
-	if file == "" || !backend.HasPassword(rawURL) {
+	if file == "" || rawURL == "" || !backend.HasPassword(rawURL) {
 		return
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && readableByAll(info.Mode()) {

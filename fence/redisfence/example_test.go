@@ -37,5 +37,5 @@ func ExampleScript() {
 
 func TestExampleScript(t *testing.T) {
 	redisAddr = servers.Redis(t).Addr
-	storetest.Example(t, ExampleScript, "10 <nil>\n60 <nil>\n{account/7}:fence: stale fencing token 256: 512 was seen\n")
+	storetest.Example(t, ExampleScript, "10 <nil>\n60 <nil>\n\"{account/7}:fence\": stale fencing token 256: 512 was seen\n")
 }
