@@ -171,6 +171,30 @@ func TestHandoffOfALostLease(t *testing.T) {
 	})
 }
 
+// A lease that somebody has removed is not handed on, though the store does not report the removal.
+func TestHandoffOfARemovedLease(t *testing.T) {
+	bubble(t, func(t *testing.T, a, b *lock.Locker) {
+		first := acquire(t, a, "k")
+		got := queue(t, a, 3)
+		time.Sleep(50 * time.Millisecond) // sleeps: the work under the lock
+		if err := b.Break(t.Context(), "k", first.Owner()); err != nil {
+			t.Fatal(err)
+		}
+		other := acquire(t, b, "k")
+		wantErr(t, first.Release(t.Context()), lock.ErrLost)
+		synctest.Wait()
+		select {
+		case l := <-got:
+			t.Errorf("a holder with token %d began beside that of token %d", l.Token(), other.Token())
+		default:
+		}
+		release(t, other)
+		for range cap(got) {
+			release(t, <-got)
+		}
+	})
+}
+
 // A slow renewal does not make the hand-off later than it may be.
 func TestHandoffRenewalIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,10 @@ import (
 // handoffTime is how long after the store's grant a lease may be handed on: other processes wait meanwhile.
 const handoffTime = time.Second
 
+// handoffTrust is how long after a reply of the store a lease may be handed on without a request, where the store does not report that
+// somebody has removed it.
+const handoffTrust = 10 * time.Millisecond
+
 // keepPause is between attempts to set a minimum hold.
 const keepPause = 100 * time.Millisecond
 
@@ -36,6 +40,7 @@ type hold struct {
 	silent   time.Duration // of its age when the store stopped answering renewals, 0 if it answers; guarded by renewer.mu
 	left     bool          // must not come back to be renewed; guarded by renewer.mu, as is renewal
 	handoffs uint8         // how often it was handed on; only the one inside the gate touches it
+	replied  time.Duration // of its age when the store confirmed it for a hand-off; only the one inside the gate touches it
 	taken    atomic.Int32  // by workers that renew it
 	renewal  alarm.Entry[*hold]
 
@@ -156,7 +161,8 @@ func (l *Locker) handOn(h *hold) bool {
 	}
 	ttl := terms.leaseTTL()
 	// The next holder gets what it asked for: its own TTL, all of it if nobody will renew it.
-	if ttl != current || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
+	unsure := !l.guarantees.TellsLoss && h.age()-h.replied > handoffTrust
+	if unsure || ttl != current || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
 		if !l.renewFor(h, ttl) {
 			return false
 		}
@@ -197,6 +203,7 @@ func (l *Locker) renewFor(h *hold, ttl time.Duration) bool {
 	if err := h.lease.Renew(ctx, ttl); err != nil {
 		return false
 	}
+	h.replied = h.age()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ttl = ttl

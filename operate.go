@@ -74,9 +74,8 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 // working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
 // that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
 //
-// "The next waiter" is the next waiter at the store. If Guarantees.TellsLoss is false, the holder's process may not
-// know of the loss yet: until it does, it may hand the lost lease on to its own waiters, as often as WithHandoff
-// allows, but not later than one second after the store's grant. These holders may overlap with the next owner.
+// "The next waiter" is the next waiter at the store. If Guarantees.TellsLoss is false, the holder's process may hand the lease on to a waiter of
+// its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap with the next owner.
 //
 // ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
 func (l *Locker) Break(ctx context.Context, key, owner string) error {
