@@ -96,8 +96,10 @@ func restartSparesDisconnectedHolder(t *trial) {
 	t.usable(c)
 	held := []*grant{t.acquire(c, t.newKey(), t.long()), t.grantedAfterWait(c)}
 	link.Refuse()
+	end := held[0].Deadline()
 	t.h.Restart()
 	t.becomesFreeAfterOutage(t.b, t.newKey())
+	t.restartedBefore(end)
 	for _, g := range held {
 		t.refused(t.b, g)
 	}

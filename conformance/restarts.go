@@ -223,10 +223,12 @@ func restartServesAllWaiters(t *trial) {
 	}
 	t.told(key, waiters)
 	waits[waiters/2].cancel() // its clean-up meets the restart
+	end := g.Deadline()
 	t.h.Restart()
 	for _, b := range []backend.Backend{t.a, t.b} {
 		t.becomesFreeAfterOutage(b, t.newKey())
 	}
+	t.restartedBefore(end)
 	if t.g.EarlyLoss == "" { // else one of them may have its turn by now
 		t.told(key, waiters-1)
 	}
