@@ -32,15 +32,15 @@ func NewProxyAt(t testing.TB, addr, target string) *Proxy {
 	t.Helper()
 	p := new(Proxy)
 	p.Relay = NewRelay(t, addr, target, func(r *Relay, client, server net.Conn) {
-		r.Go(func() { p.copy(server, client, false) })
-		p.copy(client, server, true)
+		r.Go(func() { p.copy(r, server, client, false) })
+		p.copy(r, client, server, true)
 	})
 	return p
 }
 
-func (p *Proxy) copy(to, from net.Conn, reply bool) {
+func (p *Proxy) copy(r *Relay, to, from net.Conn, reply bool) {
 	pieces := make(chan piece, 1024)
-	p.Go(func() {
+	r.Go(func() {
 		defer to.Close()
 		defer from.Close()
 		for piece := range pieces {
