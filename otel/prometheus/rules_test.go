@@ -84,7 +84,7 @@ func TestAlerts(t *testing.T) {
 			}
 			return func() { _ = l.Release(j.t.Context()) }
 		}},
-		{"StoreAnswersRenewalsSlowly", []string{"AnylockRenewalsLate"}, 40 * time.Minute, func(j *job, _ *load, store *faulty) func() {
+		{"StoreAnswersRenewalsSlowly", []string{"AnylockRenewalsLate", "AnylockWaitsGrow"}, 40 * time.Minute, func(j *job, _ *load, store *faulty) func() {
 			store.slow.Store(int64(slowly))
 			return j.hold(many)
 		}},
