@@ -21,8 +21,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 SERVERLESS := ./backend ./memory ./file ./conformance
 
 # test-race runs each store's main suite, and the fast tests of packages that are no store. It leaves out
-# the command, and packages without concurrency.
-RACE_STORES := ./redis ./redis/redlock ./etcd ./zookeeper ./memcached ./postgres ./file ./pair
+# the command, and packages without concurrency. The longest suites come first.
+RACE_STORES := ./etcd ./zookeeper ./redis/redlock ./memcached ./redis ./postgres ./file ./pair
 RACE_SUITES := ^TestConformance(3|FirstsNumbers)?$$
 RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
 
