@@ -16,8 +16,8 @@ import (
 )
 
 // firstReplyLimit is how long a server may take for its first byte while a store is opened. A port that is not Postgres' often waits
-// for the end of a line, and stays silent.
-const firstReplyLimit = 1800 * time.Millisecond
+// for the end of a line, and stays silent. A busy Postgres can take two seconds.
+const firstReplyLimit = 3500 * time.Millisecond
 
 var errNoFirstReply = fmt.Errorf("%w: connected, but no reply within %v; is it the port of a Postgres server?",
 	backend.ErrUnavailable, firstReplyLimit)
