@@ -21,7 +21,7 @@ func TakeParams(raw string, known ...string) (rest string, params map[string]str
 	return rest, params, err
 }
 
-// TakeParam removes one parameter of ours and leaves the others. ok tells whether it was there.
+// TakeParam removes one parameter of ours and leaves the others. ok reports whether the URL had it.
 func TakeParam(raw, name string) (rest, value string, ok bool, err error) {
 	rest, params, err := cutParams(raw, func(n string) bool { return n == name })
 	value, ok = params[name]

@@ -23,7 +23,7 @@ type watchStream struct {
 	stream pb.Watch_WatchClient
 	cancel context.CancelFunc
 	// What is to be sent, while others receive: a server whose answers nobody takes reads no more. A stream may take
-	// nothing for seconds, and nobody must wait for that: one goroutine tells the losses of all leases.
+	// nothing for seconds, and nobody must wait for that: one goroutine reports the losses of all leases.
 	unsent backlog[*pb.WatchRequest]
 	heard  atomic.Bool // since the last look
 

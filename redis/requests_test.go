@@ -149,6 +149,9 @@ func commandsPerHandOff(t *testing.T, hold time.Duration) float64 {
 	took := time.Since(begun)
 	diff, sum := redistest.Since(before, redistest.Commands(t, admin))
 	per := float64(sum-diff["pttl"]) / float64(processes*rounds)
+	if looks, most := float64(diff["pttl"]), 4*processes+200*took.Seconds(); looks > most {
+		t.Errorf("hold %v: waiters looked at the lease %v times in %v, want at most %.0f", hold, looks, took, most)
+	}
 	t.Logf("hold %v: %.2f commands per hand-off, %.0f hand-offs/s: %v",
 		hold, per, float64(processes*rounds)/took.Seconds(), diff)
 	return per

