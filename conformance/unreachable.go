@@ -85,7 +85,8 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 		t.renew(held, t.long())
 	}
 	t.release(busy)
-	t.free(c, busy.key, "after attempts "+when)
+	// A dial that the kernel repeats may succeed now, and carry an Acquire that nobody waits for: the client gives such a lease back.
+	t.becomesFree(t.b, busy.key, recovery, "after attempts "+when)
 	const grown = 16 // of a client's pool
 	t.settlesAt(before+grown, "after calls "+when)
 }
