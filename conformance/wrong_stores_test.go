@@ -136,7 +136,7 @@ var wrongStores = map[string]struct {
 			}
 			return c.Acquire(ctx, r)
 		}}
-	}, "rule 9: ", false},
+	}, "waiter", false}, // the scheduler decides which checks of waiters fail first
 	"waiters park until their context ends": {func(c *client) *wrongStore {
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
 			l, err := c.Acquire(ctx, backend.Request{Key: r.Key, Owner: r.Owner, TTL: r.TTL})
@@ -146,7 +146,7 @@ var wrongStores = map[string]struct {
 			}
 			return l, err
 		}}
-	}, "rule 9: ", true},
+	}, "waiter", true},
 	"every answer is late": {func(c *client) *wrongStore {
 		const late = 3 * time.Second
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {
