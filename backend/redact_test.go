@@ -127,7 +127,7 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 		password := first + middle + last
 		if strings.ContainsAny(user, ":@/?#") || strings.Contains(user+host, first) || strings.Contains(user+host, last) ||
 			strings.Contains(middle, first) || strings.Contains(middle, last) {
-			t.Skip()
+			return
 		}
 		raw := "redis://" + user + ":" + password + "@" + host
 		check := func(what, text string) {

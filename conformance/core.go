@@ -21,8 +21,8 @@ func Core() []Check {
 // RunCore is [Run] with fewer checks: those of [Core], and those that extra selects. Each of extra is the name of a check or of a group.
 // Select the checks of what the variant changes: "members" for a cluster, "cuts" and "partitions" for other connections.
 //
-// With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte of a request, crowds,
-// long queues, large batches, restarts.
+// With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte
+// of a request, crowds, long queues, large batches, restarts.
 //
 // If the environment variable ANYLOCK_CONFORMANCE_FULL is 1, RunCore runs the whole suite.
 func RunCore(t *testing.T, newHarness func(t *testing.T) Harness, extra ...string) {

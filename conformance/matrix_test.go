@@ -29,7 +29,8 @@ const (
 	notFound  = "matrix: not found by "
 )
 
-// TestMatrixRow is the child process that tries one bug. By itself it shows that a bug is found and that a right store fails nothing.
+// TestMatrixRow is the child process that tries one bug. By itself it shows that a bug is found and that a right
+// store fails nothing.
 func TestMatrixRow(t *testing.T) {
 	bug, ok := os.LookupEnv(rowBug)
 	if !ok {

@@ -85,7 +85,8 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 		t.renew(held, t.long())
 	}
 	t.release(busy)
-	// A dial that the kernel repeats may succeed now, and carry an Acquire that nobody waits for: the client gives such a lease back.
+	// A dial that the kernel repeats may succeed now and deliver an Acquire whose caller has returned. The client
+	// releases such a lease.
 	t.becomesFree(t.b, busy.key, recovery, "after attempts "+when)
 	const grown = 16 // of a client's pool
 	t.settlesAt(before+grown, "after calls "+when)

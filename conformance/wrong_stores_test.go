@@ -146,7 +146,7 @@ var wrongStores = map[string]struct {
 			}
 			return l, err
 		}}
-	}, "waiter", true},
+	}, "rule 9: ", true},
 	"every answer is late": {func(c *client) *wrongStore {
 		const late = 3 * time.Second
 		return &wrongStore{client: c, acquire: func(ctx context.Context, c *client, r backend.Request) (backend.Lease, error) {

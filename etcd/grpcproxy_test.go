@@ -41,8 +41,12 @@ func TestHandOverThroughCurrentProxy(t *testing.T) {
 func handOverSoon(t *testing.T, s site, b *Backend) {
 	t.Helper()
 	direct := opened(t, s.URL())
-	const rounds, most = 10, time.Second // a hand-over that only a recheck notices takes several seconds
-	slow, slowest := 0, time.Duration(0)
+	const (
+		rounds = 10
+		quick  = 100 * time.Millisecond // more often than not on a quiet machine, sometimes on a busy one
+		most   = time.Second            // a hand-over that only a recheck notices takes several seconds
+	)
+	quickly, slow, slowest := 0, 0, time.Duration(0)
 	holder := acquire(t, direct, req("k", time.Minute))
 	for range rounds {
 		next := queueUp(t, b, waiting("k", time.Minute), 1)
@@ -52,6 +56,9 @@ func handOverSoon(t *testing.T, s site, b *Backend) {
 		o := granted(t, next, 2*recheck)
 		took := o.At.Sub(begun)
 		slowest = max(slowest, took)
+		if took <= quick {
+			quickly++
+		}
 		if took > most {
 			slow++
 		}
@@ -59,8 +66,8 @@ func handOverSoon(t *testing.T, s site, b *Backend) {
 	}
 	t.Logf("the slowest of %d hand-overs took %v", rounds, slowest)
 	release(t, holder)
-	if slow > rounds/3 { // the machine may be busy
-		t.Errorf("%d of %d hand-overs took longer than %v", slow, rounds, most)
+	if slow > rounds/3 || quickly < rounds/5 { // the machine may be busy
+		t.Errorf("%d of %d hand-overs took longer than %v, and %d at most %v", slow, rounds, most, quickly, quick)
 	}
 }
 

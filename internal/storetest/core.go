@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"os"
 	"testing"
 
 	"github.com/anylock/lock/conformance"
@@ -18,11 +17,11 @@ func Core(extra ...string) Suite {
 	}
 }
 
-// Main is conformance.Run, for the usual setup of a store. With -short, unless ANYLOCK_CONFORMANCE_FULL is 1, it is conformance.RunCore: the
-// whole suite runs in "make test-race" and "make test-all".
+// Main is conformance.Run, for the usual setup of a store. With -short it is conformance.RunCore: "make test-race" and
+// "make test-all" run the whole suite.
 func Main(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
-	if testing.Short() && os.Getenv("ANYLOCK_CONFORMANCE_FULL") != "1" {
+	if testing.Short() {
 		conformance.RunCore(t, newHarness)
 		return
 	}
