@@ -115,7 +115,7 @@ func TestWaiterOutlivesDialTimeouts(t *testing.T) {
 	case <-time.After(outage):
 	}
 	away.Store(false)
-	release(t, granted(t, done, waitCap+soon).Lease)
+	release(t, granted(t, done, maxRecheck+soon).Lease)
 }
 
 // A waiter's patience counts from when an outage began: while all is well it asks seldom, and hears nothing in between.
@@ -137,7 +137,7 @@ func TestPatienceCountsFromOutage(t *testing.T) {
 	}
 	p.Refuse(false)
 	release(t, holder)
-	release(t, granted(t, done, waitCap+soon).Lease)
+	release(t, granted(t, done, maxRecheck+soon).Lease)
 }
 
 // go-redis' own probes of a server that was away have their own time: no request is under way then.

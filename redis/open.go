@@ -111,6 +111,6 @@ func (b *Backend) probe(ctx context.Context) error {
 // scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;
 // DEL comes last, because it removes what SET has made.
 var scriptCommands = []string{
-	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
-	"ZADD queue XX 1 member", "ZCARD queue", "ZRANGE queue 0 0", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
+	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
 }
