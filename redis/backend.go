@@ -24,8 +24,8 @@ type Backend struct {
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
-	lanes      *exchange.Lanes // nil for a client of several servers, or of a foreign type
-	crossSlot  atomic.Bool     // the server refused a script on keys of several slots: it belongs to a cluster
+	lanes      *exchange.Lanes // nil for a client of several servers, or of a type that is not go-redis'
+	crossSlot  atomic.Bool     // the server belongs to a cluster: it has refused a script on keys of several slots
 	owned      io.Closer       // the client, if this Backend opened it
 }
 
@@ -88,7 +88,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	closeClients := sync.OnceValue(b.closeClients)
-	// Releases are not called off as clean-ups are: those that hang end with their connections.
+	// Close cancels clean-ups, but not releases: a release that hangs ends with its connection.
 	cutOff := time.AfterFunc(exchange.CloseGrace+exchange.CloseGrace/4, func() { _ = closeClients() })
 	b.leases.Close()
 	cutOff.Stop()
@@ -99,7 +99,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	err := closeClients()
-	b.usage.Calls.Drain(exchange.CloseGrace) // requests that the closing of their connections has ended
+	b.usage.Calls.Drain(exchange.CloseGrace) // closed connections end their requests
 	return err
 }
 
