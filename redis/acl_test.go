@@ -72,6 +72,7 @@ func doAll(t *testing.T, url, key string) (err error) {
 	if err := errors.Join(batch...); err != nil {
 		return fmt.Errorf("renew a batch: %w", err)
 	}
+	queuedAfter := time.Now()
 	next := startAcquire(ctx, b, waiting(key, time.Minute))
 	for {
 		h, err := b.Inspect(ctx, key)
@@ -90,19 +91,18 @@ func doAll(t *testing.T, url, key string) (err error) {
 	subscription := func() *redis.PubSub {
 		b.inbox.mu.Lock()
 		defer b.inbox.mu.Unlock()
-		if b.inbox.sign != nil {
+		if b.inbox.alive != nil {
 			return nil
 		}
 		return b.inbox.pubsub
 	}
 	before := subscription()
-	b.inbox.suspect() // asks the subscription for a sign of life
+	b.inbox.checkSubscription()
 	b.inbox.probes.Wait()
 	until(t, soon, "the subscription is sound, or made anew", func() bool { return subscription() != nil && b.inbox.ready() })
 	if subscription() != before {
 		return errors.New("probe of the subscription: it ended")
 	}
-	begun := time.Now()
 	if err := first.Release(ctx); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
@@ -110,8 +110,8 @@ func doAll(t *testing.T, url, key string) (err error) {
 	if o.Err != nil {
 		return fmt.Errorf("hand-off: %w", o.Err)
 	}
-	// A waiter that nobody tells comes after 5 s.
-	if took := o.At.Sub(begun); took > 4*reservation {
+	// A waiter without a notification rechecks no sooner than this after it has queued.
+	if took := o.At.Sub(queuedAfter); took > maxRecheck*9/10 {
 		return fmt.Errorf("hand-off took %v", took)
 	}
 	return errors.Join(o.Lease.Release(ctx), other.Release(ctx))

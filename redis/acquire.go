@@ -10,10 +10,10 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// answerGrace is how much later than its context an Acquire may return that has a request under way.
-const answerGrace = 100 * time.Millisecond
+// replyGrace is how long an Acquire with a request in progress may outlast its context.
+const replyGrace = 100 * time.Millisecond
 
-// An attempt is one Acquire, from its first request to its grant or end.
+// An attempt is one call of Acquire: it ends when the key is granted or the call fails.
 type attempt struct {
 	b     *Backend
 	r     backend.Request
@@ -21,74 +21,73 @@ type attempt struct {
 	ttl   time.Duration // as it will be granted
 
 	sent       time.Time                    // before the last request
-	unanswered bool                         // a request may have been carried out, or may yet be, that was not answered
-	queued     bool                         // the owner has a place in the queue, or another thing to give up
-	over       atomic.Bool                  // it has ended without a lease
-	lease      atomic.Pointer[backend.Life] // what it ended with, if unanswered
+	unanswered bool                         // a request without a reply may have run, or may still run
+	queued     bool                         // the server keeps a queue entry, or a late grant, that must be removed
+	failed     atomic.Bool                  // the attempt has ended without a lease
+	lease      atomic.Pointer[backend.Life] // the granted lease, if unanswered
 }
 
 // run makes the attempt.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	// An uncontended acquire does not subscribe, so the first request queues only if that has been done before. Whoever
-	// queues listens first: the message may be faster than the answer.
+	// An uncontended acquire does not subscribe, so the first request queues only if the subscription exists already. A waiter
+	// registers before it queues, because the notification may arrive before the reply.
 	var w *waiter
 	queue := a.r.Wait && a.b.inbox.ready()
 	if queue {
-		w = a.b.inbox.join(a.r.Owner)
-		defer a.b.inbox.part(w)
+		w = a.b.inbox.add(a.r.Owner)
+		defer a.b.inbox.remove(w)
 	}
-	ans, err := a.try(ctx, queue)
+	reply, err := a.try(ctx, queue)
 	switch {
 	case err != nil:
 		return nil, err
-	case ans.granted:
-		return a.grant(ctx, ans)
+	case reply.granted:
+		return a.grant(ctx, reply)
 	case !a.r.Wait:
-		return nil, &backend.HeldError{Holder: ans.holder}
+		return nil, &backend.HeldError{Holder: reply.holder}
 	case w == nil:
-		w = a.b.inbox.join(a.r.Owner)
-		defer a.b.inbox.part(w)
+		w = a.b.inbox.add(a.r.Owner)
+		defer a.b.inbox.remove(w)
 	}
-	return a.wait(ctx, w, ans)
+	return a.wait(ctx, w, reply)
 }
 
-// try asks for the key once, and queues if told to.
-func (a *attempt) try(ctx context.Context, queue bool) (answer, error) {
+// try requests the key once, and queues the owner if queue is true.
+func (a *attempt) try(ctx context.Context, queue bool) (acquireReply, error) {
 	b := a.b
 	queueing := "0"
 	if queue {
 		queueing = "1"
 	}
-	watch := b.watches.of(a.r.Key)
 	a.sent = time.Now()
 	v, unanswered, err := b.eval(ctx, exchange.Request{
 		Script:   acquireScript,
 		Keys:     []string{a.names.lock, a.names.queue, a.names.fence},
-		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.told, queueing},
+		Args:     []any{a.r.Owner, a.ttl.Milliseconds(), b.channel, queueing},
 		Replicas: b.options.MinReplicas,
-		Kept:     isKept,
-		Grace:    answerGrace,
-		Late:     a.late,
+		Kept:     needsReplicas,
+		Grace:    replyGrace,
+		Late:     a.lateReply,
 	})
 	a.unanswered = a.unanswered || unanswered
 	if err != nil {
-		return answer{}, err
+		return acquireReply{}, err
 	}
-	ans, err := parseAcquire(v)
-	if watch != nil && err == nil && (ans.granted || !ans.reserved()) {
-		b.watches.over(a.r.Key, watch) // whoever has the key hands it on
-	}
-	a.queued = queue && err == nil && !ans.granted
-	return ans, err
+	reply, err := parseAcquire(v)
+	a.queued = queue && err == nil && !reply.granted
+	return reply, err
 }
 
-// grant begins the lease.
-func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) {
+// grant starts the lease.
+func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease, error) {
 	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
-		Token: ans.token, Sent: a.sent, TTL: a.ttl, Data: &held{lock: a.names.lock, ttl: a.ttl, echo: a.unanswered},
+		Token: reply.token, Sent: a.sent, TTL: a.ttl,
+		Data: &leaseData{
+			lock: a.names.lock, value: lockValue(reply.token, a.r.Owner), grantedTTL: a.ttl, unanswered: a.unanswered,
+		},
 	})
 	if err != nil {
-		// Leases gives the lease back, unless it is closed.
+		// Leases releases the lease, unless Leases is closed.
 		a.queued = errors.Is(err, backend.ErrClosed)
 		return nil, err
 	}
@@ -98,41 +97,41 @@ func (a *attempt) grant(ctx context.Context, ans answer) (backend.Lease, error) 
 	return l, nil
 }
 
-// end removes, in the background, what the store may keep of an attempt that got no lease.
-func (a *attempt) end() {
-	a.over.Store(true)
+// cleanUp removes, in the background, anything that a failed attempt may have left on the server.
+func (a *attempt) cleanUp() {
+	a.failed.Store(true)
 	switch {
 	case a.unanswered && !a.b.usage.IsClosing():
 		a.abandon()
-	case a.unanswered, a.queued: // once closed, Leases takes no more clean-ups
-		a.b.usage.Calls.Background(a.leave)
+	case a.unanswered, a.queued: // after Close has begun, Leases accepts no more clean-ups
+		a.b.usage.Calls.Background(a.removeQueued)
 	}
 }
 
-// late is run by a request that nobody waits for any more, when it has ended. What has been removed before may be there again.
-func (a *attempt) late() {
-	over := a.over.Load()
-	if l := a.lease.Load(); l != nil { // a later request got it
-		over = l.Data.(*held).over.Load()
+// lateReply runs when a request ends after its caller has stopped waiting. The request may have restored what was removed.
+func (a *attempt) lateReply() {
+	ended := a.failed.Load()
+	if l := a.lease.Load(); l != nil { // a later request of this attempt was granted
+		ended = l.Data.(*leaseData).released.Load()
 		select {
 		case <-l.Lost():
-			over = true
+			ended = true
 		default:
 		}
 	}
-	if over {
+	if ended {
 		a.abandon()
 	}
 }
 
-// abandon removes what may be there of the owner until it is certain that nothing is.
+// abandon removes whatever the server has of the owner, until nothing more can arrive.
 func (a *attempt) abandon() { a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl) }
 
-// leave removes with one request what is known to be there.
-func (a *attempt) leave() {
+// removeQueued removes the owner with one request.
+func (a *attempt) removeQueued() {
 	ctx, cancel := context.WithTimeout(context.Background(), a.b.options.Timeout)
 	defer cancel()
-	if _, err := a.b.release(ctx, a.r.Key, a.r.Owner, 0); err != nil {
+	if _, err := a.b.release(ctx, a.r.Key, lockValue(0, a.r.Owner)); err != nil {
 		a.abandon()
 	}
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -20,15 +19,13 @@ type Backend struct {
 	usage      exchange.Usage
 	client     redis.UniversalClient
 	options    Options
-	deputies   int // how many waiters may be told to look after a reservation, until one is known to hear
 	naming     naming
-	told       any // how scripts tell waiters, a string: inbox, deputies, prefix of channels
+	channel    any // of the inbox: a string, as an argument of scripts
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	inbox      *inbox
-	watches    watches
-	lanes      *exchange.Lanes // nil for a client of several servers, or of a foreign type
-	crossSlot  atomic.Bool     // the server refused a script on keys of several slots: it belongs to a cluster
+	lanes      *exchange.Lanes // nil for a client of several servers, or of a type that is not go-redis'
+	crossSlot  atomic.Bool     // the server belongs to a cluster: it has refused a script on keys of several slots
 	owned      io.Closer       // the client, if this Backend opened it
 }
 
@@ -43,27 +40,14 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 		naming:     naming{o.Namespace},
 		guarantees: guarantees(),
 		usage:      exchange.Usage{Closing: make(chan struct{})},
-		// A cluster's server does not know who hears, so all of them are told.
-		deputies: 2,
 	}
 	if c, ok := client.(*redis.Client); ok {
-		b.deputies = 16
 		b.lanes = exchange.NewLanes(c, &b.usage.Calls)
 	}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
-	b.told = fmt.Sprintf("%s%02d%s", b.inbox.id, b.deputies, b.naming.channels())
+	b.channel = b.inbox.channel
 	return b
-}
-
-// held is a lease's Data.
-type held struct {
-	lock    string        // the key's name
-	renewal *renewal      // the last; nil before the first
-	ttl     time.Duration // of the grant
-	// An earlier request for this lease went unanswered and may still arrive after the release.
-	echo bool
-	over atomic.Bool // its release has begun
 }
 
 // Acquire implements [backend.Backend].
@@ -75,7 +59,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	a := &attempt{b: b, r: r, names: b.naming.names(r.Key), ttl: b.guarantees.Round(r.TTL)}
 	l, err := a.run(ctx)
 	if err != nil {
-		a.end()
+		a.cleanUp()
 		return nil, err
 	}
 	return l, nil
@@ -103,9 +87,8 @@ func (b *Backend) Close() error {
 	if !b.usage.Calls.Close(b.usage.Closing) {
 		return nil
 	}
-	b.leaveWatches()
 	closeClients := sync.OnceValue(b.closeClients)
-	// Releases are not called off as clean-ups are: those that hang end with their connections.
+	// Close cancels clean-ups, but not releases: a release that hangs ends with its connection.
 	cutOff := time.AfterFunc(exchange.CloseGrace+exchange.CloseGrace/4, func() { _ = closeClients() })
 	b.leases.Close()
 	cutOff.Stop()
@@ -116,7 +99,7 @@ func (b *Backend) Close() error {
 		return nil
 	}
 	err := closeClients()
-	b.usage.Calls.Drain(exchange.CloseGrace) // requests that the closing of their connections has ended
+	b.usage.Calls.Drain(exchange.CloseGrace) // closed connections end their requests
 	return err
 }
 

@@ -17,22 +17,25 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
 }
 
-// A share is the part of a batch that one script renews.
-type share struct {
-	index    []int // of its leases in the batch
-	renewals []*renewal
-	ttl      time.Duration // the shortest
+// A scriptBatch is the part of a batch that one script renews.
+type scriptBatch struct {
+	index  []int // of its leases in the batch
+	leases []*backend.Life
+	ttls   []time.Duration
+	ttl    time.Duration // the shortest
 }
 
-func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
-	errs := make([]error, len(lives))
-	todo := make([]int, len(lives))
+func (b *Backend) sendBatch(
+	ctx context.Context, leases []*backend.Life, ttls []time.Duration,
+) ([]time.Duration, []error) {
+	errs := make([]error, len(leases))
+	todo := make([]int, len(leases))
 	for i := range todo {
 		todo[i] = i
 	}
-	// A second round for what has failed in a way that passes.
+	// A second round repeats renewals with temporary errors.
 	for range 2 {
-		b.sendShares(ctx, b.shares(lives, ttls, todo, errs), errs)
+		b.sendScripts(ctx, b.split(leases, ttls, todo, errs), errs)
 		var failed []int
 		for _, i := range todo {
 			if errs[i] != nil && ctx.Err() == nil && (exchange.Passing(errs[i]) || isCrossSlot(errs[i])) {
@@ -46,58 +49,59 @@ func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []t
 	return ttls, errs
 }
 
-// shares cuts the leases of todo into scripts. What a slot that is moving has refused goes by itself: one key is always served, by
-// the server that has it.
-func (b *Backend) shares(lives []*backend.Life, ttls []time.Duration, todo []int, errs []error) []*share {
+// split divides the leases of todo among scripts. A lease that was refused because its slot is moving gets its own script: the server
+// that has a key always serves a request for this key alone.
+func (b *Backend) split(leases []*backend.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()
-	var list []*share
-	open := make(map[int]*share) // by slot; all in 0 if slots do not matter
+	var list []*scriptBatch
+	open := make(map[int]*scriptBatch) // by slot; all in 0 if slots do not matter
 	for _, i := range todo {
-		r, s := renewalOf(lives[i], ttls[i]), 0
+		slot := 0
 		if bySlot {
-			s = endpoint.Slot(lives[i].Key())
+			slot = endpoint.Slot(leases[i].Key())
 		}
 		if errs[i] != nil && redis.HasErrorPrefix(errs[i], "TRYAGAIN") {
-			s = -1 - i // no slot
+			slot = -1 - i // no slot
 		}
-		sh := open[s]
-		if sh == nil || len(sh.index) == exchange.ScriptLeases {
-			sh = &share{ttl: backend.MaxTTL}
-			open[s] = sh
-			list = append(list, sh)
+		s := open[slot]
+		if s == nil || len(s.index) == exchange.ScriptLeases {
+			s = &scriptBatch{ttl: backend.MaxTTL}
+			open[slot] = s
+			list = append(list, s)
 		}
-		sh.index = append(sh.index, i)
-		sh.renewals = append(sh.renewals, r)
-		sh.ttl = min(sh.ttl, ttls[i])
+		s.index = append(s.index, i)
+		s.leases = append(s.leases, leases[i])
+		s.ttls = append(s.ttls, ttls[i])
+		s.ttl = min(s.ttl, ttls[i])
 	}
 	return list
 }
 
-// sendShares sends each share's script, and enters the error of each lease.
-func (b *Backend) sendShares(ctx context.Context, shares []*share, errs []error) {
-	list := make([]exchange.Request, len(shares))
-	for i, sh := range shares {
-		// On a connection that hangs it fails while there is time for another attempt.
-		list[i] = b.renewalRequest(sh.renewals, min(b.options.Timeout, max(sh.ttl/2, leastLimit)))
+// sendScripts sends scripts, and stores the error of each lease in errs.
+func (b *Backend) sendScripts(ctx context.Context, scripts []*scriptBatch, errs []error) {
+	list := make([]exchange.Request, len(scripts))
+	for i, s := range scripts {
+		// If the connection hangs, a renewal fails while there is time for another.
+		list[i] = b.renewRequest(s.leases, s.ttls, min(b.options.Timeout, max(s.ttl/2, minRenewLimit)))
 	}
 	for i, r := range b.deliverAll(ctx, list) {
-		sh := shares[i]
+		s := scripts[i]
 		if isCrossSlot(r.Err) {
 			b.crossSlot.Store(true)
 		}
 		if r.V == nil && r.Err != nil {
-			for _, lease := range sh.index {
+			for _, lease := range s.index {
 				errs[lease] = exchange.Unavailable(r.Err)
 			}
 			continue
 		}
-		renewAnswers(r.V, len(sh.index), func(k int, err error) {
+		for k, err := range renewErrors(r.V, len(s.index)) {
 			if err == nil {
 				err = r.Err // too few replicas have it
 			}
-			errs[sh.index[k]] = err
-		})
+			errs[s.index[k]] = err
+		}
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// carry makes requests for keys of one server by a client that is not one server's.
+// carry sends requests for keys of one server, through a client of several servers.
 func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange.Result {
-	var client exchange.Sender = b.client // a cluster's follows slots that move, but would send WAIT to any server
+	var client exchange.Sender = b.client // a cluster client follows moving slots, but sends WAIT to any server
 	if list[0].Replicas > 0 {
 		node, err := b.node(ctx, list[0].Keys[0])
 		if err != nil {
@@ -31,9 +31,9 @@ func (b *Backend) carry(ctx context.Context, list []exchange.Request) []exchange
 	return results
 }
 
-// carryAll makes requests for keys of several servers, side by side by server.
+// carryAll sends requests for keys of several servers, concurrently by server.
 func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []exchange.Result {
-	byNode := make(map[*redis.Client][]int) // what no server is known for goes together
+	byNode := make(map[*redis.Client][]int) // requests without a known server form one group
 	for i, q := range list {
 		node, _ := b.node(ctx, q.Keys[0])
 		byNode[node] = append(byNode[node], i)
@@ -60,7 +60,7 @@ func (b *Backend) carryAll(ctx context.Context, list []exchange.Request) []excha
 	return results
 }
 
-// node is the client of the one server that has key.
+// node returns the client of the server that has key.
 func (b *Backend) node(ctx context.Context, key string) (*redis.Client, error) {
 	switch c := b.client.(type) {
 	case *redis.Client:

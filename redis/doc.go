@@ -24,10 +24,11 @@
 //   - Tokens are max(last + 1, server time in µs), from one counter per cluster slot. They increase across release,
 //     expiry, restart and failover, even if the counter is lost, as long as the server's clock does not step back past the
 //     last grant. A counter expires a day after the clock has passed it, so unused ones disappear.
-//   - Waiters are served in the order in which their requests reached the server. A waiter sends nothing while it waits,
-//     except one request when the key would expire, or after 5 s. An Acquire that does not wait never overtakes waiters:
+//   - Waiters are served in the order in which their requests reached the server. A waiter sends one request each second while it
+//     waits, or one when the key would expire if that is sooner. An Acquire that does not wait never overtakes waiters:
 //     it is refused while the key is reserved, and on a free key with a queue it wakes the queue instead.
-//   - With 64 processes on one key a hand-off takes at most 20 commands of the server, including those in scripts.
+//   - With 64 processes on one key a hand-off takes at most 20 commands of the server, including those in scripts, besides the
+//     waiters' requests each second.
 //   - Idle leases and waiters cost no goroutine or connection of their own. A Backend has one subscription, opened when
 //     it first has to wait.
 //
@@ -45,10 +46,8 @@
 //     So has a server that evicts keys (opening checks maxmemory-policy), was flushed, or whose clock jumped forward.
 //   - The holder of a lost lease learns of it at its next renewal, or at its deadline.
 //   - A server that is full (maxmemory with noeviction) still renews, releases and grants: leases are small.
-//   - A waiter whose process was killed or is frozen costs the next one 500 ms, and several in a row
-//     cost 500 ms each. The process that released the key watches over this. If it dies without Close in that time, and
-//     the next two waiters are frozen, the one behind them may wait up to 5 s more. If three processes that follow each other in a
-//     Cluster's queue die together, the next may wait up to 5 s more, because a Cluster's server does not know which of them still listen.
+//   - If the process of the first waiter was killed or is frozen, the next waiter gets the key up to 1 s after the release. Each
+//     further dead waiter in a row costs up to 600 ms more.
 //   - A waiter that misses its reservation, because it paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
 //   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
@@ -67,15 +66,15 @@
 //
 // In a Cluster the messages use ordinary PUBLISH, which the cluster's bus sends to every node, not SPUBLISH. Sharded
 // channels would need a subscription on every node for every slot with waiters, and would have to follow slots that move. There is
-// one message (and one or two to deputies) per contended hand-off, and none for an uncontended release.
+// one message per contended hand-off, and none for an uncontended release.
 //
 // # Access control
 //
 // An ACL user needs exactly this:
 //
 //	~anylock:* &anylock:inbox:*
-//	+del +eval +evalsha +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
-//	+zadd +zcard +zpopmin +zrange +zrem
+//	+del +eval +evalsha +exists +get +incr +info +mget +pexpire +ping +pttl +publish +set +subscribe +time
+//	+zadd +zcard +zpopmin +zrem
 //
 // It also needs +select for a database other than 0, +cluster|slots in a Cluster, +wait for MinReplicas, and +scan for List. If you set
 // another namespace, write it in place of anylock. Redis 6.0 has no rights on channels: leave out &anylock:inbox:*. Without +info, opening

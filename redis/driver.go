@@ -70,7 +70,7 @@ func open(ctx context.Context, rawURL string) (*Backend, error) {
 	if t.Single != nil {
 		b.lanes.Solo = exchange.NewSolo(t.Single)
 	}
-	if err := b.look(ctx); err != nil {
+	if err := b.inspectServers(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)
 		return nil, backend.CleanError(rawURL, t.NameMaster(err))
 	}

@@ -245,18 +245,19 @@ func minReplicas(t *testing.T, url string) {
 	}
 	release(t, l)
 	// A renewal that too few replicas have is no renewal; a batch neither.
-	l, err = b.leases.Grant(context.Background(), req("k2", time.Hour), backend.Grant{
-		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &held{lock: b.naming.lock("k2")},
+	r := req("k2", time.Hour)
+	value := lockValue(1, r.Owner)
+	l, err = b.leases.Grant(context.Background(), r, backend.Grant{
+		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &leaseData{lock: b.naming.lock("k2"), value: value},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	life := l.(*backend.Life)
 	c, err := b.node(context.Background(), b.naming.lock("k2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Set(context.Background(), b.naming.lock("k2"), "1:0:"+life.Owner(), time.Hour)
+	c.Set(context.Background(), b.naming.lock("k2"), value, time.Hour)
 	if err := l.Renew(context.Background(), time.Hour); !errors.Is(err, exchange.ErrReplicas) {
 		t.Errorf("%s: renew without replicas: %v", url, err)
 	}

@@ -37,7 +37,7 @@ func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 				defer p.Kill()
 				frozen = append(frozen, p)
 			}
-			limit := time.Duration(test.frozen)*(reservation+timerJitter) + 200*time.Millisecond
+			limit := deadWaitersCost(test.frozen)
 			took := leastOf(func(n int) (took time.Duration, enough bool) {
 				key := string(rune('a' + n))
 				holder := opened(t, url)
@@ -65,7 +65,7 @@ func TestFrozenWaitersCostOneReservationEach(t *testing.T) {
 						t.Errorf("acquire of a key that is kept for a waiter: %v", err)
 					}
 				}
-				o := granted(t, done, 2*waitCap+soon)
+				o := granted(t, done, limit+soon)
 				took = o.At.Sub(begun)
 				if err := o.Lease.Release(context.Background()); err != nil {
 					t.Error(err)

@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// minTTL leaves a grant time to arrive: a shorter lease would often be over before its holder hears of it.
+	// minTTL is long enough for a grant to arrive: a shorter lease would often expire before its holder receives the reply.
 	minTTL      = 100 * time.Millisecond
 	granularity = time.Millisecond
-	// maxLate is what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with room for a slow
-	// network.
+	// maxLate bounds what the server's expiry (1 ms) and a waiter's timer (timerJitter) add to a TTL, with reserve for a slow network.
 	maxLate = 250 * time.Millisecond
 )
 
-// earlyLoss is always true of Redis. What is found out at opening is added to it.
+// earlyLoss applies to every Redis. Opening adds what the servers report.
 const earlyLoss = "a restart that loses recent writes, a failover to a replica that lags behind (and a partition, while it lasts), FLUSHALL, " +
 	"or a step forward of the server's wall clock"
 

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,10 +14,10 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// An inbox receives, on one subscription for the whole Backend, what scripts tell its waiters: "go:owner", the key is
-// reserved for that owner; "500:owner", the waiter before it has got its turn, see after 500 ms whether it came.
+// An inbox receives, on one subscription for the whole Backend, the messages of scripts to its waiters: the owner for which a
+// key is reserved.
 //
-// Messages are hints. All waiters are woken when the subscription is made anew, because messages may have been lost.
+// Messages are hints. A new subscription wakes all waiters, because messages may have been lost.
 type inbox struct {
 	client  redis.UniversalClient
 	id      string // inboxLen bytes, as the scripts expect
@@ -30,7 +28,7 @@ type inbox struct {
 	up      bool               // the server has confirmed the subscription
 	err     error              // why it is not up, if an attempt has failed
 	changed chan struct{}      // closed at every change of up or err
-	sign    chan struct{}      // not nil while a probe waits for a sign of life; closed by it
+	alive   chan struct{}      // not nil while a probe waits for a message; closed by any message
 	pubsub  *redis.PubSub
 	stop    context.CancelFunc // ends the reader; nil before it is started
 	done    chan struct{}      // closed when the reader and probes have ended
@@ -43,12 +41,7 @@ const inboxLen = 32
 // A waiter is a queued Acquire.
 type waiter struct {
 	owner string
-	wake  chan struct{} // holds one item; more would say nothing new
-
-	mu      sync.Mutex
-	timer   *time.Timer   // while it sleeps
-	standby time.Duration // it was told, while awake, to look after a reservation in that time
-	watches bool          // when the timer ends it looks after a reservation
+	wake  chan struct{} // of capacity 1
 }
 
 func newInbox(client redis.UniversalClient, prefix string) *inbox {
@@ -61,7 +54,7 @@ func newInbox(client redis.UniversalClient, prefix string) *inbox {
 	}
 }
 
-func (in *inbox) join(owner string) *waiter {
+func (in *inbox) add(owner string) *waiter {
 	w := &waiter{owner: owner, wake: make(chan struct{}, 1)}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -69,7 +62,7 @@ func (in *inbox) join(owner string) *waiter {
 	return w
 }
 
-func (in *inbox) part(w *waiter) {
+func (in *inbox) remove(w *waiter) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.waiters[w.owner] == w {
@@ -84,8 +77,8 @@ func (in *inbox) ready() bool {
 	return in.up
 }
 
-// confirm makes the subscription, unless it has been made, and waits until the server has confirmed it. It fails when the
-// server refuses it or cannot be had for as long as patience.
+// confirm subscribes, unless that was done before, and waits for the server's confirmation. It fails if the server refuses, or
+// cannot be reached within patience.
 func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience time.Duration) error {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -128,7 +121,7 @@ func (in *inbox) startLocked() {
 	}()
 }
 
-// read keeps the subscription until ctx ends. It never blocks on a waiter.
+// read maintains the subscription until ctx ends. It never blocks on a waiter.
 func (in *inbox) read(ctx context.Context) {
 	pause := backend.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	for ctx.Err() == nil {
@@ -145,7 +138,7 @@ func (in *inbox) read(ctx context.Context) {
 			}
 		}
 		unblock()
-		_ = ps.Close() // a second Close only says so
+		_ = ps.Close() // the error of a second Close does not matter
 		in.set(false, err)
 		_ = backend.Sleep(ctx, pause.Next(0))
 	}
@@ -157,7 +150,7 @@ func (in *inbox) setPubSub(ps *redis.PubSub) {
 	in.pubsub = ps
 }
 
-// set notes a change of state, and wakes all waiters when the subscription is up again.
+// set records the state of the subscription, and wakes all waiters if it is new.
 func (in *inbox) set(up bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -166,21 +159,21 @@ func (in *inbox) set(up bool, err error) {
 	in.changed = make(chan struct{})
 	if up {
 		for _, w := range in.waiters {
-			w.tell()
+			w.notify()
 		}
 	}
 }
 
-func (w *waiter) tell() {
+func (w *waiter) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// dispatch handles what was received, and reports whether it confirmed the subscription.
+// dispatch handles a message, and reports whether it confirms the subscription.
 func (in *inbox) dispatch(m any) (confirmed bool) {
-	in.heard()
+	in.received()
 	switch m := m.(type) {
 	case *redis.Subscription:
 		if m.Kind == "subscribe" {
@@ -188,77 +181,68 @@ func (in *inbox) dispatch(m any) (confirmed bool) {
 			return true
 		}
 	case *redis.Message:
-		in.deliver(m.Payload)
+		in.notify(m.Payload)
 	}
 	return false
 }
 
-func (in *inbox) deliver(payload string) {
-	what, owner, _ := strings.Cut(payload, ":")
+func (in *inbox) notify(owner string) {
 	in.mu.Lock()
-	w := in.waiters[owner]
-	in.mu.Unlock()
-	if w == nil {
-		return // it has left, and takes itself off the queue
-	}
-	if what == "go" {
-		w.tell()
-		return
-	}
-	if ms, err := strconv.Atoi(what); err == nil && ms > 0 {
-		w.standBy(time.Duration(ms) * time.Millisecond)
+	defer in.mu.Unlock()
+	if w := in.waiters[owner]; w != nil { // otherwise its attempt has ended, and removes it from the queue
+		w.notify()
 	}
 }
 
-// probeTimeout is how long a subscription that is suspected dead has to show a sign of life.
+// probeTimeout is how long a subscription may take to answer a ping.
 const probeTimeout = 2 * time.Second
 
-// suspect checks, in the background, a subscription that should have told something and did not, as when a firewall
-// has forgotten the connection. A dead one is made anew.
-func (in *inbox) suspect() {
+// checkSubscription pings, in the background, a subscription that missed a message, for example because a firewall dropped the
+// connection. A dead subscription is replaced.
+func (in *inbox) checkSubscription() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.sign != nil || in.closed || !in.up {
+	if in.alive != nil || in.closed || !in.up {
 		return
 	}
-	sign, ps := make(chan struct{}), in.pubsub
-	in.sign = sign
+	alive, ps := make(chan struct{}), in.pubsub
+	in.alive = alive
 	in.probes.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
 		if ps.Ping(ctx) == nil {
 			select {
-			case <-sign:
+			case <-alive:
 				return
 			case <-ctx.Done():
 			}
 		}
-		_ = ps.Close() // the reader makes a new one
+		_ = ps.Close() // read subscribes again
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		if in.sign == sign {
-			in.sign = nil
+		if in.alive == alive {
+			in.alive = nil
 		}
 	})
 }
 
-// heard notes a sign of life. Closing counts as one: it ends a probe.
-func (in *inbox) heard() {
+// received ends a probe, because a message has arrived or the inbox is closed.
+func (in *inbox) received() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.sign != nil {
-		close(in.sign)
-		in.sign = nil
+	if in.alive != nil {
+		close(in.alive)
+		in.alive = nil
 	}
 }
 
-// close ends the subscription, and waits for that, but not for long.
+// close ends the subscription, and waits at most CloseGrace for its goroutines.
 func (in *inbox) close() {
 	in.mu.Lock()
 	in.closed = true
 	stop, done := in.stop, in.done
 	in.mu.Unlock()
-	in.heard()
+	in.received()
 	if stop == nil {
 		return
 	}
@@ -267,6 +251,6 @@ func (in *inbox) close() {
 	defer t.Stop()
 	select {
 	case <-done:
-	case <-t.C: // a caller's client that sits in its own timeouts
+	case <-t.C: // a caller's client is still within its own timeouts
 	}
 }

@@ -3,16 +3,32 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// leastLimit is the least time in which a renewal must be answered; a short lease's deadline may come sooner.
-const leastLimit = 250 * time.Millisecond
+// minRenewLimit is the shortest time limit of a renewal; a short lease's deadline may be sooner.
+const minRenewLimit = 250 * time.Millisecond
 
-// requests are what Leases asks of the server.
+// leaseData is the Data of a lease.
+type leaseData struct {
+	lock       string        // the name of the Redis key
+	value      string        // of that key
+	grantedTTL time.Duration // by Acquire
+	unanswered bool          // an earlier request of the attempt may arrive after the release
+	released   atomic.Bool   // a release has begun
+}
+
+// lockValue is the value of a lock's Redis key.
+func lockValue(token uint64, owner string) string {
+	return strconv.FormatUint(token, 10) + ":" + owner
+}
+
+// requests are what Leases sends to the server.
 type requests struct{ b *Backend }
 
 var _ backend.Requests = requests{}
@@ -22,34 +38,57 @@ func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
 // RenewLease implements [backend.Requests].
 func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	b := q.b
-	r := renewalOf(l, ttl)
-	// On a connection that hangs a renewal fails while there is time for another one.
-	v, _, err := b.eval(ctx, b.renewalRequest([]*renewal{r}, max(ttl/3, leastLimit)))
+	// If the connection hangs, a renewal fails while there is time for another.
+	limit := max(ttl/3, minRenewLimit)
+	v, _, err := q.b.eval(ctx, q.b.renewRequest([]*backend.Life{l}, []time.Duration{ttl}, limit))
 	if err == nil {
-		renewAnswers(v, 1, func(_ int, e error) { err = e })
+		err = renewErrors(v, 1)[0]
 	}
 	return ttl, err
 }
 
+// renewRequest is the request that renews leases to ttls, within limit.
+func (b *Backend) renewRequest(leases []*backend.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
+	q := exchange.Request{
+		Script: renewScript, Keys: make([]string, len(leases)), Args: make([]any, 0, len(leases)+1),
+		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: limit,
+	}
+	same := true
+	for i, l := range leases {
+		data := l.Data.(*leaseData)
+		q.Keys[i] = data.lock
+		q.Args = append(q.Args, data.value)
+		same = same && ttls[i] == ttls[0]
+	}
+	if same {
+		ttls = ttls[:1]
+	}
+	for _, ttl := range ttls {
+		q.Args = append(q.Args, ttl.Milliseconds())
+	}
+	return q
+}
+
 // ReleaseLease implements [backend.Requests].
 func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
-	h, _ := l.Data.(*held)
-	if h != nil { // a release is not called off: its context only bounds it, as Options.Timeout does
+	value := lockValue(0, l.Owner())
+	data, _ := l.Data.(*leaseData)
+	if data != nil {
+		// The context only bounds a release, as Options.Timeout does; it does not cancel one.
 		ctx = context.WithoutCancel(ctx)
-		h.over.Store(true)
+		data.released.Store(true)
+		value = data.value
 	}
-	removed, err := q.b.release(ctx, l.Key(), l.Owner(), l.Token())
+	removed, err := q.b.release(ctx, l.Key(), value)
 	if err != nil {
 		return err
 	}
 	switch {
-	case h == nil:
-		// An owner is being abandoned whose request may still be on its way, also behind this removal: nothing is certain
-		// until it has been looked for again.
+	case data == nil:
+		// The owner's request may still arrive, even after this removal: only a repeated clean-up is certain.
 		return fmt.Errorf("%w: owner is being abandoned", backend.ErrLost)
-	case h.echo:
-		q.b.leases.Abandon(l.Key(), l.Owner(), h.ttl)
+	case data.unanswered:
+		q.b.leases.Abandon(l.Key(), l.Owner(), data.grantedTTL)
 	}
 	if !removed {
 		return backend.ErrLost
@@ -57,28 +96,21 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 	return nil
 }
 
-// releaseReserved is what release.lua adds to its answer if the key is kept for a waiter.
-const releaseReserved = 2
-
-// release removes what is kept of owner, and reports whether there was anything. The token is that of its lease, if there is
-// one for certain; otherwise 0.
-func (b *Backend) release(ctx context.Context, key, owner string, token uint64) (removed bool, err error) {
+// release removes the lease, reservation or queue entry of the owner in value, and reports whether there was any. The value is that
+// of the owner's lease, or has token 0 if the owner may have no lease.
+func (b *Backend) release(ctx context.Context, key, value string) (removed bool, err error) {
 	n := b.naming.names(key)
 	v, unanswered, err := b.eval(ctx, exchange.Request{
 		Script: releaseScript,
 		Keys:   []string{n.lock, n.queue},
-		Args:   []any{lockValue(token, 0, owner), b.told},
+		Args:   []any{value, b.channel},
 	})
 	if err != nil {
 		return false, err
 	}
-	what, ok := v.(int64)
+	count, ok := v.(int64)
 	if !ok {
 		return false, exchange.ErrReply(v)
 	}
-	if what >= releaseReserved {
-		b.watches.begin(b, key, owner)
-		what -= releaseReserved
-	}
-	return what > 0 || unanswered, nil // an attempt that went unanswered may have done it
+	return count > 0 || unanswered, nil // an earlier request without a reply may have removed it
 }

@@ -66,14 +66,14 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	if err != nil {
 		return err
 	}
-	if h.Owner != owner || h.Token == 0 { // 0: the key is kept for it, and it does not know yet
+	if h.Owner != owner || h.Token == 0 { // 0: the key is only reserved for this owner
 		return backend.ErrLost
 	}
 	if err := b.usage.Begin(ctx, nil); err != nil {
 		return err
 	}
 	defer b.usage.Calls.End()
-	removed, err := b.release(ctx, key, owner, h.Token)
+	removed, err := b.release(ctx, key, lockValue(h.Token, owner))
 	if err == nil && !removed {
 		err = backend.ErrLost
 	}

@@ -55,7 +55,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Bac
 	if err != nil {
 		return nil, err
 	}
-	if err := b.look(ctx); err != nil {
+	if err := b.inspectServers(ctx); err != nil {
 		calls.CloseUnopened(ctx, b)
 		return nil, err
 	}

@@ -15,11 +15,11 @@ func TestOpenProbesCommands(t *testing.T) {
 	forbidding := servers.Redis(t)
 	c := redistest.Raw(t, forbidding.Addr)
 	ctx := context.Background()
-	if err := c.Do(ctx, "ACL", "SETUSER", "app", "on", ">hunter2", "~anylock:*", "&anylock:*", "+@all", "-pexpire", "-zrange").Err(); err != nil {
+	if err := c.Do(ctx, "ACL", "SETUSER", "app", "on", ">hunter2", "~anylock:*", "&anylock:*", "+@all", "-pexpire", "-zcard").Err(); err != nil {
 		t.Fatal(err)
 	}
 	redistest.RefusedFor(t, "redis://"+lacking.Addr, "ZPOPMIN", "PTTL")
-	redistest.RefusedFor(t, "redis://app:hunter2@"+forbidding.Addr, "PEXPIRE", "ZRANGE")
+	redistest.RefusedFor(t, "redis://app:hunter2@"+forbidding.Addr, "PEXPIRE", "ZCARD")
 	for _, s := range []*servers.Server{lacking, forbidding} {
 		if keys := redistest.Raw(t, s.Addr).Keys(ctx, "*probe*").Val(); len(keys) > 0 {
 			t.Errorf("the probe left %q", keys)

@@ -49,9 +49,9 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 	renew("to other TTLs again", nil)
 
 	b.client.Del(ctx, name(0))
-	stranger := fmt.Sprintf("%d:1:stranger", life(5).Token())
+	stranger := fmt.Sprintf("%d:stranger", life(5).Token())
 	b.client.Set(ctx, name(5), stranger, 77*time.Second)
-	b.client.Set(ctx, name(70), "0:0:"+life(70).Owner(), 77*time.Second) // as if only kept for it
+	b.client.Set(ctx, name(70), "0:"+life(70).Owner(), 77*time.Second) // as if only kept for it
 	b.client.Del(ctx, name(leases-1))
 	b.client.LPush(ctx, name(leases-1), "no string")
 	lost := map[int]error{0: backend.ErrLost, 5: backend.ErrLost, 70: backend.ErrLost, leases - 1: backend.ErrLost}
@@ -60,41 +60,4 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 		t.Errorf("a stranger's key: %q for %v", v, left)
 	}
 	renew("after losses", lost)
-
-	// A later renewal of one lease, which this client does not know of, is not undone, and does not hold up the others.
-	later := fmt.Sprintf("%d:99:%s", life(9).Token(), life(9).Owner())
-	b.client.Set(ctx, name(9), later, 77*time.Second)
-	overtaken := map[int]error{9: errOvertaken}
-	for i := range lost {
-		overtaken[i] = backend.ErrLost
-	}
-	renew("overtaken", overtaken)
-	if v, left := b.client.Get(ctx, name(9)).Val(), b.client.PTTL(ctx, name(9)).Val(); v != later || left < 70*time.Second {
-		t.Errorf("the later renewal became %q for %v", v, left)
-	}
-}
-
-// A renewal repeats what the last one to its TTL said, and says so of another TTL that the server can tell which is later.
-func TestRenewalsAreNumberedByTTL(t *testing.T) {
-	t.Parallel()
-	s := ownDatabase(t)
-	b := opened(t, s.URL)
-	l := acquire(t, b, req("k", time.Minute)).(*backend.Life)
-	admin := s.raw(t)
-	ctx := context.Background()
-	for _, step := range []struct {
-		ttl    time.Duration
-		number int
-	}{{time.Minute, 1}, {time.Minute, 1}, {time.Hour, 2}, {time.Hour, 2}, {time.Minute, 3}} {
-		if err := l.Renew(ctx, step.ttl); err != nil {
-			t.Fatal(err)
-		}
-		want := fmt.Sprintf("%d:%d:%s", l.Token(), step.number, l.Owner())
-		if got := admin.Get(ctx, b.naming.lock("k")).Val(); got != want {
-			t.Errorf("renewed to %v: %q, want %q", step.ttl, got, want)
-		}
-		if left := admin.PTTL(ctx, b.naming.lock("k")).Val(); left > step.ttl || left < step.ttl-5*time.Second {
-			t.Errorf("renewed to %v: %v left", step.ttl, left)
-		}
-	}
 }

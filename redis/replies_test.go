@@ -180,7 +180,7 @@ func TestSilentServer(t *testing.T) {
 	within("renew", 300*time.Millisecond, func() error { return l.Renew(bg, time.Second) })
 	ctx, cancel := context.WithCancel(bg)
 	time.AfterFunc(50*time.Millisecond, cancel)
-	err = within("cancelled acquire", 50*time.Millisecond+answerGrace, func() error {
+	err = within("cancelled acquire", 50*time.Millisecond+replyGrace, func() error {
 		_, err := b.Acquire(ctx, req("k", time.Minute))
 		return err
 	})
@@ -214,21 +214,20 @@ func TestLateRequests(t *testing.T) {
 		return r.V
 	}
 	left := func() time.Duration { return admin.PTTL(ctx, n.lock).Val() }
-	value := func(number int) string { return fmt.Sprintf("%d:%d:%s", l.Token(), number, r.Owner) }
 	for _, ttl := range []time.Duration{soon, time.Minute} {
 		if err := l.Renew(ctx, ttl); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eval(acquireScript, []string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.told, "0")
+	eval(acquireScript, []string{n.lock, n.queue, n.fence}, r.Owner, 1000, b.channel, "0")
 	if got := left(); got < 50*time.Second {
 		t.Errorf("a late acquire cut the lease down to %v", got)
 	}
-	if v := eval(renewScript, []string{n.lock}, value(1), 1000).([]any)[0]; v != renewOvertake || left() < 50*time.Second {
-		t.Errorf("a late renewal: answer %v, lease cut down to %v", v, left())
+	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token()-1, r.Owner), 1000).([]any)[0]; v != renewLost || left() < 50*time.Second {
+		t.Errorf("a renewal with an old token: reply %v, lease cut down to %v", v, left())
 	}
 	release(t, l)
-	if v := eval(renewScript, []string{n.lock}, value(9), 1000).([]any)[0]; v != renewLost || left() > 0 {
+	if v := eval(renewScript, []string{n.lock}, lockValue(l.Token(), r.Owner), 1000).([]any)[0]; v != renewLost || left() > 0 {
 		t.Errorf("a renewal after the release: answer %v, %v left", v, left())
 	}
 	if err := l.Renew(ctx, time.Minute); !errors.Is(err, backend.ErrLost) {

@@ -1,29 +1,31 @@
 package redis
 
 import (
+	"slices"
+
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// An answer is what acquireScript returns.
-type answer struct {
+// An acquireReply is the reply of acquireScript.
+type acquireReply struct {
 	granted bool
 	token   uint64
 	holder  backend.Holder // of a refusal
-	added   bool           // the owner has just been given its place in the queue
+	added   bool           // the owner was not in the queue before
 }
 
-func parseAcquire(v any) (answer, error) {
+func parseAcquire(v any) (acquireReply, error) {
 	if _, granted := v.(string); granted {
 		f := exchange.ReadFields([]any{v})
 		token := f.Token()
 		if token == 0 {
-			return answer{}, exchange.ErrReply(v)
+			return acquireReply{}, exchange.ErrReply(v)
 		}
-		return answer{granted: true, token: token}, f.Err()
+		return acquireReply{granted: true, token: token}, f.Err()
 	}
 	f := exchange.ReadFields(v)
-	return answer{holder: f.Holder(), added: f.Number() == 1}, f.Err()
+	return acquireReply{holder: f.Holder(), added: f.Number() == 1}, f.Err()
 }
 
 func parseInspect(v any) (backend.Holder, error) {
@@ -36,20 +38,40 @@ func parseInspect(v any) (backend.Holder, error) {
 	return h, f.Err()
 }
 
-// isKept reports whether a script's answer tells of a grant or of renewals; others have changed nothing that must be kept.
-func isKept(v any) bool {
+// What renewScript returns for a lease.
+const (
+	renewLost = int64(0)
+	renewDone = int64(1)
+)
+
+// renewErrors returns the error of each of n leases, from the reply of renewScript.
+func renewErrors(v any, n int) []error {
+	errs := make([]error, n)
+	list, _ := v.([]any)
+	if len(list) == 1 && list[0] == renewDone { // all
+		return errs
+	}
+	for i := range errs {
+		switch {
+		case len(list) != n:
+			errs[i] = exchange.ErrReply(v)
+		case list[i] == renewLost:
+			errs[i] = backend.ErrLost
+		case list[i] != renewDone:
+			errs[i] = exchange.ErrReply(v)
+		}
+	}
+	return errs
+}
+
+// needsReplicas reports whether a reply is a grant, or renews a lease. Replicas need not have any other.
+func needsReplicas(v any) bool {
 	if _, granted := v.(string); granted {
 		return true
 	}
 	list, _ := v.([]any)
-	for _, answer := range list {
-		switch answer {
-		case renewDone:
-			return true
-		case renewLost, renewOvertake:
-		default:
-			return false // a refusal
-		}
+	if len(list) > 0 && list[0] != renewLost && list[0] != renewDone {
+		return false // a refusal
 	}
-	return false
+	return slices.Contains(list, any(renewDone))
 }

@@ -2,7 +2,7 @@ package exchange
 
 import "time"
 
-// enterAlone reports whether a request goes alone: nothing is under way.
+// enterAlone reports whether a request may use the connection for lone requests: no other request is in progress.
 func (l *Lanes) enterAlone() bool {
 	if l.Solo == nil {
 		return false
@@ -16,7 +16,7 @@ func (l *Lanes) enterAlone() bool {
 	return true
 }
 
-// shunTime is for how long a connection that failed is left alone: another dial of it may hang.
+// shunTime is how long lone requests avoid their connection after it has failed: another dial may hang.
 const shunTime = 2 * time.Second
 
 func (l *Lanes) leaveAlone(err error) {

@@ -15,14 +15,14 @@ type Request struct {
 	Script   Script
 	Keys     []string
 	Args     []any
-	Replicas int // that must have what it granted or renewed; 0 for none
-	// kept reports whether an answer tells of something that the replicas must have. It is needed where there are replicas.
+	Replicas int // that must have the grant or renewal; 0 for none
+	// Kept reports whether a reply needs replicas: whether it is a grant or a renewal. It is required if Replicas is not 0.
 	Kept func(v any) bool
-	// grace is how long to wait for the answer after the caller's context has ended: it nearly always comes in that
-	// time, and an outcome that is known is cleaned up at once and for good.
+	// Grace is how long to wait for the reply after the caller's context has ended: the reply nearly always arrives in that
+	// time, and a known outcome is cleaned up at once and for good.
 	Grace time.Duration
 	Limit time.Duration // for all attempts, if shorter than Options.Timeout
-	// late runs if an attempt was given up before it had ended, when it has ended.
+	// Late runs when a request ends after its caller has stopped waiting.
 	Late func()
 }
 
@@ -37,10 +37,10 @@ type Sender interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Send makes requests in one pipeline. A script is asked for by its digest; its text is sent only to a server that does not know
-// it, as after a restart, a failover or SCRIPT FLUSH. Behind requests that ask for replicas goes WAIT, because it speaks of
-// what its own connection has done before: an answer that too few replicas have comes with ErrReplicas. What ctx has ended is
-// ErrNoAnswer: its own error would be taken for the caller's.
+// Send sends requests in one pipeline. It names a script by its digest, and sends the text only to a server that does not know the
+// script, for example after a restart, a failover or SCRIPT FLUSH. WAIT follows requests that need replicas, because WAIT refers to
+// earlier commands of its own connection; if too few replicas acknowledge, the result has a reply and ErrReplicas. If ctx ends a
+// request, its error is ErrNoAnswer: the error of ctx would be mistaken for that of the caller's context.
 func Send(ctx context.Context, c Sender, list []Request) []Result {
 	begun := time.Now()
 	results := make([]Result, len(list))
@@ -60,7 +60,7 @@ func Send(ctx context.Context, c Sender, list []Request) []Result {
 		for k, i := range todo {
 			v, err := cmds[k].Result()
 			switch {
-			case v == nil && err == nil: // a hook of the client's kept it from the server
+			case v == nil && err == nil: // a hook of the client blocked the request
 				err = failed
 			case err == nil && short != nil && list[i].Kept(v):
 				err = short
@@ -81,8 +81,8 @@ func Send(ctx context.Context, c Sender, list []Request) []Result {
 // DefaultTimeout bounds a request that has no other bound.
 const DefaultTimeout = 2 * time.Second
 
-// send sends commands, each of which has its own error then. Where a connection broke in the middle all have one: also those whose
-// answers had come are unknown then, and sent again.
+// send sends commands, and sets the error of each. If the connection breaks in between, all commands get an error, including those
+// whose replies have arrived: their outcomes are unknown, and they are sent again.
 func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, short error) {
 	if len(cmds) == 1 && replicas == 0 {
 		return c.Process(ctx, cmds[0]), nil
@@ -95,16 +95,16 @@ func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, 
 		_, failed = pipe.Exec(ctx)
 		return failed, nil
 	}
-	left := DefaultTimeout
+	remaining := DefaultTimeout
 	if d, ok := ctx.Deadline(); ok {
-		left = time.Until(d)
+		remaining = time.Until(d)
 	}
-	// Half of the time that is left, so that its answer arrives. 0 would wait forever.
-	wait := pipe.Do(ctx, "WAIT", replicas, max(left.Milliseconds()/2, 1))
+	// Half of the remaining time, so that the reply to WAIT arrives. 0 would wait forever.
+	wait := pipe.Do(ctx, "WAIT", replicas, max(remaining.Milliseconds()/2, 1))
 	_, failed = pipe.Exec(ctx)
 	acks, short := wait.Int64()
 	switch {
-	case IsReply(short): // it answers WAIT, and not the request, which may have been carried out
+	case IsReply(short): // the error of WAIT: the request itself may have run
 		short = fmt.Errorf("%w: %v", ErrReplicas, short)
 	case short == nil && acks < int64(replicas):
 		short = fmt.Errorf("%w: %d of %d", ErrReplicas, acks, replicas)
@@ -112,8 +112,8 @@ func send(ctx context.Context, c Sender, cmds []command, replicas int) (failed, 
 	return failed, short
 }
 
-// A command is one that go-redis does not make again by itself, whatever the client's options are: we do that, and know then
-// what may have been carried out twice.
+// A command is never retried by go-redis, whatever the client's options are: this package retries, and knows which commands may
+// have run twice.
 type command struct{ *redis.Cmd }
 
 // NoRetry implements [redis.Cmder].
@@ -140,8 +140,8 @@ func (q *Request) command(ctx context.Context, text bool) command {
 	return command{cmd}
 }
 
-// A Script is Lua that runs in the server in one step. The digests are constants, so that no build changes what is asked
-// for (in a FIPS build SHA-1 may be missing); a test compares them with the text.
+// A Script is Lua code that the server runs atomically. Digests are constants, so that they do not depend on the build (a FIPS
+// build may lack SHA-1); a test compares them with the text.
 type Script struct{ Text, Digest string }
 
 func IsNoScript(err error) bool {

@@ -15,8 +15,8 @@ import (
 // ErrNoAnswer is an unknown outcome: no answer came in time. The request may never have been sent.
 var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnavailable)
 
-// Unavailable makes an error that tells nothing of the key ErrUnavailable: a connection that failed, a server that cannot serve now.
-// What a limit of our own has ended is no error of a context, which would be taken for the caller's.
+// Unavailable wraps an error that says nothing about the key, such as a failed connection, in ErrUnavailable. If a limit of this
+// package ended the request, the result is not a context error, which would be mistaken for that of the caller's context.
 func Unavailable(err error) error {
 	switch {
 	case err == nil || errors.Is(err, backend.ErrUnavailable) && !backend.IsContextError(err):
@@ -29,7 +29,7 @@ func Unavailable(err error) error {
 	return err
 }
 
-// NoAnswer is the error of a request that was not answered for so long, and may have failed with err.
+// NoAnswer is the error of a request without a reply within that time. err, if not nil, is the cause.
 func NoAnswer(within time.Duration, err error) error {
 	none := fmt.Errorf("%w (%v)", ErrNoAnswer, within.Round(time.Millisecond))
 	// A context's error would be mistaken for the caller's.
@@ -39,14 +39,14 @@ func NoAnswer(within time.Duration, err error) error {
 	return none
 }
 
-// IsReply reports whether err is what a server answered, so that the outcome is known.
+// IsReply reports whether err is a reply of a server, so that the outcome is known.
 func IsReply(err error) bool {
 	var e redis.Error
 	return errors.As(err, &e)
 }
 
-// Definite reports whether err tells that the request was not carried out. single tells that it was for one server, to
-// which a client makes one attempt (see command), where a cluster's may go on to another.
+// Definite reports whether err means that the request did not run. single says that the client has one server, and so made one
+// attempt (see command); a cluster client may have tried several servers.
 func Definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError
@@ -59,8 +59,8 @@ func Definite(err error, single bool) bool {
 	return false
 }
 
-// Passing reports whether an attempt may succeed soon that failed with err: the connection broke, or the server is being
-// started, failed over or reconfigured, or is short of something.
+// Passing reports whether err is temporary: the connection broke, or the server is starting, failing over, being reconfigured or
+// short of resources.
 func Passing(err error) bool {
 	if IsReply(err) {
 		for _, prefix := range []string{
@@ -82,8 +82,8 @@ func Passing(err error) bool {
 		errors.Is(err, redis.ErrPoolExhausted)
 }
 
-// LeastPatience is the shortest time for which a waiter outlives an outage.
+// LeastPatience is how long an outage a queued waiter survives at least.
 const LeastPatience = 10 * time.Second
 
-// ErrReplicas means that a grant or renewal has not reached enough replicas. A grant is given back.
+// ErrReplicas means that a grant or renewal has not reached enough replicas. Such a grant is released.
 var ErrReplicas = fmt.Errorf("%w: too few replicas have the lease", backend.ErrUnavailable)

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	UsualLanes = 3                    // one sends, one's answers are handed out, and the server always has one's to work on
-	linger     = 2 * time.Millisecond // a request that has waited so long for a lane opens one more
+	UsualLanes = 3                    // one sends, one delivers replies, and the server always has the requests of the third
+	linger     = 2 * time.Millisecond // the time in the queue after which another lane starts
 	mostCalls  = 32                   // in one pipeline: the first waits until the server has done the last
 )
 
-// Lanes carry the requests of one client to its server. A request that comes alone runs on its caller's goroutine, if it
-// can be ended there. Those that come while others are under way wait for a lane, a goroutine with a connection of the
-// pool, which takes all that wait in one pipeline. A lane ends when nothing waits.
+// Lanes send the requests of one client to its server. If no other request is in progress, a request runs on its caller's
+// goroutine, on the connection of Solo. Otherwise it is queued for a lane: a goroutine with a connection of the pool, which sends
+// the whole queue in one pipeline. A lane ends when the queue is empty.
 //
-// A connection that hangs holds up only what it carries: requests that have waited for a moment get another lane, up to
+// A connection that hangs delays only its own requests: if a request is queued for longer than linger, another lane starts, up to
 // the size of the client's pool.
 type Lanes struct {
 	client *redis.Client
@@ -49,11 +49,11 @@ func NewLanes(client *redis.Client, c *calls.Calls) *Lanes {
 	return l
 }
 
-// What has become of a call.
+// The states of a call.
 const (
-	inQueue int32 = iota // for a lane
+	queued int32 = iota
 	sent
-	over // answered, or given up
+	ended // answered, or abandoned by its caller
 )
 
 // A call is a request that waits for a lane or for its answer.
@@ -62,9 +62,9 @@ type call struct {
 	ctx     context.Context // for its values
 	end     time.Time
 	since   time.Time
-	state   atomic.Int32 // moved on by the one who comes first: the lane, or the one who gives up
+	state   atomic.Int32 // changed by the lane or by a caller that stops waiting, whichever is first
 	answer  chan Result
-	posted  func(Result) // gets the answer, where nobody waits for it
+	posted  func(Result) // receives the reply of Post
 	timer   *time.Timer
 }
 
@@ -74,7 +74,7 @@ var callPool = sync.Pool{New: func() any {
 	return &call{answer: make(chan Result, 1), timer: t}
 }}
 
-// Do makes a request, once. It returns at end at the latest, and q.grace after ctx has ended.
+// Do sends a request, once. It returns at end, or q.Grace after ctx has ended, whichever is first.
 func (l *Lanes) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 	if l.enterAlone() {
 		v, err := l.Solo.do(ctx, end, q)
@@ -84,14 +84,14 @@ func (l *Lanes) Do(ctx context.Context, end time.Time, q Request) (any, error) {
 	return l.Begin(ctx, end, q).Wait()
 }
 
-// Begin lets a request wait for a lane. The caller waits for the answer.
+// Begin queues a request for a lane. The caller must call Wait.
 func (l *Lanes) Begin(ctx context.Context, end time.Time, q Request) *call {
 	c := newCall(ctx, end, q)
 	l.enqueue(c)
 	return c
 }
 
-// Post makes a request, once, for nobody who waits: done gets what became of it, on the lane's goroutine, and must not block.
+// Post sends a request, once. It does not wait: the lane's goroutine calls done with the result. done must not block.
 func (l *Lanes) Post(end time.Time, q Request, done func(Result)) {
 	c := newCall(context.Background(), end, q)
 	c.posted = done
@@ -101,11 +101,11 @@ func (l *Lanes) Post(end time.Time, q Request, done func(Result)) {
 func newCall(ctx context.Context, end time.Time, q Request) *call {
 	c := callPool.Get().(*call)
 	c.request, c.ctx, c.end, c.since = q, ctx, end, time.Now()
-	c.state.Store(inQueue)
+	c.state.Store(queued)
 	return c
 }
 
-// DoAll makes requests side by side, each within its own limit from now.
+// DoAll sends requests concurrently, each within its own Limit from now.
 func (l *Lanes) DoAll(ctx context.Context, list []Request) []Result {
 	begun := time.Now()
 	calls := make([]*call, len(list))
@@ -124,57 +124,57 @@ func (c *call) Wait() (any, error) {
 	c.timer.Reset(time.Until(end))
 	select {
 	case r := <-c.answer:
-		return c.done(r)
+		return c.recycle(r)
 	case <-c.timer.C:
 	case <-ctx.Done():
 		c.timer.Reset(min(c.request.Grace, time.Until(end)))
 		select {
 		case r := <-c.answer:
-			return c.done(r)
+			return c.recycle(r)
 		case <-c.timer.C:
 		}
 	}
-	return c.giveUp(ctx)
+	return c.abandon(ctx)
 }
 
-// done frees a call that has been answered.
-func (c *call) done(r Result) (any, error) {
+// recycle frees an answered call, and returns its result.
+func (c *call) recycle(r Result) (any, error) {
 	c.timer.Stop()
 	c.request, c.ctx = Request{}, nil
 	callPool.Put(c)
 	return r.V, r.Err
 }
 
-func (c *call) giveUp(ctx context.Context) (any, error) {
+func (c *call) abandon(ctx context.Context) (any, error) {
 	err := ctx.Err()
 	if err == nil {
 		err = NoAnswer(time.Since(c.since), nil)
 	}
 	switch {
-	case c.state.CompareAndSwap(inQueue, over):
+	case c.state.CompareAndSwap(queued, ended):
 		return nil, notSentError{err}
-	case c.state.CompareAndSwap(sent, over):
+	case c.state.CompareAndSwap(sent, ended):
 		return nil, err
 	}
-	return c.done(<-c.answer)
+	return c.recycle(<-c.answer)
 }
 
-// settle hands out the answer, unless the caller has gone.
-func (c *call) settle(r Result) {
+// finish delivers the result, unless the caller has stopped waiting.
+func (c *call) finish(r Result) {
 	if done := c.posted; done != nil {
 		c.posted = nil
-		_, _ = c.done(r)
+		_, _ = c.recycle(r)
 		done(r)
 		return
 	}
-	if c.state.CompareAndSwap(sent, over) {
+	if c.state.CompareAndSwap(sent, ended) {
 		c.answer <- r
 	} else if late := c.request.Late; late != nil {
 		late()
 	}
 }
 
-// A notSentError is that of a request that was given up before it was sent.
+// A notSentError is the error of a request that was abandoned before it was sent.
 type notSentError struct{ error }
 
 func (e notSentError) Unwrap() error { return e.error }
@@ -191,10 +191,10 @@ func (l *Lanes) enqueue(c *call) {
 	}
 }
 
-// trimLocked forgets those at the head of the queue that were given up: while all connections hang nobody takes them.
+// trimLocked removes abandoned calls from the head of the queue: while all connections hang, no lane does.
 func (l *Lanes) trimLocked() {
 	n := 0
-	for n < len(l.queue) && l.queue[n].state.Load() == over {
+	for n < len(l.queue) && l.queue[n].state.Load() == ended {
 		n++
 	}
 	l.queue = slices.Delete(l.queue, 0, n)
@@ -213,7 +213,7 @@ func (l *Lanes) armLocked(d time.Duration) {
 	}
 }
 
-// overdue opens one more lane if the first in the queue has waited for long enough.
+// overdue starts another lane if the first call has been queued for linger.
 func (l *Lanes) overdue() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,14 +221,14 @@ func (l *Lanes) overdue() {
 	if len(l.queue) == 0 {
 		return
 	}
-	left := linger - time.Since(l.queue[0].since)
-	if left <= 0 {
+	remaining := linger - time.Since(l.queue[0].since)
+	if remaining <= 0 {
 		if l.open < l.most {
 			l.openLocked()
 		}
-		left = linger
+		remaining = linger
 	}
-	l.armLocked(left)
+	l.armLocked(remaining)
 }
 
 // run is a lane.
@@ -236,17 +236,17 @@ func (l *Lanes) run() {
 	defer l.calls.End()
 	var batch []*call
 	for {
-		// Those who have just been answered, or are about to ask, get to ask: fewer and larger pipelines.
+		// Let callers that were just answered send their next requests: pipelines become fewer and larger.
 		runtime.Gosched()
-		if batch = l.take(batch[:0]); len(batch) == 0 {
+		if batch = l.dequeue(batch[:0]); len(batch) == 0 {
 			return
 		}
 		l.send(batch)
 	}
 }
 
-// take takes what waits. If that is nothing the lane is closed.
-func (l *Lanes) take(batch []*call) []*call {
+// dequeue returns the calls of the next pipeline. If there are none, the lane ends.
+func (l *Lanes) dequeue(batch []*call) []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -255,10 +255,10 @@ func (l *Lanes) take(batch []*call) []*call {
 			break
 		}
 		if len(batch) > 0 && c.request.Replicas != batch[0].request.Replicas {
-			break // nobody waits for replicas that others need
+			break // no call waits for replicas that only others need
 		}
 		n++
-		if c.state.CompareAndSwap(inQueue, sent) {
+		if c.state.CompareAndSwap(queued, sent) {
 			batch = append(batch, c)
 		}
 	}
@@ -269,18 +269,18 @@ func (l *Lanes) take(batch []*call) []*call {
 	return batch
 }
 
-// dropOverdue gives up what has waited for too long. Who waits for an answer does so himself.
+// dropOverdue ends posted calls whose time is over. Other calls have a caller that does so.
 func dropOverdue(batch []*call) []*call {
 	return slices.DeleteFunc(batch, func(c *call) bool {
 		late := c.posted != nil && !time.Now().Before(c.end)
 		if late {
-			c.settle(Result{Err: notSentError{NoAnswer(time.Since(c.since), nil)}})
+			c.finish(Result{Err: notSentError{NoAnswer(time.Since(c.since), nil)}})
 		}
 		return late
 	})
 }
 
-// send makes the requests of batch and hands out the answers.
+// send sends batch in one pipeline, and delivers the replies.
 func (l *Lanes) send(batch []*call) {
 	if batch = dropOverdue(batch); len(batch) == 0 {
 		return
@@ -291,7 +291,7 @@ func (l *Lanes) send(batch []*call) {
 	}
 	for _, c := range batch {
 		if c.end.After(ctx.End) {
-			ctx.End = c.end // the others give up at their own
+			ctx.End = c.end // callers with an earlier end stop waiting by themselves
 		}
 	}
 	list := make([]Request, len(batch))
@@ -299,11 +299,11 @@ func (l *Lanes) send(batch []*call) {
 		list[i] = c.request
 	}
 	for i, r := range Send(ctx, l.client, list) {
-		batch[i].settle(r)
+		batch[i].finish(r)
 	}
 }
 
-// A DeadlineContext has a deadline, which go-redis sets on the connection, and no timer of its own.
+// A DeadlineContext has a deadline, which go-redis sets on the connection, but no timer.
 type DeadlineContext struct {
 	context.Context
 	End time.Time

@@ -13,20 +13,20 @@ import (
 	"github.com/anylock/lock/internal/eager"
 )
 
-// A solo is a client with one connection, for requests that run alone on their caller's goroutine: sparing a goroutine's
-// change spares a lone request much of its time. go-redis does not end a request when its context is cancelled; here the
-// connection's deadline does it, because it is known whose request it carries. An answer that comes soon is fetched without a thread's sleep.
+// A solo is a client with one connection, for lone requests on their caller's goroutine: a switch to another goroutine would take
+// a large part of a lone request's time. go-redis does not end a request when its context is cancelled. Here the connection's
+// deadline does so, because the connection has only one request at a time. Package eager polls for a reply that arrives soon.
 type solo struct {
 	Client *redis.Client
 
 	mu   sync.Mutex
 	n    uint64    // of the request
 	conn net.Conn  // the latest
-	end  time.Time // of the request under way, zero if there is none
+	end  time.Time // of the request in progress, zero if there is none
 	cut  time.Time // when the request must end, zero if its own deadline stands
 }
 
-// NewSolo returns a client beside the one that has these options.
+// NewSolo returns a client with these options, except those of the pool.
 func NewSolo(options *redis.Options) *solo {
 	s := &solo{}
 	o := *options
@@ -44,7 +44,7 @@ func NewSolo(options *redis.Options) *solo {
 	return s
 }
 
-// do makes a request. Only one may be under way.
+// do sends a request. No other may be in progress.
 func (s *solo) do(ctx context.Context, end time.Time, q Request) (any, error) {
 	sctx := soloContext{ctx, end}
 	n := s.begin(end)
@@ -80,18 +80,18 @@ func (s *solo) finish() {
 	s.end = time.Time{}
 }
 
-// dialTimeout is the time for a dial. go-redis dials as long as it may, whatever the deadline of the request that waits for
-// it; only its own probes of a server that was away belong to no request.
+// dialTimeout limits a dial to the end of its request, because go-redis ignores the request's deadline. go-redis' own probes of an
+// unreachable server belong to no request, and get most.
 func (s *solo) dialTimeout(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end.IsZero() {
 		return most
 	}
-	return min(most, max(time.Until(s.end), 1)) // 0 would be without end
+	return min(most, max(time.Until(s.end), 1)) // 0 would be no limit
 }
 
-// interrupt makes the request n, if it is still under way, end at the given time.
+// interrupt makes request n, if it is still in progress, end at the given time.
 func (s *solo) interrupt(n uint64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *solo) interrupt(n uint64, at time.Time) {
 	}
 }
 
-// A soloContext also ends, for those who wait for a connection, at end.
+// A soloContext also ends at end, which bounds the wait for the connection.
 type soloContext struct {
 	context.Context
 	end time.Time
@@ -118,7 +118,7 @@ func (c soloContext) Err() error {
 	return DeadlineContext{End: c.end}.Err()
 }
 
-// A soloConn is a solo's connection, whose deadlines go no further than the request may.
+// A soloConn is a solo's connection. It moves no deadline past the end of the request.
 type soloConn struct {
 	net.Conn
 	solo *solo
@@ -131,7 +131,7 @@ func (s *solo) wrap(c net.Conn) net.Conn {
 	if socket, ok := c.(syscall.Conn); ok {
 		return struct {
 			soloConn
-			syscall.Conn // go-redis looks at its health before each request
+			syscall.Conn // go-redis checks the socket before each request
 		}{soloConn{c, s}, socket}
 	}
 	return soloConn{c, s}

@@ -14,7 +14,7 @@ type Usage struct {
 	Closing chan struct{} // closed when Close begins
 }
 
-// Begin counts a call in, unless it is invalid, its context has ended or Close has begun. The caller leaves by calls.End.
+// Begin registers a call, unless the call is invalid, its context has ended or Close has begun. The caller must call Calls.End.
 func (u *Usage) Begin(ctx context.Context, invalid error) error {
 	return u.Calls.Enter(ctx, u.Closing, invalid)
 }
@@ -28,20 +28,20 @@ func (u *Usage) IsClosing() bool {
 	}
 }
 
-// Await has f make a request that cannot go by lanes, and returns as [Lanes.Do] does. go-redis does not end a request when its context
-// is cancelled, nor, by default, at its deadline. So f runs on a goroutine of its own, with a context that ends at end alone; the
-// client's timeouts end it where that has no effect.
+// Await runs f, which sends a request without Lanes, and returns as [Lanes.Do] does. go-redis does not end a request when its context
+// is cancelled, nor, by default, at its deadline. So f runs on its own goroutine, with a context that ends only at end; if the client
+// ignores deadlines, its own timeouts end f.
 func (u *Usage) Await(ctx context.Context, end time.Time, q Request, f func(context.Context) (any, error)) (any, error) {
 	c := newCall(ctx, end, q)
 	c.state.Store(sent)
 	if !u.Calls.Background(func() {
 		v, err := f(DeadlineContext{context.WithoutCancel(ctx), end})
-		c.settle(Result{v, err})
+		c.finish(Result{v, err})
 	}) {
 		return nil, backend.ErrClosed
 	}
 	return c.Wait()
 }
 
-// CloseGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+// CloseGrace is how long Close waits for requests in progress, such as those that remove waiters from queues.
 const CloseGrace = time.Second

@@ -29,7 +29,7 @@ func TestForeignValue(t *testing.T) {
 	c := s.raw(t)
 	b := opened(t, s.URL)
 	ctx := context.Background()
-	for _, value := range []string{"", "owner", "1:2", "a:b:c", ":0:owner", "1:x:owner", "\x00:\n:"} {
+	for _, value := range []string{"", "owner", "a:b:c", ":owner", "x1:owner", "-1:owner", "\x00:\n:"} {
 		r := req("k", time.Minute)
 		c.Set(ctx, b.naming.lock("k"), value, 0)
 		_, err := b.Acquire(ctx, r)
@@ -37,7 +37,7 @@ func TestForeignValue(t *testing.T) {
 		if !ok || !errors.Is(err, backend.ErrHeld) || h.Holder.Owner != value || h.Holder.Token != 0 || h.Holder.TTL != 0 {
 			t.Errorf("acquire of a key with %q: %v, %+v, want held by that", value, err, h)
 		}
-		if removed, err := b.release(ctx, "k", value, 0); removed || err != nil {
+		if removed, err := b.release(ctx, "k", lockValue(0, value)); removed || err != nil {
 			t.Errorf("release of a key with %q: %v, %v", value, removed, err)
 		}
 		if got, err := c.Get(ctx, b.naming.lock("k")).Result(); got != value || err != nil {

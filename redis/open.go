@@ -17,10 +17,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// look reaches the servers once, refuses those that cannot keep locks, and enters in the guarantees what they say about
-// losing keys.
-func (b *Backend) look(ctx context.Context) error {
-	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.ask(ctx) })
+// inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they may lose keys.
+func (b *Backend) inspectServers(ctx context.Context) error {
+	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
 	if backend.Ended(ctx) {
 		return backend.ContextError(ctx, err)
 	}
@@ -33,11 +32,11 @@ func (b *Backend) look(ctx context.Context) error {
 	return nil
 }
 
-// ask asks every master, and returns what makes it lose keys.
-func (b *Backend) ask(ctx context.Context) ([]string, error) {
+// findLosses inspects every master, and returns how the masters may lose keys.
+func (b *Backend) findLosses(ctx context.Context) ([]string, error) {
 	c, ok := b.client.(*redis.ClusterClient)
 	if !ok {
-		loss, err := askServer(ctx, b.client, false)
+		loss, err := inspectServer(ctx, b.client, false)
 		if err == nil {
 			err = b.probe(ctx)
 		}
@@ -50,7 +49,7 @@ func (b *Backend) ask(ctx context.Context) ([]string, error) {
 	found := make(map[string]bool)
 	masters := 0
 	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		loss, err := askServer(ctx, node, true)
+		loss, err := inspectServer(ctx, node, true)
 		mu.Lock()
 		defer mu.Unlock()
 		masters++
@@ -63,12 +62,12 @@ func (b *Backend) ask(ctx context.Context) ([]string, error) {
 		err = errors.New("the cluster has no masters")
 	}
 	if err == nil {
-		err = b.probe(ctx) // of one master, for all
+		err = b.probe(ctx) // one master stands for all
 	}
 	return slices.Sorted(maps.Keys(found)), err
 }
 
-func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
+func inspectServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string, err error) {
 	text, err := c.Info(ctx).Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return "eviction, unless maxmemory-policy is noeviction (INFO is not permitted)", nil
@@ -90,14 +89,14 @@ func askServer(ctx context.Context, c redis.Cmdable, cluster bool) (loss string,
 	if policy := endpoint.Evicts(info); policy != "" {
 		losses = append(losses, "eviction, because maxmemory-policy is "+policy)
 	}
-	// INFO tells of replicas in reach only where min-replicas-to-write is set.
+	// INFO counts reachable replicas only if min-replicas-to-write is set.
 	if _, set := info["min_slaves_good_slaves"]; !set && info["connected_slaves"] != "" && info["connected_slaves"] != "0" {
 		losses = append(losses, "a partition, because min-replicas-to-write is not set on a master with replicas")
 	}
 	return strings.Join(losses, "; "), nil
 }
 
-// probe tries what the scripts need, on keys of nobody else.
+// probe runs every command of the scripts, on keys of its own.
 func (b *Backend) probe(ctx context.Context) error {
 	if b.options.MinReplicas > 0 {
 		if err := b.client.Do(ctx, "WAIT", 0, 1).Err(); exchange.IsReply(err) && !exchange.Passing(err) {
@@ -108,9 +107,9 @@ func (b *Backend) probe(ctx context.Context) error {
 	return endpoint.Probe(ctx, b.client, []string{n.lock, n.queue}, b.inbox.channel, scriptCommands)
 }
 
-// scriptCommands are the commands that scripts run. ZREM comes first, because a full server refuses nothing that follows a write;
-// DEL comes last, because it removes what SET has made.
+// scriptCommands are the commands of the scripts. ZREM comes first, because a full server refuses no command after a write; DEL
+// comes last, because it removes the key of SET.
 var scriptCommands = []string{
-	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
-	"ZADD queue XX 1 member", "ZCARD queue", "ZRANGE queue 0 0", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
+	"ZREM queue member", "SET lock 1 PX 1000", "GET lock", "EXISTS lock", "MGET lock", "INCR lock", "PTTL lock", "PEXPIRE lock 1000",
+	"ZADD queue XX 1 member", "ZCARD queue", "ZPOPMIN queue", "TIME", "PUBLISH channel probe", "DEL lock",
 }

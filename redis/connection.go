@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-// eval makes a request, again if it fails in a way that passes soon, all within its limit and ctx: scripts answer the
-// same when they are sent again. It returns promptly when ctx ends, whatever the client does. unanswered tells that
-// an attempt may have been carried out without an answer.
+// eval sends a request, and repeats it after a temporary error, within its limit and ctx: a repeated script returns the same reply.
+// It returns promptly when ctx ends, whatever the client does. unanswered reports whether the request may have run, or may still
+// run, without a reply.
 func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswered bool, err error) {
 	timeout := b.options.Timeout
 	if q.Limit > 0 {
@@ -32,7 +32,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 			return nil, unanswered, backend.ContextError(ctx, err)
 		}
 		d := pause.Next(0)
-		// A slot that is on its way to another server refuses scripts until it has arrived.
+		// While a slot moves to another server, the servers refuse its scripts.
 		last := i >= attempts && !redis.HasErrorPrefix(err, "TRYAGAIN")
 		if last || !exchange.Passing(err) || time.Until(end) < d {
 			return nil, unanswered, exchange.Unavailable(err)
@@ -43,7 +43,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 	}
 }
 
-// deliver makes a request once.
+// deliver sends a request once.
 func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request) (any, error) {
 	if b.lanes == nil {
 		return b.usage.Await(ctx, end, q, func(ctx context.Context) (any, error) {
@@ -58,7 +58,7 @@ func (b *Backend) deliver(ctx context.Context, end time.Time, q exchange.Request
 	return b.lanes.Do(ctx, end, q)
 }
 
-// deliverAll makes requests side by side, once, each within its limit: a server that hangs holds up its own only.
+// deliverAll sends requests concurrently, once, each within its limit: a server that hangs delays only its own requests.
 func (b *Backend) deliverAll(ctx context.Context, list []exchange.Request) []exchange.Result {
 	if b.lanes == nil {
 		return b.carryAll(ctx, list)

@@ -1,0 +1,30 @@
+package exchange
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Shuns reports whether a lone request has failed recently.
+func (l *Lanes) Shuns() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.shun.IsZero()
+}
+
+// Latest returns the number of the latest lone request, and its connection.
+func (s *solo) Latest() (n uint64, conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n, s.conn
+}
+
+// Interrupt acts as the end of the context of request n.
+func (s *solo) Interrupt(n uint64) { s.interrupt(n, time.Now()) }
+
+// Do sends a request.
+func (s *solo) Do(end time.Time, q Request) error {
+	_, err := s.do(context.Background(), end, q)
+	return err
+}

@@ -1,0 +1,174 @@
+package exchange_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/anylock/lock/internal/calls"
+	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
+	"github.com/anylock/lock/redis/internal/exchange"
+	"github.com/anylock/lock/redis/internal/redistest"
+)
+
+const soon = storetest.Soon
+
+// lanesTo returns Lanes with a connection for lone requests, through a proxy.
+func lanesTo(t *testing.T, addr string) *exchange.Lanes {
+	t.Helper()
+	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1}
+	c := redis.NewClient(&o)
+	var count calls.Calls
+	l := exchange.NewLanes(c, &count)
+	l.Solo = exchange.NewSolo(&o)
+	t.Cleanup(func() {
+		_ = c.Close()
+		_ = l.Solo.Client.Close()
+		count.Drain(soon)
+	})
+	if err := set(t.Context(), l, "warm"); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func set(ctx context.Context, l *exchange.Lanes, key string) error {
+	const timeout = 20 * time.Second // which nothing here waits for
+	_, err := l.Do(ctx, time.Now().Add(timeout), exchange.Request{Args: []any{"set", key, "x"}})
+	return err
+}
+
+// A lone request on a connection that hangs ends soon after its caller's context, and delays no other request.
+func TestLoneRequestHangs(t *testing.T) {
+	t.Parallel()
+	p := storetest.NewProxy(t, servers.Redis(t).Addr)
+	l := lanesTo(t, p.Addr)
+	p.Set(func(p *storetest.Proxy) { p.Silent = true })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n, _ := l.Solo.Latest()
+	done := make(chan error, 1)
+	go func() { done <- set(ctx, l, "stuck") }()
+	storetest.Until(t, soon, "the request is alone, and on its way", func() bool {
+		now, _ := l.Solo.Latest()
+		return now == n+1 && p.Taken()
+	})
+	p.Set(func(p *storetest.Proxy) { p.Silent = false })
+	begun := time.Now()
+	for i := range 5 {
+		if err := set(t.Context(), l, fmt.Sprint("k", i)); err != nil {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(begun); took > soon {
+		t.Errorf("5 requests beside a lone request that hangs took %v", took)
+	}
+	cancel()
+	begun = time.Now()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the request that hung: %v", err)
+	}
+	if took := time.Since(begun); took > soon {
+		t.Errorf("it ended %v after its context", took)
+	}
+	if err := set(t.Context(), l, "stuck"); err != nil {
+		t.Error(err)
+	}
+}
+
+// If a context ends just as its request ends, the next request goes on.
+func TestLateInterrupt(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	admin := redistest.Raw(t, s.Addr)
+	p := storetest.NewProxy(t, s.Addr)
+	l := lanesTo(t, p.Addr)
+	n, conn := l.Solo.Latest()
+	answer := make(chan struct{})
+	p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { <-answer; return true } })
+	done := make(chan error, 1)
+	go func() { done <- set(t.Context(), l, "k") }()
+	storetest.Until(t, soon, "the next request has run", func() bool {
+		now, _ := l.Solo.Latest()
+		return now == n+1 && admin.Exists(t.Context(), "k").Val() == 1
+	})
+	l.Solo.Interrupt(n)
+	close(answer)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, now := l.Solo.Latest(); now != conn {
+		t.Error("the next request's connection was broken")
+	}
+}
+
+// A connection that breaks while no request is in progress fails no request.
+func TestLoneConnectionBreaksAtRest(t *testing.T) {
+	t.Parallel()
+	p := storetest.NewProxy(t, servers.Redis(t).Addr)
+	l := lanesTo(t, p.Addr)
+	p.Cut()
+	if err := set(t.Context(), l, "k"); err != nil {
+		t.Error(err)
+	}
+	if l.Shuns() {
+		t.Error("the request was sent on the broken connection")
+	}
+}
+
+// Dialling counts against a lone request's timeout, however long its client may dial.
+func TestLoneDialHangs(t *testing.T) {
+	t.Parallel()
+	const timeout, long = 200 * time.Millisecond, 3 * soon
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := exchange.NewSolo(&redis.Options{ // go-redis' dial by TLS ignores contexts
+		Addr: silent.Addr().String(), TLSConfig: &tls.Config{ServerName: "x"},
+		ContextTimeoutEnabled: true, DialTimeout: long, DialerRetries: 1, MaxRetries: -1,
+	})
+	defer s.Client.Close()
+	begun := time.Now()
+	err = s.Do(begun.Add(timeout), exchange.Request{Args: []any{"get", "k"}})
+	if took := time.Since(begun); err == nil || took > timeout+soon {
+		t.Errorf("%v after %v, the timeout is %v", err, took, timeout)
+	}
+}
+
+// go-redis' own probes of a server that was unreachable use the client's dial timeout: no request is in progress then.
+func TestLoneConnectionComesBack(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	solo := exchange.NewSolo(&redis.Options{
+		Addr: addr, DialTimeout: time.Second, ContextTimeoutEnabled: true, DialerRetries: 1, MaxRetries: -1,
+	})
+	defer solo.Client.Close()
+	request := func(timeout time.Duration) error {
+		return solo.Do(time.Now().Add(timeout), exchange.Request{Args: []any{"get", "k"}})
+	}
+	if err := request(200 * time.Millisecond); err == nil || exchange.IsReply(err) {
+		t.Fatalf("no server listens: %v", err)
+	}
+	time.Sleep(100 * time.Millisecond) // sleeps: go-redis' first probe must fail, too
+	storetest.NewProxyAt(t, addr, s.Addr)
+	time.Sleep(2500 * time.Millisecond) // sleeps: go-redis probes once a second
+	storetest.Until(t, soon, "a lone request reaches the server, which is back for seconds", func() bool {
+		err := request(soon)
+		return errors.Is(err, redis.Nil)
+	})
+}
