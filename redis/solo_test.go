@@ -15,7 +15,7 @@ func TestLoneRequestHangs(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
-	b := opened(t, s.at(p.Addr)+"?read_timeout=20s") // which nothing here waits for
+	b := opened(t, s.at(p.Addr)+"?timeout=20s") // which nothing here waits for
 	release(t, acquire(t, b, req("warm", time.Minute)))
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	ctx, cancel := context.WithCancel(context.Background())
