@@ -58,10 +58,6 @@ var clusterRules = []backend.Rule[clusterReading]{
 		},
 		Why: "with one member fewer, just as many could fail", Set: "an odd number of members",
 	},
-	{
-		Severity: backend.Info, Code: "one-member", Found: func(c clusterReading) string { return backend.When(c.members == 1, "1 member") },
-		Why: "nothing is granted or renewed while it is down", Set: "three members",
-	},
 }
 
 var serverRules = []backend.Rule[*clientv3.StatusResponse]{

@@ -31,14 +31,6 @@ var rules = []backend.Rule[reading]{
 		},
 		Why: "versions before 1.6 get no more fixes", Set: "a maintained version",
 	},
-	{
-		Severity: backend.Info, Code: "evicts-when-full", Found: func(r reading) string { return backend.When(r["evictions_allowed"] == "on", "it runs without -M") },
-		Why: "when memory is full, live items are dropped, including locks", Set: "-M, on a server only for locks",
-	},
-	{
-		Severity: backend.Info, Code: "flush-allowed", Found: func(r reading) string { return backend.When(r["flush_enabled"] == "yes", "it runs without -F") },
-		Why: "flush_all ends all locks at once", Set: "-F",
-	},
 }
 
 // Examine implements [backend.Examiner].

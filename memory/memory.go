@@ -57,7 +57,6 @@ func init() {
 		URLs:       []backend.URLForm{{Scheme: "memory", Hosts: backend.OneHost}}, // the host is a name
 		Examples:   []string{"memory:", "memory://name"},
 		Guarantees: guarantees,
-		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 		Open:       open,
 	})

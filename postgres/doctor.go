@@ -14,8 +14,7 @@ import (
 type reading struct {
 	values map[string]string
 	o      Options
-	room   int  // for leases; 0 for no limit
-	pooled bool // the server is behind a pooler
+	room   int // for leases; 0 for no limit
 }
 
 func (r reading) number(name string) int64 {
@@ -67,16 +66,6 @@ var rules = []backend.Rule[reading]{
 		},
 		Why: "nobody can see who holds a key, or end a lease by its owner", Set: "track_activities on",
 	},
-	{
-		Severity: backend.Info, Code: "standbys", Found: func(r reading) string {
-			return backend.When(r.number("standbys") > 0, "%s standbys", r.values["standbys"])
-		},
-		Why: "advisory locks are not replicated, not even synchronously: a failover frees all keys, and tokens may repeat", Set: "nothing; fencing tokens do not help across a failover, so stop the holders before one",
-	},
-	{
-		Severity: backend.Info, Code: "pooler", Found: func(r reading) string { return backend.When(r.pooled, "connections go through a pooler") },
-		Why: "its own limits apply too: number, age and idle time of connections", Set: "a pool larger than " + paramMaxLeases + " of all processes together, and no server_lifetime below the longest hold",
-	},
 }
 
 // Examine implements [backend.Examiner].
@@ -94,7 +83,6 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		for _, row := range rows {
 			r.values[row[0]] = row[1]
 		}
-		r.pooled = !s.direct
 		return err
 	}
 	if err := b.call(ctx, nil, func() error { return b.aside(ctx, ask) }); err != nil {

@@ -62,12 +62,6 @@ var rules = append([]backend.Rule[masterReading]{
 		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
 	},
 	{
-		Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r masterReading) string {
-			return backend.When(r.Number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.Info["connected_slaves"], paramMinReplicas)
-		},
-		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL; each grant and renewal then takes a round trip between the servers",
-	},
-	{
 		Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
 		Why: "this user can take locks, but an Acquire that has to wait is refused", Set: "the rights in docs/stores/redis.md, including the channels",
 	},

@@ -17,7 +17,6 @@ import (
 type (
 	reading struct {
 		limits limits
-		most   time.Duration // Options.SessionTimeout
 		keys   int
 	}
 	serverReading struct {
@@ -38,13 +37,6 @@ var (
 				return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 			},
 			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default",
-		},
-		{
-			Severity: backend.Info, Code: "short-sessions", Found: func(r reading) string {
-				silence := r.limits.capacity(r.limits.longest)
-				return backend.When(silence < usualTTL && r.most == 0, "the longest session is %v", r.limits.longest)
-			},
-			Why: "a lease with a longer TTL ends if its holder is disconnected for about this long", Set: "maxSessionTimeout, or tickTime, which is a twentieth of it by default",
 		},
 		{
 			Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
@@ -68,12 +60,6 @@ var (
 			},
 			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
 			Set: "4lw.commands.whitelist=srvr,conf",
-		},
-		{
-			Severity: backend.Info, Code: "standalone", Found: func(s serverReading) string {
-				return backend.When(strings.Contains(s.srvr, "\nMode: standalone"), "one server, without an ensemble")
-			},
-			Why: "nothing is granted while it is down, and sessions may expire meanwhile", Set: "an ensemble of three",
 		},
 		{
 			Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
@@ -100,7 +86,7 @@ func durationOf(conf, name string) (time.Duration, bool) {
 
 // Examine implements [backend.Examiner]. It asks each server of the URL. Opening refuses servers without containers.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	r := reading{limits: b.limits, most: b.options.SessionTimeout}
+	r := reading{limits: b.limits}
 	var all []backend.Finding
 	err := b.onAny(ctx, func(s *session) error {
 		names, err := s.children(ctx, b.root)

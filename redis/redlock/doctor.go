@@ -2,8 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -25,22 +23,6 @@ var fleetRules = []backend.Rule[fleetReading]{
 			return backend.When(err != nil, "%v", err)
 		},
 		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap",
-	},
-	{
-		Severity: backend.Info, Code: "one-host", Found: func(f fleetReading) string {
-			hosts := make(map[string]int)
-			for _, n := range f.r.nodes {
-				host, _, _ := net.SplitHostPort(n.name)
-				hosts[host]++
-			}
-			for host, n := range hosts { // one at most has so many
-				if n > len(f.r.nodes)/2 {
-					return fmt.Sprintf("%d of %d nodes are on %s", n, len(f.r.nodes), host)
-				}
-			}
-			return ""
-		},
-		Why: "they fail together, which leaves no quorum", Set: "hosts that do not share power or disks",
 	},
 	{
 		Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
@@ -68,12 +50,6 @@ var nodeRules = append([]backend.Rule[nodeReading]{
 	{
 		Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
 		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait",
-	},
-	{
-		Severity: backend.Info, Code: "bars-after-restart", Found: func(n nodeReading) string {
-			return backend.When(len(n.Config) > 0 && !endpoint.KeepsWrites(n.Config), "appendonly is %s, appendfsync %s", n.Config["appendonly"], n.Config["appendfsync"])
-		},
-		Why: "after each restart it has no vote for as long as the longest TTL (" + paramMaxTTL + ")", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no",
 	},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
