@@ -32,44 +32,36 @@ const (
 
 var (
 	rules = []backend.Rule[reading]{
-		{
-			Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
-				return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
-			},
-			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default",
+		{Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
+			return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 		},
-		{
-			Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
-				return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
-			},
+			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default"},
+		{Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
+			return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
+		},
 			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
-			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers",
-		},
+			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
 	}
 	serverRules = []backend.Rule[serverReading]{
-		{
-			Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
-				var list []string
-				if s.srvr == "" {
-					list = append(list, "srvr")
-				}
-				if s.conf == "" {
-					list = append(list, "conf")
-				}
-				return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
-			},
+		{Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
+			var list []string
+			if s.srvr == "" {
+				list = append(list, "srvr")
+			}
+			if s.conf == "" {
+				list = append(list, "conf")
+			}
+			return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
+		},
 			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
-			Set: "4lw.commands.whitelist=srvr,conf",
+			Set: "4lw.commands.whitelist=srvr,conf"},
+		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
+			least, ok := durationOf(s.conf, "minSessionTimeout")
+			most, ok2 := durationOf(s.conf, "maxSessionTimeout")
+			return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
+				least, most, s.limits.shortest, s.limits.longest)
 		},
-		{
-			Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
-				least, ok := durationOf(s.conf, "minSessionTimeout")
-				most, ok2 := durationOf(s.conf, "maxSessionTimeout")
-				return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
-					least, most, s.limits.shortest, s.limits.longest)
-			},
-			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers",
-		},
+			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers"},
 	}
 )
 

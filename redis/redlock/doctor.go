@@ -17,27 +17,23 @@ type fleetReading struct {
 }
 
 var fleetRules = []backend.Rule[fleetReading]{
-	{
-		Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
-			err := f.r.NotReady()
-			return backend.When(err != nil, "%v", err)
-		},
-		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap",
+	{Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
+		err := f.r.NotReady()
+		return backend.When(err != nil, "%v", err)
 	},
-	{
-		Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
-			var apart []string
-			for i, a := range f.clocks {
-				for k, b := range f.clocks[:i] {
-					if a.server != 0 && b.server != 0 && !a.trails(b) && !b.trails(a) {
-						apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
-					}
+		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap"},
+	{Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
+		var apart []string
+		for i, a := range f.clocks {
+			for k, b := range f.clocks[:i] {
+				if a.server != 0 && b.server != 0 && !a.trails(b) && !b.trails(a) {
+					apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
 				}
 			}
-			return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
-		},
-		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes",
+		}
+		return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
 	},
+		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes"},
 }
 
 // A nodeReading is what is known of a node.
@@ -47,10 +43,8 @@ type nodeReading struct {
 }
 
 var nodeRules = append([]backend.Rule[nodeReading]{
-	{
-		Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
-		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait",
-	},
+	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
+		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than
