@@ -13,22 +13,22 @@ import (
 	"github.com/anylock/lock/internal/calls"
 )
 
-func init() { backend.Register(driver) }
-
-var driver = backend.Driver{
-	Name: "etcd",
-	URLs: []backend.URLForm{{
-		Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
-	}},
-	Params: []backend.Param{backend.TimeoutParam(defaultTimeout)},
-	Examples: []string{
-		"etcd://user:password@h1:2379,h2:2379,h3:2379/prefix",
-		"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
-	},
-	Guarantees: guarantees(usualMinTTL),
-	Findings:   append(backend.Findings(clusterRules), backend.Findings(serverRules)...),
-	RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-	Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+func init() {
+	backend.Register(backend.Driver{
+		Name: "etcd",
+		URLs: []backend.URLForm{{
+			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
+		}},
+		Params: []backend.Param{backend.TimeoutParam(defaultTimeout)},
+		Examples: []string{
+			"etcd://user:password@h1:2379,h2:2379,h3:2379/prefix",
+			"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
+		},
+		Guarantees: guarantees(usualMinTTL),
+		Findings:   append(backend.Findings(clusterRules), backend.Findings(serverRules)...),
+		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+	})
 }
 
 func open(ctx context.Context, u backend.URL) (*Backend, error) {

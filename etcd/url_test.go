@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestURLs(t *testing.T) {
@@ -22,7 +23,7 @@ func TestURLs(t *testing.T) {
 		"etcd://u:p%2Fw@h/a%20b?timeout=700ms": {"http://h:2379", "a b", 700 * time.Millisecond},
 		"ETCDS://h":                            {"https://h:2379", "anylock", defaultTimeout},
 	} {
-		u, err := driver.Parse(raw)
+		u, err := storetest.Parse(raw)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue

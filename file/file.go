@@ -22,24 +22,24 @@ var guarantees = backend.Guarantees{
 	Reach:       backend.ReachHost,
 }
 
-func init() { backend.Register(driver) }
-
-var driver = backend.Driver{
-	Name:       "file",
-	URLs:       []backend.URLForm{{Scheme: "file", Path: backend.RequiredPath}},
-	Examples:   []string{"file:///var/lib/myapp/locks"},
-	Guarantees: guarantees,
-	Findings:   backend.Findings(rules),
-	RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
-	Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
-		dir, err := directoryOf(u)
-		if err != nil {
-			return nil, err
-		}
-		b, err := Open(ctx, dir)
-		if err != nil {
-			return nil, err // not b: a nil *Backend is not a nil interface
-		}
-		return b, nil
-	},
+func init() {
+	backend.Register(backend.Driver{
+		Name:       "file",
+		URLs:       []backend.URLForm{{Scheme: "file", Path: backend.RequiredPath}},
+		Examples:   []string{"file:///var/lib/myapp/locks"},
+		Guarantees: guarantees,
+		Findings:   backend.Findings(rules),
+		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
+		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+			dir, err := directoryOf(u)
+			if err != nil {
+				return nil, err
+			}
+			b, err := Open(ctx, dir)
+			if err != nil {
+				return nil, err // not b: a nil *Backend is not a nil interface
+			}
+			return b, nil
+		},
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -32,10 +33,9 @@ func TestParseURL(t *testing.T) {
 		"file:///a%00b":                 "",
 		"file:///a b":                   "",
 		"file:///a#b":                   "",
-		"memory:":                       "",
 	} {
-		dir, err := "", error(nil)
-		u, err := driver.Parse(raw)
+		dir := ""
+		u, err := storetest.Parse(raw)
 		if err == nil {
 			dir, err = directoryOf(u)
 		}

@@ -16,24 +16,24 @@ import (
 
 const paramConns = "max_idle_conns"
 
-func init() { backend.Register(driver) }
-
-var driver = backend.Driver{
-	Name: "memcached",
-	// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot authenticate.
-	URLs: []backend.URLForm{{Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost"}},
-	Params: []backend.Param{
-		backend.TimeoutParam(defaultTimeout),
-		{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns, Help: fmt.Sprintf("most connections; default %d", defaultConns)},
-	},
-	Examples: []string{
-		"memcached://localhost:11211?timeout=500ms",
-		"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
-	},
-	Guarantees: guarantees(),
-	Findings:   backend.Findings(rules),
-	RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
-	Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+func init() {
+	backend.Register(backend.Driver{
+		Name: "memcached",
+		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot authenticate.
+		URLs: []backend.URLForm{{Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost"}},
+		Params: []backend.Param{
+			backend.TimeoutParam(defaultTimeout),
+			{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns, Help: fmt.Sprintf("most connections; default %d", defaultConns)},
+		},
+		Examples: []string{
+			"memcached://localhost:11211?timeout=500ms",
+			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
+		},
+		Guarantees: guarantees(),
+		Findings:   backend.Findings(rules),
+		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
+		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+	})
 }
 
 // openTimeout bounds the look at the server on opening.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestURLs(t *testing.T) {
@@ -27,7 +28,7 @@ func TestURLs(t *testing.T) {
 		"memcached://[::1]:5?max_idle_conns=7":     "[::1]:5",
 		"memcacheds://h?cacert=/ca.pem":            "h:11211",
 	} {
-		if u, err := driver.Parse(url); err != nil || !slices.Equal(u.Hosts, []string{want}) {
+		if u, err := storetest.Parse(url); err != nil || !slices.Equal(u.Hosts, []string{want}) {
 			t.Errorf("%s: %v, %v; want %s", url, u.Hosts, err, want)
 		}
 	}

@@ -16,37 +16,37 @@ import (
 
 const paramSessionTimeout = "session_timeout" // as clients of other languages call it
 
-func init() { backend.Register(driver) }
-
-var driver = backend.Driver{
-	Name: "zookeeper",
-	URLs: []backend.URLForm{{
-		Scheme: "zookeeper", Secure: "zookeepers", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
-		Port: "2181", SecurePort: "2281", // as ZooKeeper's documentation has it for secureClientPort
-	}},
-	Params: []backend.Param{
-		backend.TimeoutParam(defaultTimeout),
-		{Name: paramSessionTimeout, Type: backend.Duration, Help: "longest session to ask for; default as long as the servers grant"},
-	},
-	Examples: []string{
-		"zookeeper://z1:2181,z2:2181,z3:2181",
-		"zookeeper://user:password@z1:2181,z2:2181,z3:2181/chroot?session_timeout=10s",
-		"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
-	},
-	Guarantees: defaultLimits().guarantees(),
-	Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),
-	RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
-	Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
-		o, err := fromURL(u)
-		if err != nil {
-			return nil, err
-		}
-		b, err := New(ctx, u.Hosts, o)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
-	},
+func init() {
+	backend.Register(backend.Driver{
+		Name: "zookeeper",
+		URLs: []backend.URLForm{{
+			Scheme: "zookeeper", Secure: "zookeepers", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
+			Port: "2181", SecurePort: "2281", // as ZooKeeper's documentation has it for secureClientPort
+		}},
+		Params: []backend.Param{
+			backend.TimeoutParam(defaultTimeout),
+			{Name: paramSessionTimeout, Type: backend.Duration, Help: "longest session to ask for; default as long as the servers grant"},
+		},
+		Examples: []string{
+			"zookeeper://z1:2181,z2:2181,z3:2181",
+			"zookeeper://user:password@z1:2181,z2:2181,z3:2181/chroot?session_timeout=10s",
+			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
+		},
+		Guarantees: defaultLimits().guarantees(),
+		Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),
+		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
+		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+			o, err := fromURL(u)
+			if err != nil {
+				return nil, err
+			}
+			b, err := New(ctx, u.Hosts, o)
+			if err != nil {
+				return nil, err
+			}
+			return b, nil
+		},
+	})
 }
 
 // fromURL returns the options for a URL.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -34,7 +35,7 @@ func TestParseURL(t *testing.T) {
 		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s&timeout=3s", []string{"h:2181"},
 			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second, Timeout: 3 * time.Second}},
 	} {
-		u, err := driver.Parse(test.url)
+		u, err := storetest.Parse(test.url)
 		if err != nil {
 			t.Errorf("%s: %v", test.url, err)
 			continue
