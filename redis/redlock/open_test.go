@@ -40,6 +40,7 @@ func TestURLRefuses(t *testing.T) {
 		"redis+redlock://h1,h2,:1":                                               "host",
 		"redis+redlock:/2?lock_node=redis%3A%2F%2Fh2":                            "path",
 		"redis+redlock://h1,h2?lock_node=redis%2Bcluster%3A%2F%2Fu:hunter2%40h3": "the schemes of a redlock node are redis, rediss, redis+unix",
+		"rediss+redlock://h1,h2,h3?cacert=/nonexistent":                          "cacert",
 		"redis+redlock://h1,h2?lock_node=nonsense":                               "",
 		"redis+redlock://h1,h2?lock_node=redis%3A%2F%2Fh3%3Ftimeout%3D1s":        `"timeout"`,
 		"redis+redlock://h1,h2?lock_node=%zz":                                    "escape",
