@@ -10,13 +10,13 @@ import (
 // A URLForm is a form of a store's URLs: the parts that they have beside their parameters.
 type URLForm struct {
 	Scheme string // lower case: "etcd"
-	Secure string // the scheme of the same form with TLS, if there is one: "etcds". Its URLs may have the parameters of package tlsurl
+	Secure string // the scheme with TLS, if there is one: "etcds". Its URLs have parameters for TLS: see package tlsurl
 	Hosts  HostLimit
 	User   bool // a user and a password are allowed
 	Path   PathRule
 
-	// Port completes hosts without a port, and SecurePort does if the scheme is Secure; Port if empty. Without Port, hosts stay as they
-	// are written, and may be the same.
+	// Port completes hosts without a port, and SecurePort does if the scheme is Secure; Port if empty. Without Port,
+	// hosts stay as they are written, and may be the same.
 	Port, SecurePort string
 	// DefaultHost stands for a URL without hosts. It needs a Port.
 	DefaultHost string
@@ -64,8 +64,8 @@ func (d Driver) Schemes() (list []string) {
 	return list
 }
 
-// Parse splits raw, a URL of d, checks that it has one of d.URLs' forms, completes its hosts, decodes its path, and reads its parameters.
-// It makes no request and reads no file. Errors match ErrInvalid and show no password.
+// Parse splits raw, a URL of d, checks that it has one of d.URLs' forms, completes its hosts, decodes its path, and
+// reads its parameters. It makes no request and reads no file. Errors match ErrInvalid and show no password.
 func (d Driver) Parse(raw string) (URL, error) {
 	u, err := SplitURL(raw)
 	if err != nil {
@@ -73,7 +73,8 @@ func (d Driver) Parse(raw string) (URL, error) {
 	}
 	i := slices.IndexFunc(d.URLs, func(f URLForm) bool { return f.has(u.Scheme) })
 	if i < 0 {
-		return URL{}, fmt.Errorf("%w: %s url: the schemes of %s are %s", ErrInvalid, u.Scheme, d.Name, strings.Join(d.Schemes(), ", "))
+		schemes := strings.Join(d.Schemes(), ", ")
+		return URL{}, fmt.Errorf("%w: %s url: the schemes of %s are %s", ErrInvalid, u.Scheme, d.Name, schemes)
 	}
 	form := d.URLs[i]
 	u.Secure = u.Scheme == form.Secure

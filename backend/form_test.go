@@ -181,7 +181,8 @@ func TestAllParams(t *testing.T) {
 	}
 }
 
-// Whatever the URL, an error is ErrInvalid; otherwise the parts are as the form has them, and the parameters are those that are known.
+// Whatever the URL, an error is ErrInvalid; otherwise the parts are as the form has them, and the parameters are those
+// that are known.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"zoo://u:p@h1,h2:3/a?timeout=1s&x=1", "zoos://?cacert=/a", "one://a%2Fb", "dir:///a@b?lock_low=2", "none:?lock_list=%41&lock_list=b",

@@ -9,7 +9,8 @@ import (
 // the server.
 const openGrace = 50 * time.Millisecond
 
-// openWithin calls open and returns when ctx ends, whatever a client library waits for. A backend that is ready later is closed.
+// openWithin calls open and returns when ctx ends, whatever a client library waits for. A backend that is ready later
+// is closed.
 func openWithin(ctx context.Context, open func(context.Context, URL) (Backend, error), u URL) (Backend, error) {
 	if ctx.Done() == nil {
 		return open(ctx, u)

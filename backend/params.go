@@ -97,7 +97,8 @@ func (p Param) check(value string) (wrong string) {
 	return ""
 }
 
-// readParams moves the parameters in known from u.Query to u.params. All others must be a client library's, if others names one.
+// readParams moves the parameters in known from u.Query to u.params. All others must be a client library's, if others
+// names one.
 func (u *URL) readParams(known []Param, others string) error {
 	var kept []string
 	query := u.Query
@@ -168,14 +169,15 @@ func (u URL) Number(name string) int64 {
 	return n
 }
 
-// TakePrefix removes the parameter lock_prefix from a URL and returns it: what begins every key. It is empty if the parameter is missing.
+// TakePrefix removes the parameter lock_prefix from a URL and returns it: what begins every key. It is empty if the
+// parameter is missing.
 func TakePrefix(raw string) (rest, prefix string, err error) {
 	rest, prefix, _, err = takeParam(raw, ParamPrefix+"prefix")
 	return rest, prefix, err
 }
 
-// takeParam removes a parameter from a URL's query and returns its value with the rest of the URL, which keeps every byte. ok reports whether
-// the URL had the parameter.
+// takeParam removes a parameter from a URL's query and returns its value with the rest of the URL, which keeps every
+// byte. ok reports whether the URL had the parameter.
 func takeParam(raw, name string) (rest, value string, ok bool, err error) {
 	if _, err := SplitURL(raw); err != nil {
 		return "", "", false, err

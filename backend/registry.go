@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A Driver opens a store by URL. Its URLs and Params say what a URL may contain: Parse refuses everything else, and the command line and the
-// documentation are made from them.
+// A Driver opens a store by URL. Its URLs and Params say what a URL may contain: Parse refuses everything else, and the
+// command line and the documentation are made from them.
 type Driver struct {
 	// Name is the store's short name, as errors and logs show it: "redis".
 	Name string
@@ -17,7 +17,8 @@ type Driver struct {
 	URLs []URLForm
 	// Params are the parameters of those URLs. The parameters for TLS are added where a form has a scheme with TLS.
 	Params []Param
-	// OtherParams names the client library that reads all other parameters, which do not begin with ParamPrefix. If it is empty, there are none.
+	// OtherParams names the client library that reads all other parameters, which do not begin with ParamPrefix. If it
+	// is empty, there are none.
 	OtherParams string
 	// Examples are URLs for people, at least one.
 	Examples []string
@@ -27,14 +28,15 @@ type Driver struct {
 	RoundTrips RoundTrips
 	// Findings are what the store's Examine looks for, where it is an Examiner: each without what was found.
 	Findings []Finding
-	// Open opens the store at a URL that Parse has accepted, less the parameters of package lock. It contacts the store once, within ctx, so
-	// that a wrong address shows at start-up. What Open finds wrong with the URL is ErrInvalid, before any request. The backend that it
-	// returns owns its client and closes it. Call OpenURL instead, which keeps to ctx and hides passwords.
+	// Open opens the store at a URL that Parse has accepted, less the parameters of package lock. It contacts the store
+	// once, within ctx, so that a wrong address shows at start-up. What Open finds wrong with the URL is ErrInvalid,
+	// before any request. The backend that it returns owns its client and closes it. Call OpenURL instead, which keeps
+	// to ctx and hides passwords.
 	Open func(ctx context.Context, u URL) (Backend, error)
 }
 
-// OpenURL parses raw and opens the store. Errors show no password. It returns at the end of ctx even if d.Open does not: a backend that d.Open
-// returns later is closed.
+// OpenURL parses raw and opens the store. Errors show no password. It returns at the end of ctx even if d.Open does
+// not: a backend that d.Open returns later is closed.
 func (d Driver) OpenURL(ctx context.Context, raw string) (Backend, error) {
 	u, err := d.Parse(raw)
 	if err != nil {

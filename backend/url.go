@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A URL is a store's URL, split into its parts by SplitURL, or by Driver.Parse, which also checks the parts and reads the parameters.
-// It is not split by net/url, which refuses several hosts and escaped sockets that client libraries accept.
+// A URL is a store's URL, split into its parts by SplitURL, or by Driver.Parse, which also checks the parts and reads
+// the parameters. It is not split by net/url, which refuses several hosts and escaped sockets that client libraries
+// accept.
 type URL struct {
 	Raw      string // the whole URL, with its passwords
 	Scheme   string // lower case
@@ -18,7 +19,7 @@ type URL struct {
 	Password string // decoded
 	HasUser  bool   // there was an @, even if User is empty
 	Hosts    []string
-	Path     string // with its leading slash; without //, everything after the scheme. SplitURL does not decode it, Parse does
+	Path     string // with its leading slash; without //, everything after the scheme. Only Parse decodes the path
 	Query    string // not decoded, without ?; from Parse, only the parameters of the client library
 
 	hasSlashes bool // // follows the scheme

@@ -98,8 +98,8 @@
 //
 //	etcd://[user:password@]host[:2379],…[/namespace]      etcds:// with TLS
 //
-// The namespace is the prefix of every key; default anylock. Clients exclude each other if they reach the same cluster with the same namespace.
-// List all members: the client knows only the members in the URL. Parameters:
+// The namespace is the prefix of every key; default anylock. Clients exclude each other if they reach the same cluster
+// with the same namespace. List all members: the client knows only the members in the URL. Parameters:
 //
 //	timeout=duration       time limit for one request with its repetitions; default 5s
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's

@@ -31,19 +31,23 @@ var clusterRules = []backend.Rule[clusterReading]{
 	{Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
 		return backend.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
 	},
-		Why: "the quota is used up: nothing is granted, and leases that need a write are lost", Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes"},
+		Why: "the quota is used up: nothing is granted, and leases that need a write are lost",
+		Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes"},
 	{Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
 		return backend.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
 	},
-		Why: "servers have different data: a key that one has granted, another may grant again", Set: "replace the member that differs"},
+		Why: "servers have different data: a key that one has granted, another may grant again",
+		Set: "replace the member that differs"},
 	{Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
 		return backend.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
 	},
-		Why: "each lock leaves two revisions behind, until the quota is used up", Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
+		Why: "each lock leaves two revisions behind, until the quota is used up",
+		Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
 	{Severity: backend.Warning, Code: "long-election-timeout", Found: func(c clusterReading) string {
 		return backend.When(c.minTTL > usualMinTTL, "the servers grant at least %v", c.minTTL)
 	},
-		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long", Set: "--election-timeout 1000, unless the members are far apart"},
+		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
+		Set: "--election-timeout 1000, unless the members are far apart"},
 	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
 		return backend.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
 	},
@@ -55,7 +59,8 @@ var serverRules = []backend.Rule[*clientv3.StatusResponse]{
 		list := flawsOf(s.Version)
 		return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
 	},
-		Why: "a second owner may get the key when a server is paused or the leader changes", Set: "3.4.42, 3.5.28, 3.6.9 or newer"},
+		Why: "a second owner may get the key when a server is paused or the leader changes",
+		Set: "3.4.42, 3.5.28, 3.6.9 or newer"},
 	{Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s *clientv3.StatusResponse) string {
 		quota, whose := s.DbSizeQuota, ""
 		if quota == 0 {
@@ -64,7 +69,8 @@ var serverRules = []backend.Rule[*clientv3.StatusResponse]{
 		}
 		return backend.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
-		Why: "when it is used up, nothing is granted", Set: "compact and defragment, or a larger --quota-backend-bytes"},
+		Why: "when it is used up, nothing is granted",
+		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
 // refused reports whether a server would tell somebody else.

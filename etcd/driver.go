@@ -17,7 +17,8 @@ func init() {
 	backend.Register(backend.Driver{
 		Name: "etcd",
 		URLs: []backend.URLForm{{
-			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
+			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost",
+			User: true, Path: backend.OptionalPath,
 		}},
 		Params: []backend.Param{backend.TimeoutParam(defaultTimeout)},
 		Examples: []string{

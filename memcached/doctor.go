@@ -13,12 +13,14 @@ var rules = []backend.Rule[reading]{
 	{Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
 		return backend.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
 	},
-		Why: "some may have been locks, and it may happen again: each lets a second owner in", Set: "more memory (-m), or a server only for locks"},
+		Why: "some may have been locks, and it may happen again: each lets a second owner in",
+		Set: "more memory (-m), or a server only for locks"},
 	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
 		used, most := r.number("bytes"), r.number("limit_maxbytes")
 		return backend.When(used > most/10*7, "%d of %d bytes are used", used, most)
 	},
-		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants", Set: "more memory (-m), or a server only for locks"},
+		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants",
+		Set: "more memory (-m), or a server only for locks"},
 	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
 		var major, minor int
 		n, _ := fmt.Sscanf(r["version"], "%d.%d", &major, &minor)

@@ -19,11 +19,15 @@ const paramConns = "max_idle_conns"
 func init() {
 	backend.Register(backend.Driver{
 		Name: "memcached",
-		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot authenticate.
-		URLs: []backend.URLForm{{Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost"}},
+		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot
+		// authenticate.
+		URLs: []backend.URLForm{{
+			Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost",
+		}},
 		Params: []backend.Param{
 			backend.TimeoutParam(defaultTimeout),
-			{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns, Help: fmt.Sprintf("most connections; default %d", defaultConns)},
+			{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns,
+				Help: fmt.Sprintf("most connections; default %d", defaultConns)},
 		},
 		Examples: []string{
 			"memcached://localhost:11211?timeout=500ms",

@@ -7,8 +7,8 @@ const (
 	maxNameLen = 250       // memcached's limit for the name of an item
 )
 
-// A naming turns keys into the names of items, which are of at most 250 printable bytes. Neither the namespace nor an encoded
-// key has a ':' or '!', so that names of different kinds and keys differ. A long key ends in its SHA-256; the
+// A naming turns keys into the names of items, which are of at most 250 printable bytes. Neither the namespace nor an
+// encoded key has a ':' or '!', so that names of different kinds and keys differ. A long key ends in its SHA-256; the
 // item holds the whole key (record), so that even a twin would be noticed.
 type naming struct{}
 

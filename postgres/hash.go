@@ -13,7 +13,8 @@ type hash int64
 // namespace keeps keys apart from other advisory locks.
 const namespace = "anylock"
 
-// hashOf hashes the namespace and key. The namespace's length goes first, so that no other namespace and key are the same text.
+// hashOf hashes the namespace and key. The namespace's length goes first, so that no other namespace and key are the
+// same text.
 func hashOf(key string) hash {
 	text := make([]byte, 0, 8+len(namespace)+len(key))
 	text = binary.BigEndian.AppendUint64(text, uint64(len(namespace)))

@@ -89,8 +89,8 @@
 //	redis+cluster://[user:password@]host[:6379],…      rediss+cluster:// with TLS
 //
 // The user is for the data nodes; Sentinels get sentinel_username and sentinel_password. Other parameters are go-redis'
-// (pool_size, …), but those that would read from replicas and its time limits are refused. With TLS, each server's certificate must match
-// the name or address that is dialled. The parameters of this package are:
+// (pool_size, …), but those that would read from replicas and its time limits are refused. With TLS, each server's
+// certificate must match the name or address that is dialled. The parameters of this package are:
 //
 //	timeout=duration       time limit for one request; default 2s
 //	lock_min_replicas=n    replicas that must have a grant or renewal before it counts (WAIT); default 0

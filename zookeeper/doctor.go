@@ -35,7 +35,8 @@ var (
 		{Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
 			return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 		},
-			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default"},
+			Why: "a dead holder's key stays taken for at least this long, whatever its TTL",
+			Set: "minSessionTimeout, or tickTime, which is half of it by default"},
 		{Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
 			return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
 		},
@@ -61,7 +62,8 @@ var (
 			return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
 				least, most, s.limits.shortest, s.limits.longest)
 		},
-			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers"},
+			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows",
+			Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers"},
 	}
 )
 

@@ -20,12 +20,14 @@ func init() {
 	backend.Register(backend.Driver{
 		Name: "zookeeper",
 		URLs: []backend.URLForm{{
-			Scheme: "zookeeper", Secure: "zookeepers", Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.OptionalPath,
+			Scheme: "zookeeper", Secure: "zookeepers", Hosts: backend.ManyHosts, DefaultHost: "localhost",
+			User: true, Path: backend.OptionalPath,
 			Port: "2181", SecurePort: "2281", // as ZooKeeper's documentation has it for secureClientPort
 		}},
 		Params: []backend.Param{
 			backend.TimeoutParam(defaultTimeout),
-			{Name: paramSessionTimeout, Type: backend.Duration, Help: "longest session to ask for; default as long as the servers grant"},
+			{Name: paramSessionTimeout, Type: backend.Duration,
+				Help: "longest session to ask for; default as long as the servers grant"},
 		},
 		Examples: []string{
 			"zookeeper://z1:2181,z2:2181,z3:2181",

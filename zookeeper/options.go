@@ -21,8 +21,8 @@ const (
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
 // same Chroot, and they need the same User.
 type Options struct {
-	// Chroot is the path of the node that contains the node "anylock", which contains all locks, as in "/apps/shop". It is created if it is
-	// missing. Empty means the root of the tree.
+	// Chroot is the path of the node that contains the node "anylock", which contains all locks, as in "/apps/shop". It
+	// is created if it is missing. Empty means the root of the tree.
 	Chroot string
 
 	// User and Password authenticate by the scheme "digest". Nodes that are created then belong to this user alone; without

@@ -1,4 +1,5 @@
-// Package tlsurl makes a TLS configuration of the parameters of a store's URL: cacert, cert and key, which name files in PEM.
+// Package tlsurl makes a TLS configuration of the parameters of a store's URL: cacert, cert and key, which name files
+// in PEM.
 package tlsurl
 
 import (
@@ -10,9 +11,9 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Config returns the configuration for u, or nil if u's scheme is one without TLS. Without cacert, the authorities of this machine are
-// trusted. The client's certificate is read again for each connection, because it may have been renewed. Errors match
-// [backend.ErrInvalid].
+// Config returns the configuration for u, or nil if u's scheme is one without TLS. Without cacert, the authorities of
+// this machine are trusted. The client's certificate is read again for each connection, because it may have been
+// renewed. Errors match [backend.ErrInvalid].
 func Config(u backend.URL) (*tls.Config, error) {
 	if !u.Secure {
 		return nil, nil

@@ -21,7 +21,8 @@ var fleetRules = []backend.Rule[fleetReading]{
 		err := f.r.NotReady()
 		return backend.When(err != nil, "%v", err)
 	},
-		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap"},
+		Why: "nothing is granted",
+		Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap"},
 	{Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
 		var apart []string
 		for i, a := range f.clocks {
@@ -44,7 +45,8 @@ type nodeReading struct {
 
 var nodeRules = append([]backend.Rule[nodeReading]{
 	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
-		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait"},
+		Why: "until it has one, every other node is needed",
+		Set: "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than

@@ -23,11 +23,12 @@ func init() {
 		Params: []backend.Param{
 			backend.TimeoutParam(exchange.DefaultTimeout),
 			endpoint.NamespaceParam,
-			{Name: paramNode, Many: true, Help: "escaped redis URL of one more node, for nodes that differ in more than their host; may be repeated"},
+			{Name: paramNode, Many: true,
+				Help: "escaped redis URL of one more node, for nodes that differ in more than their host; may be repeated"},
 			{Name: backend.ParamPassword, Many: true,
 				Help: "replaces the first *** that is a password in the lock_node URLs, the next one the second, and so on"},
 			{Name: paramMaxTTL, Type: backend.Duration,
-				Help: "longest TTL, and how long a node has no vote that may have forgotten leases; default " + defaultMaxTTL.String()},
+				Help: "longest TTL, and how long a node that may have lost leases has no vote; default " + defaultMaxTTL.String()},
 		},
 		OtherParams: endpoint.OtherParams,
 		Examples: []string{

@@ -23,19 +23,24 @@ const redisPort = "6379"
 // ServerForms are the forms of URLs of one server, Forms those of whatever has one master for each key.
 var (
 	ServerForms = []backend.URLForm{
-		{Scheme: "redis", Secure: "rediss", Port: redisPort, Hosts: backend.OneHost, DefaultHost: "localhost", User: true, Path: backend.OptionalPath},
+		{
+			Scheme: "redis", Secure: "rediss", Port: redisPort, Hosts: backend.OneHost, DefaultHost: "localhost",
+			User: true, Path: backend.OptionalPath,
+		},
 		{Scheme: "redis+unix", User: true, Path: backend.RequiredPath},
 	}
 	Forms = append(slices.Clip(ServerForms), // the user is the data nodes'
 		backend.URLForm{
-			Scheme: "redis+sentinel", Secure: "rediss+sentinel", Port: "26379", Hosts: backend.ManyHosts, DefaultHost: "localhost",
-			User: true, Path: backend.RequiredPath,
+			Scheme: "redis+sentinel", Secure: "rediss+sentinel", Port: "26379",
+			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.RequiredPath,
 		},
 		backend.URLForm{
-			Scheme: "redis+cluster", Secure: "rediss+cluster", Port: redisPort, Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true,
+			Scheme: "redis+cluster", Secure: "rediss+cluster", Port: redisPort,
+			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true,
 		})
 	FleetForm = backend.URLForm{
-		Scheme: "redis+redlock", Secure: "rediss+redlock", Port: redisPort, Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath,
+		Scheme: "redis+redlock", Secure: "rediss+redlock", Port: redisPort,
+		Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath,
 	}
 )
 
@@ -245,8 +250,8 @@ func (t Target) NameMaster(err error) error {
 	return fmt.Errorf("%w: the Sentinels do not know a master %q", backend.ErrUnavailable, t.sentinel.MasterName)
 }
 
-// NewClient makes t's client, whose requests take timeout at most. Options that go-redis cannot satisfy, such as an absurd pool_size, make
-// it panic.
+// NewClient makes t's client, whose requests take timeout at most. Options that go-redis cannot satisfy, such as an
+// absurd pool_size, make it panic.
 func NewClient(t Target, timeout time.Duration) (client redis.UniversalClient, err error) {
 	defer func() {
 		if p := recover(); p != nil {
