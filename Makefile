@@ -24,7 +24,7 @@ SERVERLESS := ./backend ./memory ./file ./conformance
 # the command, and packages without concurrency. The longest suites come first.
 RACE_STORES := ./etcd ./zookeeper ./redis/redlock ./memcached ./redis ./postgres ./file ./pair
 RACE_SUITES := ^TestConformance(3|FirstsNumbers)?$$
-RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers|tlsurl))$$
+RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|killtable|moduleroot|readme|servers))$$
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.

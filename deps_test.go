@@ -17,20 +17,21 @@ const module = "github.com/anylock/lock"
 var dependencies = map[string]struct{ own, others []string }{
 	"":                  {own: []string{"/backend", "/internal/alarm"}},
 	"/backend":          {own: []string{"/internal/alarm"}},
+	"/backend/tlsurl":   {own: []string{"/backend", "/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/internal/alarm", "/internal/calls"}},
 	"/file":             {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
 	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
-	"/redis": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
+	"/redis": {own: []string{"/backend", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
-	"/redis/redlock": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
+	"/redis/redlock": {own: []string{"/backend", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
-	"/memcached": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
-	"/zookeeper": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
+	"/memcached": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
+	"/zookeeper": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
 	"/postgres":  {own: []string{"/backend", "/internal/alarm", "/internal/calls"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/internal/tlsurl"}, others: []string{
+	"/etcd": {own: []string{"/backend", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{
 		"go.etcd.io/etcd/client/", "go.etcd.io/etcd/api/v3", "go.uber.org/zap", "google.golang.org/grpc",
 	}},
 	"/conformance/process": {own: []string{"/backend", "/conformance", "/internal/alarm", "/internal/skew"}, others: []string{

@@ -80,11 +80,11 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	fail := func(err error) (*Locker, error) {
 		return nil, &Error{Op: "open", Backend: driver.Name, Err: backend.CleanError(rawURL, err)}
 	}
-	rest, prefix, ok, err := backend.TakeParam(rawURL, "lock_prefix")
+	rest, prefix, err := backend.TakePrefix(rawURL)
 	if err != nil {
 		return fail(err)
 	}
-	if ok {
+	if prefix != "" {
 		opts = append([]Option{WithPrefix(prefix)}, opts...)
 	}
 	rest, base, err := backend.TakeTokenBase(rest)
@@ -99,7 +99,7 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return fail(err)
 	}
-	b, err := driver.Open(backend.WithLogger(ctx, s.logger), rest)
+	b, err := driver.OpenURL(backend.WithLogger(ctx, s.logger), rest)
 	if err != nil {
 		return fail(err)
 	}

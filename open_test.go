@@ -55,9 +55,10 @@ func TestOpen(t *testing.T) {
 // A leaky store shows the URL in its errors.
 func init() {
 	backend.Register(backend.Driver{
-		Name: "leaky", Schemes: []string{"leaky"}, Examples: []string{"leaky:"},
-		Open: func(_ context.Context, raw string) (backend.Backend, error) {
-			return nil, errors.New("cannot dial " + raw)
+		Name: "leaky", URLs: []backend.URLForm{{Scheme: "leaky", Hosts: backend.OneHost, User: true, Path: backend.OptionalPath}},
+		OtherParams: "a library", Examples: []string{"leaky:"},
+		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) {
+			return nil, errors.New("cannot dial " + u.Raw)
 		},
 	})
 }

@@ -126,7 +126,7 @@ func TestListStopsWhenItsContextEnds(t *testing.T) {
 func TestExamine(t *testing.T) {
 	l := locker(t, memory.NewStore().Client())
 	list, err := l.Examine(t.Context())
-	if err != nil || len(list) != 1 || list[0].Code != "one-process" {
+	if err != nil || len(list) != 1 || list[0].Code != "not-examined" {
 		t.Errorf("%+v, error %v", list, err)
 	}
 	if err := l.Close(); err != nil {

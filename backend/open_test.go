@@ -31,8 +31,8 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 				store := memory.New()
 				var m backend.Mux
 				m.Register(backend.Driver{
-					Name: "slow", Schemes: []string{"slow"}, Examples: []string{"slow:"},
-					Open: func(context.Context, string) (backend.Backend, error) {
+					Name: "slow", URLs: []backend.URLForm{{Scheme: "slow"}}, Examples: []string{"slow:"},
+					Open: func(context.Context, backend.URL) (backend.Backend, error) {
 						time.Sleep(c.takes)
 						if c.fails != nil {
 							return nil, c.fails

@@ -144,8 +144,10 @@ func FuzzNoPasswordIsShown(f *testing.F) {
 		if err != nil {
 			check("split", err.Error())
 		}
-		if _, _, err := TakeParams(raw); err != nil && !strings.Contains(middle, ParamPrefix) && !strings.Contains(middle, "%") {
-			check("params", err.Error())
+		for _, d := range []Driver{zoo, {Name: "bare", URLs: []URLForm{{Scheme: "redis"}}}} {
+			if _, err := d.Parse(raw); err != nil {
+				check("parse", err.Error())
+			}
 		}
 		if _, err := url.Parse(raw); err != nil {
 			check("net/url", CleanError(raw, err).Error())

@@ -8,27 +8,42 @@ import (
 	"sync"
 )
 
-// A Driver opens a store by URL.
+// A Driver opens a store by URL. Its URLs and Params say what a URL may contain: Parse refuses everything else, and the
+// command line and the documentation are made from them.
 type Driver struct {
 	// Name is the store's short name, as errors and logs show it: "redis".
 	Name string
-	// Schemes are the URL schemes that Open takes, lower case: "redis", "rediss".
-	Schemes []string
+	// URLs are the forms of the store's URLs, at least one.
+	URLs []URLForm
+	// Params are the parameters of those URLs. The parameters for TLS are added where a form has a scheme with TLS.
+	Params []Param
+	// OtherParams names the client library that reads all other parameters, which do not begin with ParamPrefix. If it
+	// is empty, there are none.
+	OtherParams string
 	// Examples are URLs for people, at least one.
 	Examples []string
-	// Params are the store's own query parameters (ParamPrefix), each with a line that explains it.
-	Params map[string]string
 	// Guarantees are what a store promises that is opened by the first example.
 	Guarantees Guarantees
 	// RoundTrips are the requests of one that nobody else contends with, as a test counts them on the wire.
 	RoundTrips RoundTrips
 	// Findings are what the store's Examine looks for, where it is an Examiner: each without what was found.
 	Findings []Finding
-	// Open gets the raw URL, less the parameters that package lock has taken. It reaches the store once, so that a wrong
-	// address shows at start-up, within ctx. Bad URLs are ErrInvalid before any request; no error shows a password (see
-	// CleanError). The backend it returns owns its client and closes it. After Register, Open of the registered driver
-	// returns at the end of ctx even if this function does not: a backend that it returns later is closed.
-	Open func(ctx context.Context, rawURL string) (Backend, error)
+	// Open opens the store at a URL that Parse has accepted, less the parameters of package lock. It contacts the store
+	// once, within ctx, so that a wrong address shows at start-up. What Open finds wrong with the URL is ErrInvalid,
+	// before any request. The backend that it returns owns its client and closes it. Call OpenURL instead, which keeps
+	// to ctx and hides passwords.
+	Open func(ctx context.Context, u URL) (Backend, error)
+}
+
+// OpenURL parses raw and opens the store. Errors show no password. It returns at the end of ctx even if d.Open does
+// not: a backend that d.Open returns later is closed.
+func (d Driver) OpenURL(ctx context.Context, raw string) (Backend, error) {
+	u, err := d.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openWithin(ctx, d.Open, u)
+	return b, CleanError(raw, err)
 }
 
 // RoundTrips are how many requests, one after the other, an uncontended operation costs: "1", or "1-2" where that depends.
@@ -47,10 +62,10 @@ type Mux struct {
 func (m *Mux) Register(d Driver) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if d.Name == "" || d.Open == nil || len(d.Schemes) == 0 || len(d.Examples) == 0 {
+	if d.Name == "" || d.Open == nil || len(d.URLs) == 0 || len(d.Examples) == 0 {
 		panic("backend: Register of an incomplete driver " + d.Name)
 	}
-	for _, s := range d.Schemes {
+	for _, s := range d.Schemes() {
 		if !validScheme(s) || s != strings.ToLower(s) {
 			panic(fmt.Sprintf("backend: Register of bad scheme %q", s))
 		}
@@ -61,8 +76,7 @@ func (m *Mux) Register(d Driver) {
 	if m.drivers == nil {
 		m.drivers = make(map[string]*Driver)
 	}
-	d.Open = openWithin(d.Open)
-	for _, s := range d.Schemes {
+	for _, s := range d.Schemes() {
 		m.drivers[s] = &d
 	}
 	m.ordered = append(m.ordered, &d)
@@ -109,8 +123,8 @@ func (m *Mux) Open(ctx context.Context, rawURL string) (Backend, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	b, err := d.Open(ctx, rawURL)
-	return b, d.Name, CleanError(rawURL, err)
+	b, err := d.OpenURL(ctx, rawURL)
+	return b, d.Name, err
 }
 
 // DefaultMux is where Register adds drivers, from the init functions of the stores' packages.

@@ -11,12 +11,16 @@ import (
 )
 
 func driver(name string, schemes ...string) Driver {
-	return Driver{
-		Name: name, Schemes: schemes, Examples: []string{schemes[0] + "://x"},
-		Open: func(_ context.Context, raw string) (Backend, error) {
-			return nil, fmt.Errorf("%w: opened %s", errNet, raw)
+	d := Driver{
+		Name: name, Examples: []string{schemes[0] + "://x"},
+		Open: func(_ context.Context, u URL) (Backend, error) {
+			return nil, fmt.Errorf("%w: opened %s", errNet, u.Raw)
 		},
 	}
+	for _, s := range schemes {
+		d.URLs = append(d.URLs, URLForm{Scheme: s, Hosts: OneHost, User: true, Path: OptionalPath})
+	}
+	return d
 }
 
 func TestMux(t *testing.T) {
@@ -64,12 +68,12 @@ func TestRegisterPanics(t *testing.T) {
 	for name, change := range map[string]func(*Driver){
 		"no name":      func(d *Driver) { d.Name = "" },
 		"no open":      func(d *Driver) { d.Open = nil },
-		"no scheme":    func(d *Driver) { d.Schemes = nil },
+		"no scheme":    func(d *Driver) { d.URLs = nil },
 		"no example":   func(d *Driver) { d.Examples = nil },
-		"upper case":   func(d *Driver) { d.Schemes = []string{"New"} },
-		"bad scheme":   func(d *Driver) { d.Schemes = []string{"new_one"} },
-		"empty scheme": func(d *Driver) { d.Schemes = []string{""} },
-		"taken":        func(d *Driver) { d.Schemes = []string{"new", "old"} },
+		"upper case":   func(d *Driver) { d.URLs = []URLForm{{Scheme: "New"}} },
+		"bad scheme":   func(d *Driver) { d.URLs = []URLForm{{Scheme: "new_one"}} },
+		"empty scheme": func(d *Driver) { d.URLs = []URLForm{{Scheme: ""}} },
+		"taken":        func(d *Driver) { d.URLs = []URLForm{{Scheme: "new"}, {Scheme: "old"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m Mux

@@ -13,7 +13,7 @@ const paramTokenBase = ParamPrefix + "token_base"
 // TakeTokenBase removes the parameter lock_token_base from a URL and returns it: what is added to every number of the store, so
 // that a store that replaces another continues where the other ended. It is 0 if the parameter is missing.
 func TakeTokenBase(raw string) (rest string, base uint64, err error) {
-	rest, text, ok, err := TakeParam(raw, paramTokenBase)
+	rest, text, ok, err := takeParam(raw, paramTokenBase)
 	if err != nil || !ok {
 		return rest, 0, err
 	}

@@ -4,23 +4,33 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
-// ParamPrefix begins the query parameters of a URL that are ours; all others are the client library's.
-const ParamPrefix = "lock_"
-
-// A URL is a store's URL cut into its parts. It is cut here, not by net/url, which refuses several hosts and escaped
-// sockets that client libraries accept.
+// A URL is a store's URL, split into its parts by SplitURL, or by Driver.Parse, which also checks the parts and reads
+// the parameters. It is not split by net/url, which refuses several hosts and escaped sockets that client libraries
+// accept.
 type URL struct {
+	Raw      string // the whole URL, with its passwords
 	Scheme   string // lower case
+	Secure   bool   // the scheme is one with TLS; set by Parse
 	User     string // decoded
 	Password string // decoded
 	HasUser  bool   // there was an @, even if User is empty
 	Hosts    []string
-	Path     string // raw, with its leading slash; what follows the scheme where there is no //
-	Query    string // raw, without ?
+	Path     string // with its leading slash; without //, everything after the scheme. Only Parse decodes the path
+	Query    string // not decoded, without ?; from Parse, only the parameters of the client library
+
+	hasSlashes bool // // follows the scheme
+	params     map[string][]string
 }
+
+// String returns Redact of the URL.
+func (u URL) String() string { return Redact(u.Raw) }
+
+// GoString returns String with the type's name, for %#v.
+func (u URL) GoString() string { return "backend.URL(" + u.String() + ")" }
 
 // SplitURL cuts raw into its parts. It refuses a URL that two readers could cut in different places, such as one with an unescaped
 // / ? # @ [ or ] in its password. Errors match ErrInvalid. They show the scheme and what to escape, and nothing else of raw.
@@ -29,7 +39,7 @@ func SplitURL(raw string) (URL, error) {
 	if !ok || !validScheme(scheme) {
 		return URL{}, fmt.Errorf("%w: url does not begin with a scheme, as in redis://host", ErrInvalid)
 	}
-	u := URL{Scheme: strings.ToLower(scheme)}
+	u := URL{Raw: raw, Scheme: strings.ToLower(scheme)}
 	if what := u.split(rest); what != "" {
 		return URL{}, fmt.Errorf("%w: %s url: %s", ErrInvalid, u.Scheme, what)
 	}
@@ -50,8 +60,9 @@ func (u *URL) split(rest string) (wrong string) {
 	if wrong := ambiguousQuery(u.Query); wrong != "" {
 		return wrong
 	}
-	authority, hasAuthority := strings.CutPrefix(rest, "//")
-	if !hasAuthority {
+	authority, hasSlashes := strings.CutPrefix(rest, "//")
+	u.hasSlashes = hasSlashes
+	if !hasSlashes {
 		if u.Path = rest; strings.Contains(rest, "@") {
 			return "'@' in a url without //; write // behind the scheme, or escape @ as %40"
 		}
@@ -172,19 +183,6 @@ func validScheme(s string) bool {
 	return s != ""
 }
 
-// NamePath returns the decoded path of a URL whose path is not a file's. It refuses an unescaped @, which may end a password. Errors
-// match ErrInvalid.
-func (u URL) NamePath() (string, error) {
-	if strings.Contains(u.Path, "@") {
-		return "", fmt.Errorf("%w: %s url: '@' behind a '/'; escape / as %%2F in a user or password, and @ as %%40", ErrInvalid, u.Scheme)
-	}
-	path, err := url.PathUnescape(u.Path)
-	if err != nil {
-		return "", fmt.Errorf("%w: %s url: bad %%XX escape in the path", ErrInvalid, u.Scheme)
-	}
-	return path, nil
-}
-
 // Escape returns text as it is written in any part of a URL: every byte but letters, digits and - _ . ~ becomes %XX.
 func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
@@ -202,8 +200,9 @@ func HostPort(host, port string) (string, error) {
 		return net.JoinHostPort(host, port), nil
 	}
 	h, p, err := net.SplitHostPort(host)
-	if err != nil || h == "" || p == "" || strings.Contains(h, "%") && !strings.HasPrefix(host, "[") {
-		return "", fmt.Errorf("a host is not host or host:port")
+	n, perr := strconv.ParseUint(p, 10, 16)
+	if err != nil || perr != nil || n == 0 || h == "" || strings.Contains(h, "%") && !strings.HasPrefix(host, "[") {
+		return "", fmt.Errorf("a host is not host or host:port, with a port from 1 to 65535")
 	}
 	return net.JoinHostPort(h, p), nil
 }

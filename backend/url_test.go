@@ -2,7 +2,6 @@ package backend
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +37,7 @@ func TestSplitURL(t *testing.T) {
 	}
 }
 
+// equalURL compares what SplitURL returns.
 func equalURL(a, b URL) bool {
 	hosts := slices.Equal(a.Hosts, b.Hosts)
 	a.Hosts, b.Hosts = nil, nil
@@ -98,61 +98,17 @@ func TestSplitURLRefuses(t *testing.T) {
 	}
 }
 
-func TestTakeParams(t *testing.T) {
-	for _, test := range []struct {
-		raw, rest string
-		params    map[string]string
-	}{
-		{"redis://h", "redis://h", nil},
-		{"redis://h?", "redis://h?", nil},
-		{"redis://h?a=b&&c", "redis://h?a=b&&c", nil},
-		{"redis://h?lock_a=1", "redis://h", map[string]string{"lock_a": "1"}},
-		{"redis://h?x=%20+&lock_a=%20+&y=%zz", "redis://h?x=%20+&y=%zz", map[string]string{"lock_a": "  "}},
-		{"redis://h?lock%5Fa=1&lock_b", "redis://h", map[string]string{"lock_a": "1", "lock_b": ""}},
-		{"redis://u:p@h/0?a=b?c&lock_b=c?d=e", "redis://u:p@h/0?a=b?c", map[string]string{"lock_b": "c?d=e"}},
-	} {
-		rest, params, err := TakeParams(test.raw, "lock_a", "lock_b")
-		if err != nil || rest != test.rest || !maps.Equal(params, test.params) {
-			t.Errorf("%s: %q, %v, %v; want %q, %v", test.raw, rest, params, err, test.rest, test.params)
-		}
-	}
-}
-
-func TestTakeParamsRefuses(t *testing.T) {
-	for raw, hint := range map[string]string{
-		"redis://h?lock_c=secret":              `unknown parameter "lock_c"; known: lock_a, lock_b`,
-		"redis://h?lock%5fc=secret":            `unknown parameter "lock_c"`,
-		"redis://h?lock_a=1&lock_a=secret":     `"lock_a" is given twice`,
-		"redis://h?lock_a=secret%zz":           `"lock_a"`,
-		"redis://h?%zz=secret":                 "name",
-		"redis://h?lock_=secret":               `unknown parameter "lock_"`,
-		"redis://h?lock_c=1&lock_0=2&lock_d=3": `unknown parameter "lock_0"`, // always the same one
-	} {
-		rest, params, err := TakeParams(raw, "lock_a", "lock_b")
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), hint) || rest != "" || params != nil {
-			t.Errorf("%s: %q, %v, %v; want %q", raw, rest, params, err, hint)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v shows a value", raw, err)
-		}
-	}
-	_, _, err := TakeParams("redis://h?lock_a=1")
-	if err == nil || !strings.Contains(err.Error(), "takes none") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestTakeParam(t *testing.T) {
 	const raw = "redis://h?a=1&lock_x=%41&lock_y=2"
-	rest, value, ok, err := TakeParam(raw, "lock_x")
+	rest, value, ok, err := takeParam(raw, "lock_x")
 	if rest != "redis://h?a=1&lock_y=2" || value != "A" || !ok || err != nil {
 		t.Errorf("%q %q %v %v", rest, value, ok, err)
 	}
-	rest, value, ok, err = TakeParam(raw, "lock_z")
+	rest, value, ok, err = takeParam(raw, "lock_z")
 	if rest != raw || value != "" || ok || err != nil {
 		t.Errorf("%q %q %v %v", rest, value, ok, err)
 	}
-	if _, _, _, err = TakeParam("redis://h?lock_x=1&lock_x=2", "lock_x"); !errors.Is(err, ErrInvalid) {
+	if _, _, _, err = takeParam("redis://h?lock_x=1&lock_x=2", "lock_x"); !errors.Is(err, ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -192,55 +148,10 @@ func FuzzSplitURL(f *testing.F) {
 	})
 }
 
-func FuzzTakeParams(f *testing.F) {
-	for _, seed := range []string{"a://h", "a://h?", "a://h?x=1&lock_a=2&&y", "a://h?lock_a=%41&lock_b=?&z=%zz", "?&lock_a", "a?lock%5fa=1"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		rest, params, err := TakeParams(raw, "lock_a", "lock_b")
-		if err != nil {
-			if !errors.Is(err, ErrInvalid) {
-				t.Errorf("%q: %v", raw, err)
-			}
-			return
-		}
-		if len(params) == 0 {
-			if rest != raw {
-				t.Errorf("%q became %q", raw, rest)
-			}
-			return
-		}
-		again, none, err := TakeParams(rest, "lock_a", "lock_b")
-		if again != rest || len(none) != 0 || err != nil {
-			t.Errorf("%q: rest %q still has %v, %v", raw, rest, none, err)
-		}
-		// What is left is what was there, in order, less whole parameters.
-		base, query, _ := strings.Cut(raw, "?")
-		restBase, restQuery, hasQuery := strings.Cut(rest, "?")
-		pairs, kept := strings.Split(query, "&"), strings.Split(restQuery, "&")
-		if !hasQuery {
-			kept = nil
-		}
-		if base != restBase || len(kept)+len(params) != len(pairs) || !subsequence(kept, pairs) {
-			t.Errorf("%q became %q", raw, rest)
-		}
-	})
-}
-
-// subsequence reports whether all of part is in whole, in order.
-func subsequence(part, whole []string) bool {
-	for _, w := range whole {
-		if len(part) > 0 && part[0] == w {
-			part = part[1:]
-		}
-	}
-	return len(part) == 0
-}
-
 func TestHostPort(t *testing.T) {
 	for host, want := range map[string]string{
 		"h": "h:1", "h:2": "h:2", "::1": "[::1]:1", "[::1]": "[::1]:1", "[::1]:2": "[::1]:2", "10.0.0.1": "10.0.0.1:1",
-		"h:": "", ":2": "", "h:2:3": "", "[::1": "", "[h": "", "h]": "",
+		"h:": "", "h:0": "", "h:65536": "", ":2": "", "h:2:3": "", "[::1": "", "[h": "", "h]": "",
 	} {
 		if got, err := HostPort(host, "1"); got != want || (err == nil) != (want != "") {
 			t.Errorf("HostPort of %q: %q, %v; want %q", host, got, err, want)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -123,14 +122,16 @@ func etcdVersion(ctx context.Context, h *host) (string, error) {
 }
 
 func postgresVersion(ctx context.Context, h *host) (version string, err error) {
-	u, err := url.Parse(h.raw)
+	d, err := backend.DefaultMux.Lookup(h.raw)
 	if err != nil {
 		return "", err
 	}
-	q := u.Query()
-	maps.DeleteFunc(q, func(name string, _ []string) bool { return strings.HasPrefix(name, backend.ParamPrefix) })
-	u.RawQuery = q.Encode()
-	c, err := pgx.Connect(ctx, u.String())
+	u, err := d.Parse(h.raw)
+	if err != nil {
+		return "", err
+	}
+	base, _, _ := strings.Cut(h.raw, "?")
+	c, err := pgx.Connect(ctx, base+"?"+u.Query) // without the store's own parameters
 	if err != nil {
 		return "", err
 	}

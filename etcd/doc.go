@@ -96,10 +96,12 @@
 //
 // # URLs
 //
-//	etcd://[user:password@]host[:2379],…[/namespace]
-//	etcds://[user:password@]host[:2379],…[/namespace][?cacert=file&cert=file&key=file]      with TLS
+//	etcd://[user:password@]host[:2379],…[/namespace]      etcds:// with TLS
 //
-// The namespace is the prefix of every key; default anylock. With TLS, cacert is the authority to trust instead of the system's, and cert
-// and key are the client's own. Clients exclude each other if they reach the same cluster with the same namespace. There
-// are no parameters of our own. List all members: the client knows only the members in the URL.
+// The namespace is the prefix of every key; default anylock. Clients exclude each other if they reach the same cluster
+// with the same namespace. List all members: the client knows only the members in the URL. Parameters:
+//
+//	timeout=duration       time limit for one request with its repetitions; default 5s
+//	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 package etcd

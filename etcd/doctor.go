@@ -28,61 +28,49 @@ type clusterReading struct {
 const uncompactedMost = 50_000
 
 var clusterRules = []backend.Rule[clusterReading]{
-	{
-		Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
-			return backend.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
-		},
-		Why: "the quota is used up: nothing is granted, and leases that need a write are lost", Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes",
+	{Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
+		return backend.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
 	},
-	{
-		Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
-			return backend.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
-		},
-		Why: "servers have different data: a key that one has granted, another may grant again", Set: "replace the member that differs",
+		Why: "the quota is used up: nothing is granted, and leases that need a write are lost",
+		Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes"},
+	{Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
+		return backend.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
 	},
-	{
-		Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
-			return backend.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
-		},
-		Why: "each lock leaves two revisions behind, until the quota is used up", Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h",
+		Why: "servers have different data: a key that one has granted, another may grant again",
+		Set: "replace the member that differs"},
+	{Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
+		return backend.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
 	},
-	{
-		Severity: backend.Warning, Code: "long-election-timeout", Found: func(c clusterReading) string {
-			return backend.When(c.minTTL > usualMinTTL, "the servers grant at least %v", c.minTTL)
-		},
-		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long", Set: "--election-timeout 1000, unless the members are far apart",
+		Why: "each lock leaves two revisions behind, until the quota is used up",
+		Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
+	{Severity: backend.Warning, Code: "long-election-timeout", Found: func(c clusterReading) string {
+		return backend.When(c.minTTL > usualMinTTL, "the servers grant at least %v", c.minTTL)
 	},
-	{
-		Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
-			return backend.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
-		},
-		Why: "with one member fewer, just as many could fail", Set: "an odd number of members",
+		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
+		Set: "--election-timeout 1000, unless the members are far apart"},
+	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
+		return backend.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
 	},
-	{
-		Severity: backend.Info, Code: "one-member", Found: func(c clusterReading) string { return backend.When(c.members == 1, "1 member") },
-		Why: "nothing is granted or renewed while it is down", Set: "three members",
-	},
+		Why: "with one member fewer, just as many could fail", Set: "an odd number of members"},
 }
 
 var serverRules = []backend.Rule[*clientv3.StatusResponse]{
-	{
-		Severity: backend.Warning, Code: "old-version", Found: func(s *clientv3.StatusResponse) string {
-			list := flawsOf(s.Version)
-			return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
-		},
-		Why: "a second owner may get the key when a server is paused or the leader changes", Set: "3.4.42, 3.5.28, 3.6.9 or newer",
+	{Severity: backend.Warning, Code: "old-version", Found: func(s *clientv3.StatusResponse) string {
+		list := flawsOf(s.Version)
+		return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
 	},
-	{
-		Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s *clientv3.StatusResponse) string {
-			quota, whose := s.DbSizeQuota, ""
-			if quota == 0 {
-				const usual = 2 << 30
-				quota, whose = usual, " (the default: this version does not report it)"
-			}
-			return backend.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
-		},
-		Why: "when it is used up, nothing is granted", Set: "compact and defragment, or a larger --quota-backend-bytes",
+		Why: "a second owner may get the key when a server is paused or the leader changes",
+		Set: "3.4.42, 3.5.28, 3.6.9 or newer"},
+	{Severity: backend.Warning, Code: "quota-nearly-full", Found: func(s *clientv3.StatusResponse) string {
+		quota, whose := s.DbSizeQuota, ""
+		if quota == 0 {
+			const usual = 2 << 30
+			quota, whose = usual, " (the default: this version does not report it)"
+		}
+		return backend.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
+		Why: "when it is used up, nothing is granted",
+		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
 // refused reports whether a server would tell somebody else.

@@ -25,7 +25,7 @@ func TestDoctorWellConfigured(t *testing.T) {
 func TestDoctorInstalled(t *testing.T) {
 	t.Parallel()
 	for _, f := range storetest.Examined(t, opened(t, shared(t).URL())) {
-		if f.Code != "old-version" && f.Code != "one-member" {
+		if f.Code != "old-version" {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -48,7 +48,7 @@ func TestDoctorOldVersion(t *testing.T) {
 func TestDoctorElectionTimeout(t *testing.T) {
 	t.Parallel()
 	s := private(t, "--heartbeat-interval", "500", "--election-timeout", "5000")
-	storetest.Finds(t, opened(t, s.URL()), "long-election-timeout", "one-member")
+	storetest.Finds(t, opened(t, s.URL()), "long-election-timeout")
 }
 
 func TestDoctorNoSpace(t *testing.T) {

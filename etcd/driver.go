@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,8 +15,12 @@ import (
 
 func init() {
 	backend.Register(backend.Driver{
-		Name:    "etcd",
-		Schemes: []string{"etcd", "etcds"},
+		Name: "etcd",
+		URLs: []backend.URLForm{{
+			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost",
+			User: true, Path: backend.OptionalPath,
+		}},
+		Params: []backend.Param{backend.TimeoutParam(defaultTimeout)},
 		Examples: []string{
 			"etcd://user:password@h1:2379,h2:2379,h3:2379/prefix",
 			"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
@@ -25,18 +28,18 @@ func init() {
 		Guarantees: guarantees(usualMinTTL),
 		Findings:   append(backend.Findings(clusterRules), backend.Findings(serverRules)...),
 		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
-func open(ctx context.Context, rawURL string) (*Backend, error) {
-	t, err := parseURL(rawURL)
+func open(ctx context.Context, u backend.URL) (*Backend, error) {
+	o, config, err := fromURL(u)
 	if err != nil {
 		return nil, err
 	}
-	b, err := openTarget(ctx, t)
+	b, err := openOwn(ctx, u, o, config)
 	if err != nil {
-		return nil, backend.CleanError(rawURL, openError(ctx, err))
+		return nil, openError(ctx, err)
 	}
 	return b, nil
 }
@@ -49,14 +52,11 @@ func openError(ctx context.Context, err error) error {
 	return unavailable(err)
 }
 
-func openTarget(ctx context.Context, t target) (b *Backend, err error) {
-	config, err := t.config()
-	if err != nil {
-		return nil, err
-	}
+// openOwn makes a client and opens a Backend on it.
+func openOwn(ctx context.Context, u backend.URL, o *Options, config clientv3.Config) (b *Backend, err error) {
 	var l *login
-	if t.user != "" {
-		l = newLogin(t.user, t.password, t.options.Timeout)
+	if u.User != "" {
+		l = newLogin(u.User, u.Password, o.Timeout)
 		config.DialOptions = append(config.DialOptions, l.options()...)
 	}
 	client, err := clientv3.New(config) // which makes no request
@@ -69,7 +69,7 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 			_ = owned.Close()
 		}
 	}()
-	if err = reach(ctx, client, t.options.Timeout); err != nil {
+	if err = reach(ctx, client, o.Timeout); err != nil {
 		return nil, err
 	}
 	if l != nil {
@@ -77,7 +77,7 @@ func openTarget(ctx context.Context, t target) (b *Backend, err error) {
 			return nil, err
 		}
 	}
-	if b, err = openClient(ctx, client, t.options); err != nil {
+	if b, err = openClient(ctx, client, o); err != nil {
 		return nil, err
 	}
 	b.owned = owned
@@ -141,8 +141,4 @@ func (b *Backend) lookAround(ctx context.Context) error {
 	}
 	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
 	return backend.ContextError(ctx, nil)
-}
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: url: "+format, append([]any{backend.ErrInvalid}, args...)...)
 }

@@ -34,8 +34,8 @@ func ExampleNew() {
 
 // A wrong URL fails before any request, and shows no password.
 func Example_url() {
-	_, _, err := backend.DefaultMux.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1s")
+	_, _, err := backend.DefaultMux.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1")
 	fmt.Println(err)
 	// Output:
-	// invalid: url: unknown parameter "timeout"; known: cacert, cert, key
+	// invalid: etcd url: parameter "timeout" is not a positive duration, as in 10s
 }

@@ -1,8 +1,7 @@
 package etcd
 
 import (
-	"net/url"
-	"slices"
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,92 +11,8 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/tlsurl"
+	"github.com/anylock/lock/backend/tlsurl"
 )
-
-const (
-	clientPort = "2379"
-	schemeTLS  = "etcds"
-)
-
-// A target is what a URL says.
-type target struct {
-	endpoints      []string
-	user, password string
-	secure         bool         // by TLS
-	files          tlsurl.Files // of TLS
-	options        *Options
-}
-
-// parseURL checks everything that can be checked without a file or a request.
-func parseURL(raw string) (target, error) {
-	raw, _, err := backend.TakeParams(raw)
-	if err != nil {
-		return target{}, err
-	}
-	u, err := backend.SplitURL(raw)
-	if err != nil {
-		return target{}, err
-	}
-	t := target{user: u.User, password: u.Password}
-	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
-		return t, invalid("// is missing behind the scheme")
-	}
-	if u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in at all
-		return t, invalid("user without a password, or password without a user")
-	}
-	query, err := url.ParseQuery(u.Query)
-	if err != nil {
-		return t, invalid("bad %%XX escape in a parameter")
-	}
-	if err := t.addTLS(u.Scheme, u.Query, query); err != nil {
-		return t, err
-	}
-	if err := t.addEndpoints(u); err != nil {
-		return t, err
-	}
-	path, err := u.NamePath()
-	if err != nil {
-		return t, err
-	}
-	o, err := (&Options{Namespace: strings.Trim(path, "/")}).validate()
-	t.options = &o
-	return t, err
-}
-
-func (t *target) addTLS(scheme, raw string, query url.Values) error {
-	t.secure = scheme == schemeTLS
-	var err error
-	if t.files, err = tlsurl.Take(query, scheme, schemeTLS); err != nil {
-		return invalid("%v", err)
-	}
-	for name := range query {
-		return invalid("%s; known: %s, %s, %s", backend.UnknownParam(raw, name), tlsurl.CA, tlsurl.Cert, tlsurl.Key)
-	}
-	return nil
-}
-
-func (t *target) addEndpoints(u backend.URL) error {
-	hosts := u.Hosts
-	if len(hosts) == 0 {
-		hosts = []string{"localhost"}
-	}
-	native := "http://"
-	if t.secure {
-		native = "https://"
-	}
-	for _, h := range hosts {
-		full, err := backend.HostPort(h, clientPort)
-		if err != nil {
-			return invalid("%v", err)
-		}
-		if slices.Contains(t.endpoints, native+full) {
-			return invalid("a host is given twice")
-		}
-		t.endpoints = append(t.endpoints, native+full)
-	}
-	return nil
-}
 
 const (
 	// A connection that carries requests and is silent for pingAfter is tried, and given up pingTimeout later. gRPC does
@@ -113,12 +28,18 @@ const (
 	window = 1 << 20
 )
 
-// config is the client's, without the user: see login.
-func (t target) config() (clientv3.Config, error) {
+// fromURL returns the options and the client's configuration for a URL. The configuration has no user: see login.
+func fromURL(u backend.URL) (*Options, clientv3.Config, error) {
+	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(backend.ParamTimeout)}).validate()
+	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in at all
+		err = fmt.Errorf("%w: %s url: user without a password, or password without a user", backend.ErrInvalid, u.Scheme)
+	}
+	if err != nil {
+		return nil, clientv3.Config{}, err
+	}
 	slow := backoff.DefaultConfig
 	slow.BaseDelay, slow.MaxDelay = 100*time.Millisecond, mostBackoff
 	c := clientv3.Config{
-		Endpoints:            t.endpoints,
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    pingAfter,
 		DialKeepAliveTimeout: pingTimeout,
@@ -128,12 +49,13 @@ func (t target) config() (clientv3.Config, error) {
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 		},
 	}
-	if t.secure {
-		config, err := t.files.Config()
-		if err != nil {
-			return c, err
-		}
-		c.TLS = config
+	native := "http://"
+	if u.Secure {
+		native = "https://"
 	}
-	return c, nil
+	for _, h := range u.Hosts {
+		c.Endpoints = append(c.Endpoints, native+h)
+	}
+	c.TLS, err = tlsurl.Config(u)
+	return &o, c, err
 }

@@ -3,46 +3,46 @@ package etcd
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/tlsurl"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestURLs(t *testing.T) {
+	type target struct {
+		endpoints, namespace string
+		timeout              time.Duration
+	}
 	for raw, want := range map[string]target{
-		"etcd://":                            {endpoints: []string{"http://localhost:2379"}, options: &Options{Namespace: "anylock"}},
-		"etcd://h1,h2:23790/":                {endpoints: []string{"http://h1:2379", "http://h2:23790"}, options: &Options{Namespace: "anylock"}},
-		"etcd://[::1],[::2]:1/team/x/":       {endpoints: []string{"http://[::1]:2379", "http://[::2]:1"}, options: &Options{Namespace: "team/x"}},
-		"etcd://u:p%2Fw@h/a%20b":             {endpoints: []string{"http://h:2379"}, user: "u", password: "p/w", options: &Options{Namespace: "a b"}},
-		"etcds://h?cacert=/x%2Fca.pem":       {endpoints: []string{"https://h:2379"}, options: &Options{Namespace: "anylock"}},
-		"ETCDS://h?cert=/c&key=/k&cacert=/a": {endpoints: []string{"https://h:2379"}, options: &Options{Namespace: "anylock"}},
+		"etcd://":                              {"http://localhost:2379", "anylock", defaultTimeout},
+		"etcd://h1,h2:23790/":                  {"http://h1:2379 http://h2:23790", "anylock", defaultTimeout},
+		"etcd://[::1],[::2]:1/team/x/":         {"http://[::1]:2379 http://[::2]:1", "team/x", defaultTimeout},
+		"etcd://u:p%2Fw@h/a%20b?timeout=700ms": {"http://h:2379", "a b", 700 * time.Millisecond},
+		"ETCDS://h":                            {"https://h:2379", "anylock", defaultTimeout},
 	} {
-		got, err := parseURL(raw)
+		u, err := storetest.Parse(raw)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
-		if !slices.Equal(got.endpoints, want.endpoints) || got.user != want.user || got.password != want.password ||
-			got.options.Namespace != want.options.Namespace {
-			t.Errorf("%s: %+v", raw, got)
+		o, c, err := fromURL(u)
+		if got := (target{strings.Join(c.Endpoints, " "), o.Namespace, o.Timeout}); got != want || err != nil {
+			t.Errorf("%s: %+v, %v", raw, got, err)
 		}
-		if tls := strings.HasPrefix(strings.ToLower(raw), "etcds"); tls != got.secure {
-			t.Errorf("%s: TLS %v", raw, got.secure)
+		if secure := strings.HasPrefix(raw, "ETCDS"); secure != (c.TLS != nil) {
+			t.Errorf("%s: TLS %v", raw, c.TLS)
 		}
-	}
-	if got, _ := parseURL("etcds://h?cert=/c&key=/k&cacert=/a"); got.files != (tlsurl.Files{CA: "/a", Cert: "/c", Key: "/k"}) {
-		t.Errorf("files: %+v", got.files)
 	}
 }
 
 func TestBadURLs(t *testing.T) {
 	for _, raw := range []string{
-		"etcd:h", "etcd:", "etcd://h1,,h2", "etcd://h1,h1", "etcd://h1,h1:2379", "etcd://h:", "etcd://:2379", "etcd://::1",
+		"etcd:h", "etcd://h1,,h2", "etcd://h1,h1", "etcd://h1,h1:2379", "etcd://h:", "etcd://:2379", "etcd://::1",
 		"etcd://user@h", "etcd://:pass@h", "etcd://user:@h", "etcd://@h",
-		"etcd://h?timeout=1s", "etcd://h?lock_timeout=1s", "etcd://h?cacert=/ca.pem", "etcds://h?cert=/c", "etcds://h?key=/k",
+		"etcd://h?timeout=1ms", "etcd://h?lock_timeout=1s", "etcd://h?cacert=/ca.pem", "etcds://h?cert=/c", "etcds://h?key=/k",
 		"etcds://h?cacert=", "etcds://h?cacert=/a&cacert=/b", "etcd://h/a//b", "etcd://h/~a", "etcd://h/%zz", "etcd://h?%zz=1",
 		"etcds://h?cacert=/nonexistent/ca.pem", "etcds://h?cert=/nonexistent/c&key=/nonexistent/k",
 	} {

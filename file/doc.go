@@ -80,7 +80,7 @@
 //
 //	file:///var/lib/myapp/locks    the directory /var/lib/myapp/locks
 //
-// The path is absolute; %20 and the like are decoded. There are no parameters, and no host except localhost.
+// The path is absolute; %20 and the like are decoded. There are no parameters.
 //
 // # Systems
 //

@@ -25,31 +25,26 @@ const (
 )
 
 var rules = []backend.Rule[folder]{
-	{
-		Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
-			return backend.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
-		},
-		Why: "any user of this machine can end held locks, and take all of them", Set: "chmod o-w, with a group for the users that share locks",
+	{Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
+		return backend.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
 	},
-	{
-		Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
-			return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
-		},
-		Why: "on a full file system new keys are refused, and some leases cannot be renewed", Set: "free some space, or use a directory on another file system",
+		Why: "any user of this machine can end held locks, and take all of them",
+		Set: "chmod o-w, with a group for the users that share locks"},
+	{Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
+		return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 	},
-	{
-		Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
-			return backend.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
-		},
+		Why: "on a full file system new keys are refused, and some leases cannot be renewed",
+		Set: "free some space, or use a directory on another file system"},
+	{Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
+		return backend.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
+	},
 		Why: "a reboot empties it. A reboot ends all leases anyway, but fencing tokens also start again",
-		Set: "a directory on a disk, if tokens are compared across reboots",
+		Set: "a directory on a disk, if tokens are compared across reboots"},
+	{Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
+		return backend.When(f.kind == container, "%s is on %s", f.dir, f.kind)
 	},
-	{
-		Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
-			return backend.When(f.kind == container, "%s is on %s", f.dir, f.kind)
-		},
-		Why: "no other container sees a container's own layer, and neither does the host", Set: "a volume, if others share the locks",
-	},
+		Why: "no other container sees a container's own layer, and neither does the host",
+		Set: "a volume, if others share the locks"},
 }
 
 // Examine implements backend.Examiner. Opening refuses network file systems.

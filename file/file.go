@@ -25,13 +25,13 @@ var guarantees = backend.Guarantees{
 func init() {
 	backend.Register(backend.Driver{
 		Name:       "file",
-		Schemes:    []string{"file"},
+		URLs:       []backend.URLForm{{Scheme: "file", Path: backend.RequiredPath}},
 		Examples:   []string{"file:///var/lib/myapp/locks"},
 		Guarantees: guarantees,
 		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
-		Open: func(ctx context.Context, rawURL string) (backend.Backend, error) {
-			dir, err := parseURL(rawURL)
+		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+			dir, err := directoryOf(u)
 			if err != nil {
 				return nil, err
 			}

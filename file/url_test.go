@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -15,7 +16,7 @@ func TestParseURL(t *testing.T) {
 		"file:///var/lib/locks/":        "/var/lib/locks",
 		"file:/var/lib/locks":           "/var/lib/locks",
 		"FILE:///a/../b":                "/b",
-		"file://localhost/a":            "/a",
+		"file://localhost/a":            "",
 		"file:///with%20blank%3Fand%25": "/with blank?and%",
 		"file:":                         "",
 		"file://":                       "",
@@ -32,9 +33,12 @@ func TestParseURL(t *testing.T) {
 		"file:///a%00b":                 "",
 		"file:///a b":                   "",
 		"file:///a#b":                   "",
-		"memory:":                       "",
 	} {
-		dir, err := parseURL(raw)
+		dir := ""
+		u, err := storetest.Parse(raw)
+		if err == nil {
+			dir, err = directoryOf(u)
+		}
 		if dir != want || (want == "") != errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %q, %v; want %q", raw, dir, err, want)
 		}

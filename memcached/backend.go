@@ -34,7 +34,7 @@ var (
 )
 
 func newBackend(addr string, o Options) *Backend {
-	b := &Backend{lanes: newLanes(addr, o), options: o, naming: naming{o.Namespace}, guarantees: guarantees(), now: time.Now}
+	b := &Backend{lanes: newLanes(addr, o), options: o, guarantees: guarantees(), now: time.Now}
 	b.closing, b.close = context.WithCancel(context.Background())
 	b.base, b.cancel = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)

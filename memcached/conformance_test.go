@@ -39,7 +39,7 @@ func TestConformance(t *testing.T) {
 func evict(addr, key string) error {
 	c := memcache.New(addr)
 	defer c.Close()
-	n := naming{defaultNamespace}
+	n := naming{}
 	if err := c.Delete(n.counter()); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
 		return err
 	}

@@ -62,15 +62,14 @@
 //
 // # URLs
 //
-//	memcached://host[:11211][?timeout=500ms][&max_idle_conns=32]
-//	memcacheds://host[:11211][?cacert=/etc/memcached/ca.pem]
+//	memcached://host[:11211]      memcacheds:// with TLS
 //
-// Two parameters are named after the client library's fields: timeout limits each step (2 s), also each of up to three renewals by which
-// a slow one is repeated, and max_idle_conns the connections (32). Our own parameters:
+// Parameters:
 //
-//	lock_namespace=name    prefix of every item's name; default anylock
-//	cacert=file            with memcacheds, which is TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with memcacheds: the client's certificate and its key, in PEM, for servers that want one
+//	timeout=duration       time limit for each step, also for each of up to three renewals by which a slow step is repeated; default 2s
+//	max_idle_conns=n       most connections; default 32
+//	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 //
 // For other ways to the server give [New] a DialContext.
 package memcached

@@ -10,35 +10,23 @@ import (
 )
 
 var rules = []backend.Rule[reading]{
-	{
-		Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
-			return backend.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
-		},
-		Why: "some may have been locks, and it may happen again: each lets a second owner in", Set: "more memory (-m), or a server only for locks",
+	{Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
+		return backend.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
 	},
-	{
-		Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
-			used, most := r.number("bytes"), r.number("limit_maxbytes")
-			return backend.When(used > most/10*7, "%d of %d bytes are used", used, most)
-		},
-		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants", Set: "more memory (-m), or a server only for locks",
+		Why: "some may have been locks, and it may happen again: each lets a second owner in",
+		Set: "more memory (-m), or a server only for locks"},
+	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
+		used, most := r.number("bytes"), r.number("limit_maxbytes")
+		return backend.When(used > most/10*7, "%d of %d bytes are used", used, most)
 	},
-	{
-		Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
-			var major, minor int
-			n, _ := fmt.Sscanf(r["version"], "%d.%d", &major, &minor)
-			return backend.When(n == 2 && (major < 1 || major == 1 && minor < 6), "memcached %s", r["version"])
-		},
-		Why: "versions before 1.6 get no more fixes", Set: "a maintained version",
+		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants",
+		Set: "more memory (-m), or a server only for locks"},
+	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
+		var major, minor int
+		n, _ := fmt.Sscanf(r["version"], "%d.%d", &major, &minor)
+		return backend.When(n == 2 && (major < 1 || major == 1 && minor < 6), "memcached %s", r["version"])
 	},
-	{
-		Severity: backend.Info, Code: "evicts-when-full", Found: func(r reading) string { return backend.When(r["evictions_allowed"] == "on", "it runs without -M") },
-		Why: "when memory is full, live items are dropped, including locks", Set: "-M, on a server only for locks",
-	},
-	{
-		Severity: backend.Info, Code: "flush-allowed", Found: func(r reading) string { return backend.When(r["flush_enabled"] == "yes", "it runs without -F") },
-		Why: "flush_all ends all locks at once", Set: "-F",
-	},
+		Why: "versions before 1.6 get no more fixes", Set: "a maintained version"},
 }
 
 // Examine implements [backend.Examiner].

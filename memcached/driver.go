@@ -10,43 +10,52 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/tlsurl"
 	"github.com/anylock/lock/internal/calls"
 )
 
+const paramConns = "max_idle_conns"
+
 func init() {
 	backend.Register(backend.Driver{
-		Name:    "memcached",
-		Schemes: []string{schemePlain, schemeTLS},
+		Name: "memcached",
+		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot
+		// authenticate.
+		URLs: []backend.URLForm{{
+			Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost",
+		}},
+		Params: []backend.Param{
+			backend.TimeoutParam(defaultTimeout),
+			{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns,
+				Help: fmt.Sprintf("most connections; default %d", defaultConns)},
+		},
 		Examples: []string{
 			"memcached://localhost:11211?timeout=500ms",
 			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
 		},
-		Params: map[string]string{
-			paramNamespace: "prefix of every item's name; default anylock",
-		},
 		Guarantees: guarantees(),
 		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
-		Open:       func(ctx context.Context, rawURL string) (backend.Backend, error) { return open(ctx, rawURL) },
+		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
 // openTimeout bounds the look at the server on opening.
 const openTimeout = 5 * time.Second
 
-func open(ctx context.Context, rawURL string) (*Backend, error) {
-	t, err := parseURL(rawURL)
+func open(ctx context.Context, u backend.URL) (*Backend, error) {
+	o, err := (&Options{Timeout: u.Duration(backend.ParamTimeout), MaxConns: int(u.Number(paramConns))}).validate()
 	if err != nil {
 		return nil, err
 	}
-	if t.secure {
-		config, err := t.files.Config()
-		if err != nil {
-			return nil, err
-		}
-		t.options.DialContext = oneServer((&tls.Dialer{Config: config}).DialContext)
+	config, err := tlsurl.Config(u)
+	if err != nil {
+		return nil, err
 	}
-	return looked(ctx, newBackend(t.addr, t.options))
+	if config != nil {
+		o.DialContext = oneServer((&tls.Dialer{Config: config}).DialContext)
+	}
+	return looked(ctx, newBackend(u.Hosts[0], o))
 }
 
 // looked returns b after a look at its server, which must be able to keep locks.

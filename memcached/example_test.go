@@ -10,7 +10,7 @@ import (
 // An application that does not want a URL gives the address to New.
 func ExampleNew() {
 	ctx := context.Background()
-	store, err := memcached.New(ctx, "localhost:11211", &memcached.Options{Namespace: "myapp"})
+	store, err := memcached.New(ctx, "localhost:11211", &memcached.Options{MaxConns: 8})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,27 +14,31 @@ import (
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/servers"
-	"github.com/anylock/lock/internal/tlsurl"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestURLs(t *testing.T) {
 	t.Parallel()
-	for url, want := range map[string]target{
-		"memcached://h":    {addr: "h:11211", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
-		"MEMCACHED://h:1/": {addr: "h:1", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
-		"memcached://10.0.0.1:11212?timeout=500ms":        {addr: "10.0.0.1:11212", options: Options{Namespace: defaultNamespace, Timeout: 500 * time.Millisecond, MaxConns: defaultConns}},
-		"memcached://[::1]":                               {addr: "[::1]:11211", options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns}},
-		"memcached://[::1]:5?max_idle_conns=7&timeout=3s": {addr: "[::1]:5", options: Options{Namespace: defaultNamespace, Timeout: 3 * time.Second, MaxConns: 7}},
-		"memcacheds://h?cacert=/ca.pem": {
-			addr: "h:11211", secure: true, files: tlsurl.Files{CA: "/ca.pem"},
-			options: Options{Namespace: defaultNamespace, Timeout: defaultTimeout, MaxConns: defaultConns},
-		},
-		"memcached://h?lock_namespace=app-1&timeout=1m":      {addr: "h:11211", options: Options{Namespace: "app-1", Timeout: time.Minute, MaxConns: defaultConns}},
-		"memcached://h.example.org:11211?lock_namespace=%40": {addr: "h.example.org:11211", options: Options{Namespace: "@", Timeout: defaultTimeout, MaxConns: defaultConns}},
+	for url, want := range map[string]string{
+		"memcached://":     "localhost:11211",
+		"memcached://h":    "h:11211",
+		"MEMCACHED://h:1/": "h:1",
+		"memcached://10.0.0.1:11212?timeout=500ms": "10.0.0.1:11212",
+		"memcached://[::1]":                        "[::1]:11211",
+		"memcached://[::1]:5?max_idle_conns=7":     "[::1]:5",
+		"memcacheds://h?cacert=/ca.pem":            "h:11211",
 	} {
-		if got, err := parseURL(url); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v; want %+v", url, got, err, want)
+		if u, err := storetest.Parse(url); err != nil || !slices.Equal(u.Hosts, []string{want}) {
+			t.Errorf("%s: %v, %v; want %s", url, u.Hosts, err, want)
 		}
+	}
+	s := servers.Memcached(t)
+	b := opened(t, "memcached://"+s.Addr+"?max_idle_conns=7&timeout=3s")
+	if want := (Options{Timeout: 3 * time.Second, MaxConns: 7}); !reflect.DeepEqual(b.options, want) {
+		t.Errorf("options %+v", b.options)
+	}
+	if b := opened(t, "memcached://"+s.Addr); !reflect.DeepEqual(b.options, Options{Timeout: defaultTimeout, MaxConns: defaultConns}) {
+		t.Errorf("options by default %+v", b.options)
 	}
 }
 
@@ -42,11 +47,11 @@ func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"memcached://h?cacert=/ca.pem", "memcacheds://h?key=/k.pem", "memcacheds://h?cacert=/no-such-file", "memcacheds://h?tls=1",
-		"memcacheds://h?cert=/no-such-file&key=/no-such-file", "memcacheds://user:hunter2@h", "memcached:", "memcached:h", "memcached://", "memcached:///", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
+		"memcacheds://h?cert=/no-such-file&key=/no-such-file", "memcacheds://user:hunter2@h", "memcached:h", "memcached://a,b", "memcached://a:1,b:2", "memcached://h/path",
 		"memcached://user:hunter2@h", "memcached://@h", "memcached://h:0", "memcached://h:99999", "memcached://:11211", "memcached://::1",
 		"memcached://h?timeout=0", "memcached://h?timeout=x", "memcached://h?timeout=-1s", "memcached://h?timeout=1s&timeout=2s",
 		"memcached://h?max_idle_conns=0", "memcached://h?max_idle_conns=x", "memcached://h?ttl=30s", "memcached://h?lock_x=1",
-		"memcached://h?lock_namespace=a%20b", "memcached://h?lock_namespace=", "memcached://h#x", "memcached://h?%zz=1", "memcached://h?timeout=%zz",
+		"memcached://h?lock_namespace=a", "memcached://h#x", "memcached://h?%zz=1", "memcached://h?timeout=%zz",
 	} {
 		b, err := openURL(context.Background(), url)
 		if !errors.Is(err, backend.ErrInvalid) {
@@ -147,7 +152,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("address %q: %v", addr, err)
 		}
 	}
-	for _, o := range []*Options{{Namespace: "a b"}, {Namespace: strings.Repeat("n", 200)}, {Timeout: -1}, {MaxConns: -1}, {MaxConns: maxConns + 1}} {
+	for _, o := range []*Options{{Timeout: -1}, {MaxConns: -1}, {MaxConns: maxConns + 1}} {
 		if _, err := New(t.Context(), s.Addr, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", *o, err)
 		}
@@ -160,19 +165,14 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := New(t.Context(), s.Addr, &Options{Namespace: "other"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := acquire(t, b, req("k", time.Minute))
 	if dials.Load() == 0 {
 		t.Error("the connection is not by DialContext")
 	}
-	isHeld(t, opened(t, "memcached://"+s.Addr), "k")     // by URL and by New, it is the same lock
-	release(t, acquire(t, other, req("k", time.Minute))) // namespaces are apart
+	isHeld(t, opened(t, "memcached://"+s.Addr), "k") // by URL and by New, it is the same lock
 	release(t, l)
 	for range 2 {
-		if err := errors.Join(b.Close(), other.Close()); err != nil {
+		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	}

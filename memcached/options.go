@@ -15,13 +15,8 @@ const (
 	maxConns       = 1000
 )
 
-// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same Namespace.
+// Options configure a Backend. Nil and the zero Options mean the defaults.
 type Options struct {
-	// Namespace is the prefix of every item's name; "anylock" if empty. It has at most 64 letters, digits and characters of
-	// "-_./@".
-	Namespace string
-
 	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s if
 	// zero. A slow acquire or renewal is repeated by up to three renewals, each of which is a step.
 	Timeout time.Duration
@@ -39,9 +34,6 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Namespace == "" {
-		v.Namespace = defaultNamespace
-	}
 	if v.Timeout == 0 {
 		v.Timeout = defaultTimeout
 	}
@@ -54,7 +46,7 @@ func (o *Options) validate() (Options, error) {
 	if v.MaxConns < 1 || v.MaxConns > maxConns {
 		return v, fmt.Errorf("%w: %d connections are not from 1 to %d", backend.ErrInvalid, v.MaxConns, maxConns)
 	}
-	return v, validateNamespace(v.Namespace)
+	return v, nil
 }
 
 // New returns a Backend on the server at addr, as host:port. Like opening by URL, it checks, within ctx, that a memcached answers and

@@ -54,10 +54,9 @@ var guarantees = backend.Guarantees{
 func init() {
 	backend.Register(backend.Driver{
 		Name:       "memory",
-		Schemes:    []string{"memory"},
+		URLs:       []backend.URLForm{{Scheme: "memory", Hosts: backend.OneHost}}, // the host is a name
 		Examples:   []string{"memory:", "memory://name"},
 		Guarantees: guarantees,
-		Findings:   backend.Findings(rules),
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 		Open:       open,
 	})
@@ -69,49 +68,16 @@ func New() *Backend {
 	return newBackend(s, s.discard)
 }
 
-func open(ctx context.Context, rawURL string) (backend.Backend, error) {
-	name, err := parseURL(rawURL)
-	if err != nil {
-		return nil, err
-	}
+func open(ctx context.Context, u backend.URL) (backend.Backend, error) {
 	if err := backend.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if name == "" {
+	if len(u.Hosts) == 0 {
 		return New(), nil
 	}
+	name, err := url.PathUnescape(u.Hosts[0])
+	if err != nil {
+		return nil, fmt.Errorf("%w: memory url: bad %%XX escape in the name", backend.ErrInvalid)
+	}
 	return openNamed(name), nil
-}
-
-// parseURL returns the name in a memory URL, empty for a store of its own.
-func parseURL(rawURL string) (name string, err error) {
-	rest, _, err := backend.TakeParams(rawURL)
-	if err != nil {
-		return "", err
-	}
-	u, err := backend.SplitURL(rest)
-	if err != nil {
-		return "", err
-	}
-	fail := func(what string) (string, error) {
-		return "", fmt.Errorf("%w: memory url: %s; write memory: or memory://name", backend.ErrInvalid, what)
-	}
-	switch {
-	case u.Scheme != "memory":
-		return fail("another scheme")
-	case u.HasUser:
-		return fail("there is no user in it")
-	case u.Query != "":
-		return fail("it takes no parameters")
-	case u.Path != "" && u.Path != "/":
-		return fail("it has no path")
-	case len(u.Hosts) > 1:
-		return fail("',' is not allowed in a name; escape it as %2C")
-	case len(u.Hosts) == 0:
-		return "", nil
-	}
-	if name, err = url.PathUnescape(u.Hosts[0]); err != nil {
-		return fail("bad %XX escape in the name")
-	}
-	return name, nil
 }

@@ -24,7 +24,7 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 
 // newHeld is what r asks for.
 func (b *Backend) newHeld(r backend.Request) *held {
-	h := &held{h: hashOf(b.options.Namespace, r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
+	h := &held{h: hashOf(r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
 	h.entry = labelEntry(h.h, r.Owner)
 	return h
 }

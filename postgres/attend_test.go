@@ -13,7 +13,7 @@ func TestContextEndsYoungRequest(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	p := newProxy(t, s.Addr)
-	b := opened(t, s.via(p.Addr)+"&lock_timeout=1m")
+	b := opened(t, s.via(p.Addr)+"&timeout=1m")
 	for _, wait := range []bool{false, true} {
 		release(t, acquire(t, b, req("k", time.Minute)))
 		rest(t, b)

@@ -56,7 +56,7 @@ func unanswered(t *testing.T, p *proxy, do func() error) error {
 func TestUnansweredIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
-		_, p, b := proxied(t, "&lock_timeout=1s")
+		_, p, b := proxied(t, "&timeout=1s")
 		release(t, acquire(t, b, req("k", time.Minute)))
 		rest(t, b)
 		err := unanswered(t, p, func() error {
@@ -72,7 +72,7 @@ func TestUnansweredIsNotMadeAgain(t *testing.T) {
 // A time-out of our own is not told as the end of the caller's context.
 func TestUnansweredInspect(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&lock_timeout=1s")
+	_, p, b := proxied(t, "&timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
 	err := unanswered(t, p, func() error {
@@ -87,7 +87,7 @@ func TestUnansweredInspect(t *testing.T) {
 // A token is asked for on another connection, where nothing else bounds the request.
 func TestUnansweredToken(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&lock_timeout=1m&lock_mode=transaction") // a busy machine takes long to connect
+	_, p, b := proxied(t, "&timeout=1m&lock_mode=transaction") // a busy machine takes long to connect
 	release(t, acquire(t, b, req("k", time.Minute)))
 	rest(t, b)
 	b.options.Timeout = time.Second
@@ -100,7 +100,7 @@ func TestUnansweredToken(t *testing.T) {
 // A wait in the queue has no limit. The renewal after a long one has.
 func TestUnansweredLateRenewal(t *testing.T) {
 	t.Parallel()
-	s, p, b := proxied(t, "&lock_timeout=1s")
+	s, p, b := proxied(t, "&timeout=1s")
 	a := opened(t, s.PostgresURL())
 	const ttl = 20 * time.Second
 	held := acquire(t, a, req("k", time.Minute))
@@ -122,7 +122,7 @@ func TestUnansweredLateRenewal(t *testing.T) {
 // A lease that could not be given up in time is not counted for ever, but goes with its connection.
 func TestUnansweredGivingUp(t *testing.T) {
 	t.Parallel()
-	_, p, b := proxied(t, "&lock_timeout=1s")
+	_, p, b := proxied(t, "&timeout=1s")
 	l := acquire(t, b, req("k", time.Second))
 	p.set(func(p *proxy) { p.mute = true })
 	lost(t, l, soon)
@@ -139,7 +139,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	b := opened(t, s.PostgresURL()+"&lock_share=10s&lock_timeout=1s")
+	b := opened(t, s.PostgresURL()+"&lock_share=10s&timeout=1s")
 	c := dialed(t, s.PostgresURL())
 	kept, over := acquire(t, b, req("kept", 2*time.Second)), acquire(t, b, req("over", 2*time.Second))
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {

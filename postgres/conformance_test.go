@@ -88,7 +88,7 @@ func evict(ctx context.Context, s *servers.Server, key string) error {
 		return err
 	}
 	defer c.Close(ctx)
-	classid, objid := hashOf(defaultNamespace, key).halves()
+	classid, objid := hashOf(key).halves()
 	_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid, 5000) FROM pg_locks
 		WHERE locktype = 'advisory' AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
 	return err

@@ -95,12 +95,10 @@
 // target_session_attrs, and run-time parameters of the server. Our own:
 //
 //	lock_mode=session|transaction   how a lease is tied to the server; default session, which needs Postgres 14
-//	lock_namespace=name             part of the hash of every key; default anylock
 //	lock_max_leases=n               most leases held or waited for, each with its own connection unless they share; default 32
 //	lock_share=duration             leases with a TTL up to this share connections; default 0, none
 //	lock_durable=true               tokens survive a crash of the server, at the cost of one flush of its log per transaction id
-//	lock_timeout=duration           time limit for one request; default 2s
+//	timeout=duration                time limit for one request; default 2s
 //
-// The role needs no rights but to connect. Clients exclude each other if they reach the same database with the same
-// namespace.
+// The role needs no rights but to connect. Clients exclude each other if they reach the same database.
 package postgres

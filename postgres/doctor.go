@@ -14,8 +14,7 @@ import (
 type reading struct {
 	values map[string]string
 	o      Options
-	room   int  // for leases; 0 for no limit
-	pooled bool // the server is behind a pooler
+	room   int // for leases; 0 for no limit
 }
 
 func (r reading) number(name string) int64 {
@@ -24,59 +23,40 @@ func (r reading) number(name string) int64 {
 }
 
 var rules = []backend.Rule[reading]{
-	{
-		Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
-			return backend.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
-		},
-		Why: "each lease has a connection: when none is left, leases and other clients fail", Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or " + paramShare,
+	{Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
+		return backend.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
 	},
-	{
-		Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
-			var short []string
-			for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
-				if d := time.Duration(r.number(name)) * time.Millisecond; d > 0 && d < r.o.Timeout {
-					short = append(short, fmt.Sprintf("%s is %v", name, d))
-				}
+		Why: "each lease has a connection: when none is left, leases and other clients fail",
+		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or " + paramShare},
+	{Severity: backend.Warning, Code: "short-timeouts", Found: func(r reading) string {
+		var short []string
+		for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout"} {
+			if d := time.Duration(r.number(name)) * time.Millisecond; d > 0 && d < r.o.Timeout {
+				short = append(short, fmt.Sprintf("%s is %v", name, d))
 			}
-			return strings.Join(short, ", ")
-		},
-		Why: "it ends requests on new connections before their own limit, and idle connections", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+		}
+		return strings.Join(short, ", ")
 	},
-	{
-		Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
-			return backend.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
-		},
-		Why: "it ends waits, and in transaction mode also leases that are being renewed", Set: "0 for the role of the locks, by ALTER ROLE … SET",
+		Why: "it ends requests on new connections before their own limit, and idle connections",
+		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
+	{Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
+		return backend.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
 	},
-	{
-		Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
-			return backend.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
-		},
-		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on",
+		Why: "it ends waits, and in transaction mode also leases that are being renewed",
+		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
+	{Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
+		return backend.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
 	},
-	{
-		Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
-			const oldest = 14_00_00
-			return backend.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
-		},
-		Why: "versions before 14 get no more fixes", Set: "a maintained version",
+		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on"},
+	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
+		const oldest = 14_00_00
+		return backend.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
 	},
-	{
-		Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
-			return backend.When(r.values["track_activities"] == "off", "track_activities is off")
-		},
-		Why: "nobody can see who holds a key, or end a lease by its owner", Set: "track_activities on",
+		Why: "versions before 14 get no more fixes", Set: "a maintained version"},
+	{Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
+		return backend.When(r.values["track_activities"] == "off", "track_activities is off")
 	},
-	{
-		Severity: backend.Info, Code: "standbys", Found: func(r reading) string {
-			return backend.When(r.number("standbys") > 0, "%s standbys", r.values["standbys"])
-		},
-		Why: "advisory locks are not replicated, not even synchronously: a failover frees all keys, and tokens may repeat", Set: "nothing; fencing tokens do not help across a failover, so stop the holders before one",
-	},
-	{
-		Severity: backend.Info, Code: "pooler", Found: func(r reading) string { return backend.When(r.pooled, "connections go through a pooler") },
-		Why: "its own limits apply too: number, age and idle time of connections", Set: "a pool larger than " + paramMaxLeases + " of all processes together, and no server_lifetime below the longest hold",
-	},
+		Why: "nobody can see who holds a key, or end a lease by its owner", Set: "track_activities on"},
 }
 
 // Examine implements [backend.Examiner].
@@ -94,7 +74,6 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		for _, row := range rows {
 			r.values[row[0]] = row[1]
 		}
-		r.pooled = !s.direct
 		return err
 	}
 	if err := b.call(ctx, nil, func() error { return b.aside(ctx, ask) }); err != nil {

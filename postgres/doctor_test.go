@@ -26,23 +26,7 @@ func TestDoctorPooler(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	b := opened(t, s.via(servers.PgBouncer(t, s.Server, "transaction").Addr)+"&lock_mode=transaction")
-	storetest.Finds(t, b, "pooler")
 	storetest.Healthy(t, b)
-}
-
-func TestDoctorStandby(t *testing.T) {
-	storetest.Long(t, "a primary and a standby")
-	t.Parallel()
-	primary, _ := servers.PostgresPair(t)
-	b := opened(t, primary.PostgresURL())
-	until(t, 4*soon, "the standby is connected", func() bool {
-		for _, f := range storetest.Examined(t, b) {
-			if f.Code == "standbys" {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // There is no server of these versions to be had: the rules alone.

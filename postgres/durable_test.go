@@ -17,7 +17,7 @@ func TestDurableWithoutStandby(t *testing.T) {
 	const ttl = time.Second
 	for mode, params := range bothModes {
 		for _, wait := range []bool{false, true} {
-			b := opened(t, s.PostgresURL()+params+"&lock_durable=true&lock_timeout=1m")
+			b := opened(t, s.PostgresURL()+params+"&lock_durable=true&timeout=1m")
 			r := req(mode, ttl)
 			r.Wait = wait
 			done := startAcquire(context.Background(), b, r)

@@ -19,7 +19,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	b, err := postgres.New(ctx, config, &postgres.Options{Namespace: "shop", Durable: true})
+	b, err := postgres.New(ctx, config, &postgres.Options{Durable: true})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -39,5 +39,5 @@ func Example_url() {
 	_, _, err := backend.DefaultMux.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_mode=both")
 	fmt.Println(err)
 	// Output:
-	// invalid: url: parameter "lock_mode": "both" is neither session nor transaction
+	// invalid: postgres url: parameter "lock_mode" is not session or transaction
 }

@@ -18,7 +18,7 @@ var bothModes = map[string]string{"session": "", "transaction": "&lock_mode=tran
 // freedAfter waits for the key's lock, and returns how long after the holder's last request the server gave it away.
 func freedAfter(t *testing.T, c *pgx.Conn, key string) time.Duration {
 	t.Helper()
-	h := hashOf(defaultNamespace, key)
+	h := hashOf(key)
 	classid, objid := h.halves()
 	since := query[time.Time](t, c, `SELECT a.state_change FROM pg_stat_activity a JOIN pg_locks l USING (pid)
 		WHERE `+advisory+` AND l.granted AND l.classid = $1::oid AND l.objid = $2::oid`, classid, objid)
@@ -140,7 +140,7 @@ func terminated(t *testing.T, b *Backend, c *pgx.Conn, key string, i int) time.D
 	}
 	time.Sleep(time.Duration(i) * 10 * time.Millisecond) // sleeps: the age of the session
 	begun := time.Now()
-	classid, objid := hashOf(defaultNamespace, key).halves()
+	classid, objid := hashOf(key).halves()
 	if _, err := c.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_locks
 		WHERE `+advisory+` AND classid = $1::oid AND objid = $2::oid`, classid, objid); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func unwatch(b *Backend) {
 // endSession ends the session that holds key.
 func endSession(t *testing.T, c *pgx.Conn, key string) {
 	t.Helper()
-	classid, objid := hashOf(defaultNamespace, key).halves()
+	classid, objid := hashOf(key).halves()
 	_ = query[bool](t, c, `SELECT bool_and(pg_terminate_backend(pid, 5000)) FROM pg_locks
 		WHERE `+advisory+` AND granted AND classid = $1::oid AND objid = $2::oid`, classid, objid)
 }

@@ -40,7 +40,7 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 	for mode, params := range bothModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, p, b := proxied(t, params+"&lock_timeout=1s")
+			s, p, b := proxied(t, params+"&timeout=1s")
 			c := dialed(t, s.PostgresURL())
 			l := acquire(t, b, req("k", time.Minute))
 			p.set(func(p *proxy) { p.tail = 1 })
@@ -56,7 +56,7 @@ func TestReleaseLeavesNoGhost(t *testing.T) {
 // gets an error, and the session is ended in the background, as soon as the server can be reached.
 func TestFailedAttemptLeavesNoGhost(t *testing.T) {
 	t.Parallel()
-	const short = "&lock_timeout=1s"
+	const short = "&timeout=1s"
 	attempt := func(t *testing.T, b *Backend, wait bool, within time.Duration) (granted bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
@@ -137,7 +137,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 	for mode, params := range bothModes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			s, p, b := proxied(t, params+"&lock_timeout=1s")
+			s, p, b := proxied(t, params+"&timeout=1s")
 			c := dialed(t, s.PostgresURL())
 			l := acquire(t, b, req("k", ttl))
 			p.Refuse(true)
@@ -167,7 +167,7 @@ func TestUnansweredRenewalLeavesNoGhost(t *testing.T) {
 func TestCutOffWaiterLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
-	s, p, b := proxied(t, "&lock_timeout=1s")
+	s, p, b := proxied(t, "&timeout=1s")
 	a := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	held := acquire(t, a, req("k", time.Minute))

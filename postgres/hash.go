@@ -10,8 +10,12 @@ import (
 // A hash is what the server knows a key by: the first 64 bits of its SHA-256.
 type hash int64
 
-// hashOf hashes namespace and key. The namespace's length goes first, so that no two pairs are the same text.
-func hashOf(namespace, key string) hash {
+// namespace keeps keys apart from other advisory locks.
+const namespace = "anylock"
+
+// hashOf hashes the namespace and key. The namespace's length goes first, so that no other namespace and key are the
+// same text.
+func hashOf(key string) hash {
 	text := make([]byte, 0, 8+len(namespace)+len(key))
 	text = binary.BigEndian.AppendUint64(text, uint64(len(namespace)))
 	text = append(append(text, namespace...), key...)

@@ -24,7 +24,7 @@ func TestTokenOfAnotherServer(t *testing.T) {
 		servers.Missing(t, "the server cannot be emptied")
 	}
 	const key, ttl, limit = "k", time.Minute, 20 * time.Second
-	params := "&lock_mode=transaction&lock_timeout=" + limit.String()
+	params := "&lock_mode=transaction&timeout=" + limit.String()
 	var (
 		conns   atomic.Int32
 		arrived = make(chan struct{})

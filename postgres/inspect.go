@@ -16,7 +16,7 @@ import (
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var holder backend.Holder
 	err := b.call(ctx, backend.ValidateKey(key), func() (err error) {
-		h := hashOf(b.options.Namespace, key)
+		h := hashOf(key)
 		// A label follows the grant in the same request, so it may be a moment late.
 		const attempts, pause = 10, 2 * time.Millisecond
 		for n := 1; ; n++ {

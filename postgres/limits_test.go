@@ -228,7 +228,7 @@ func TestInspectForeign(t *testing.T) {
 	s := shared(t)
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL()+"&application_name=migrate")
-	_ = query[string](t, c, "SELECT pg_advisory_lock($1)::text", int64(hashOf(defaultNamespace, "k")))
+	_ = query[string](t, c, "SELECT pg_advisory_lock($1)::text", int64(hashOf("k")))
 	h, err := b.Inspect(context.Background(), "k")
 	if want := fmt.Sprintf("unknown@migrate:%d", c.PgConn().PID()); err != nil || h.Owner != want {
 		t.Errorf("%+v, %v, want %s", h, err, want)
@@ -244,7 +244,7 @@ func TestLostReply(t *testing.T) {
 	s := shared(t)
 	c := dialed(t, s.PostgresURL())
 	p := newProxy(t, s.Addr)
-	b := opened(t, s.via(p.Addr)+"&lock_timeout=1s")
+	b := opened(t, s.via(p.Addr)+"&timeout=1s")
 	release(t, acquire(t, b, req("k", time.Minute)))
 	for _, wait := range []bool{false, true} {
 		p.set(func(p *proxy) { p.mute = true })

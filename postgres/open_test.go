@@ -18,18 +18,18 @@ import (
 func TestBadURLs(t *testing.T) {
 	t.Parallel()
 	for url, hint := range map[string]string{
-		"postgres:":                                                     "postgres://",
+		"postgres://u:hunter2@h/db?lock_timeout=1s": `unknown parameter "lock_timeout"; known: lock_durable, lock_max_leases, lock_mode, lock_share, timeout`,
 		"postgres:h/db":                                                 "postgres://",
 		"postgres://h:x/":                                               "port",
 		"postgres://u:hunter2@h/db?lock_tabel=x":                        "unknown parameter",
-		"postgres://u:hunter2@h/db?lock_mode=x":                         "neither session nor transaction",
-		"postgres://u:hunter2@h/db?lock_max_leases=0":                   "not positive",
+		"postgres://u:hunter2@h/db?lock_mode=x":                         "is not session or transaction",
+		"postgres://u:hunter2@h/db?lock_max_leases=0":                   "from 4",
 		"postgres://u:hunter2@h/db?lock_max_leases=1":                   "from 4",
-		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "not positive",
+		"postgres://u:hunter2@h/db?lock_max_leases=-1":                  "from 4",
 		"postgres://u:hunter2@h/db?lock_share=1h":                       "30s",
 		"postgres://u:hunter2@h/db?lock_share=x":                        "duration",
 		"postgres://u:hunter2@h/db?lock_share=1s&lock_mode=transaction": "share",
-		"postgres://u:hunter2@h/db?lock_timeout=0s":                     "not positive",
+		"postgres://u:hunter2@h/db?timeout=0s":                          "not a positive",
 		"postgres://u:hunter2@h/db?lock_durable=maybe":                  "durable",
 		"postgres://u:hunter2@h/db?sslmode=maybe":                       "sslmode",
 		"postgres://u:hunter2@h:99999/db":                               "port",
@@ -45,7 +45,7 @@ func TestBadURLs(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Namespace: strings.Repeat("n", 200)}, {Mode: 7}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
+		{Mode: 7}, {MaxLeases: -1}, {Share: -1}, {Timeout: -1},
 	} {
 		if _, err := New(context.Background(), &pgx.ConnConfig{}, &o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -132,7 +132,7 @@ func TestURLForms(t *testing.T) {
 	_ = closed.Close()
 	urls := []string{
 		"POSTGRES://postgres@" + s.Addr + "/" + s.name,
-		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/" + s.name + "?target_session_attrs=primary&lock_namespace=n&sslmode=disable",
+		"postgresql://postgres@" + closed.Addr().String() + "," + s.Addr + "/" + s.name + "?target_session_attrs=primary&sslmode=disable",
 		"postgres:///" + s.name + "?host=" + host + "&port=" + port + "&user=postgres&lock_max_leases=5",
 	}
 	if s.Dir != "" {

@@ -13,7 +13,7 @@ import (
 // shares its connection with others (lock_share) is ErrUnsupported, because they would end too.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.call(ctx, backend.ValidateKey(key), func() error {
-		return b.breakLease(ctx, hashOf(b.options.Namespace, key), owner)
+		return b.breakLease(ctx, hashOf(key), owner)
 	})
 }
 

@@ -24,22 +24,17 @@ const (
 )
 
 const (
-	defaultNamespace = "anylock"
-	defaultTimeout   = 2 * time.Second
-	defaultLeases    = 32
-	leastLeases      = 4
-	mostLeases       = 10000
-	maxNamespaceLen  = 128
+	defaultTimeout = 2 * time.Second
+	defaultLeases  = 32
+	leastLeases    = 4
+	mostLeases     = 10000
 	// maxShare keeps MaxLate within what anybody can wait for.
 	maxShare = 30 * time.Second
 )
 
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same database and Namespace; their Mode may differ.
+// same database; their Mode may differ.
 type Options struct {
-	// Namespace is part of the hash of every key; "anylock" if empty.
-	Namespace string
-
 	// Mode is ModeSession unless set.
 	Mode Mode
 
@@ -72,9 +67,6 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Namespace == "" {
-		v.Namespace = defaultNamespace
-	}
 	if v.Timeout == 0 {
 		v.Timeout = defaultTimeout
 	}
@@ -85,8 +77,6 @@ func (o *Options) validate() (Options, error) {
 		return v, fmt.Errorf("%w: %s", backend.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case len(v.Namespace) > maxNamespaceLen:
-		return bad("namespace of %d bytes is longer than %d", len(v.Namespace), maxNamespaceLen)
 	case v.Mode != ModeSession && v.Mode != ModeTransaction:
 		return bad("unknown mode %d", v.Mode)
 	case v.MaxLeases < leastLeases || v.MaxLeases > mostLeases:

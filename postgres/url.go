@@ -15,33 +15,23 @@ import (
 
 const defaultPort = "5432"
 
-// parseURL reads a URL without our parameters. pgx parses a URL that is built anew from the parts of raw.
-func parseURL(raw string) (*pgx.ConnConfig, error) {
-	u, err := backend.SplitURL(raw)
-	if err != nil {
-		return nil, err
-	}
-	if _, rest, _ := strings.Cut(raw, ":"); !strings.HasPrefix(rest, "//") {
-		return nil, fmt.Errorf("%w: url does not begin with postgres://", backend.ErrInvalid)
-	}
+// configOf returns pgx's configuration for a URL. pgx parses a URL that is built anew from the parts of u.
+func configOf(u backend.URL) (*pgx.ConnConfig, error) {
 	native, err := nativeURL(u)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	config, err := pgx.ParseConfig(native)
 	if parse := (*pgconn.ParseConfigError)(nil); errors.As(err, &parse) {
 		parse.ConnString = "" // its message would quote the URL
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, backend.CleanError(raw, err))
+		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
 	return config, nil
 }
 
 func nativeURL(u backend.URL) (string, error) {
-	fail := func(what string) (string, error) {
-		return "", fmt.Errorf("%w: %s url: %s", backend.ErrInvalid, u.Scheme, what)
-	}
 	native := "postgres://"
 	if u.HasUser {
 		native += backend.Escape(u.User) + ":" + backend.Escape(u.Password) + "@"
@@ -54,10 +44,10 @@ func nativeURL(u backend.URL) (string, error) {
 		socket, err := url.PathUnescape(name)
 		switch {
 		case err != nil:
-			return fail("bad %XX escape in a host")
+			return "", errors.New("bad %XX escape in a host")
 		case !strings.HasPrefix(socket, "/"):
 			if _, err := backend.HostPort(h, defaultPort); err != nil {
-				return fail(err.Error())
+				return "", err
 			}
 			native += h
 		case hasPort:
@@ -66,11 +56,7 @@ func nativeURL(u backend.URL) (string, error) {
 			native += backend.Escape(socket)
 		}
 	}
-	database, err := u.NamePath()
-	if err != nil {
-		return "", err
-	}
-	if database = strings.TrimPrefix(database, "/"); database != "" {
+	if database := strings.TrimPrefix(u.Path, "/"); database != "" {
 		native += "/" + backend.Escape(database)
 	}
 	query, err := nativeQuery(u)
@@ -95,11 +81,11 @@ func nativeQuery(u backend.URL) (string, error) {
 		name, err1 := url.PathUnescape(name)
 		value, err2 := url.PathUnescape(value)
 		if err1 != nil || err2 != nil {
-			return "", fmt.Errorf("%w: %s url: bad %%XX escape in a parameter", backend.ErrInvalid, u.Scheme)
+			return "", errors.New("bad %XX escape in a parameter")
 		}
 		unknown := backend.UnknownParam(u.Query, name)
 		if !hasValue || !slices.Contains(clientParams, name) && !strings.Contains(unknown, fmt.Sprintf("%q", name)) {
-			return "", fmt.Errorf("%w: %s url: %s", backend.ErrInvalid, u.Scheme, unknown)
+			return "", errors.New(unknown)
 		}
 		list = append(list, backend.Escape(name)+"="+backend.Escape(value))
 	}
@@ -110,5 +96,5 @@ func nativeQuery(u backend.URL) (string, error) {
 var clientParams = strings.Fields(`host port database dbname user password passfile connect_timeout sslmode sslkey sslcert sslcertmode
 	sslrootcert sslnegotiation sslpassword sslsni krbspn krbsrvname target_session_attrs service servicefile min_protocol_version
 	max_protocol_version channel_binding require_auth default_query_exec_mode statement_cache_capacity description_cache_capacity
-	application_name options search_path client_encoding timezone TimeZone datestyle DateStyle role statement_timeout lock_timeout
+	application_name options search_path client_encoding timezone TimeZone datestyle DateStyle role statement_timeout
 	idle_in_transaction_session_timeout tcp_user_timeout`)

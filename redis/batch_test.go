@@ -73,7 +73,7 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 func TestBatchWithAHungServer(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t)
-	b := opened(t, "redis+cluster://"+nodes[0].Addr+"?read_timeout=20s") // for which the server that hangs is waited for
+	b := opened(t, "redis+cluster://"+nodes[0].Addr+"?timeout=20s") // for which the server that hangs is waited for
 	const leases, hung = 60, 1
 	list := make([]backend.Renewal, leases)
 	for i := range list {

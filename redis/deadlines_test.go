@@ -157,7 +157,7 @@ func TestCloseBesideReleasesThatHang(t *testing.T) {
 		t.Run(strings.TrimSuffix(scheme, "://"), func(t *testing.T) {
 			t.Parallel()
 			nodes := start(t)
-			b := opened(t, scheme+nodes[0].Addr+"?read_timeout=20s")
+			b := opened(t, scheme+nodes[0].Addr+"?timeout=20s")
 			leases := []backend.Lease{acquire(t, b, req("k0", time.Minute)), acquire(t, b, req("k1", time.Minute))}
 			for _, n := range nodes {
 				n.Freeze()

@@ -51,7 +51,7 @@
 //   - A waiter that misses its reservation, because it paused for more than 500 ms, queues again at the end. A server that lost its
 //     data has lost its queues too; waiters queue again, in any order.
 //   - While the server is down, waiters that have queued keep trying for max(TTL, 10 s); all other calls fail within
-//     the request timeout (read_timeout of the URL or Options.Timeout, 2 s by default), opening and Examine within 5 s, and List
+//     the request timeout (timeout of the URL or Options.Timeout, 2 s by default), opening and Examine within 5 s, and List
 //     within the request timeout for each page of keys.
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing
 //     behind. If there is no answer, the key may be taken without a holder until a clean-up in the background, or finally the TTL,
@@ -88,11 +88,14 @@
 //	redis+cluster://[user:password@]host[:6379],…      rediss+cluster:// with TLS
 //
 // The user is for the data nodes; Sentinels get sentinel_username and sentinel_password. Other parameters are go-redis'
-// (read_timeout, pool_size, …), but those that would read from replicas are refused. With TLS, each server's certificate must match
-// the name or address that is dialled. The parameters of this package are:
+// (pool_size, …), but those that would read from replicas and its time limits are refused. With TLS, each server's
+// certificate must match the name or address that is dialled. The parameters of this package are:
 //
+//	timeout=duration       time limit for one request; default 2s
 //	lock_min_replicas=n    replicas that must have a grant or renewal before it counts (WAIT); default 0
-//	lock_namespace=name    prefix of every key and channel; default anylock
+//	lock_namespace=name    prefix of every key and channel, for access control lists; default anylock
+//	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 //
 // Clients exclude each other if they reach the same database with the same namespace. A redis.Ring is refused: it moves
 // keys to other servers when one is down.

@@ -20,57 +20,42 @@ type masterReading struct {
 }
 
 var rules = append([]backend.Rule[masterReading]{
-	{
-		Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
-			policy := endpoint.Evicts(r.Info)
-			return backend.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
-		},
-		Why: "when the server is full, it evicts locks that are held, and a second owner can get in", Set: "maxmemory-policy noeviction",
+	{Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
+		policy := endpoint.Evicts(r.Info)
+		return backend.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
 	},
-	{
-		Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
-			return backend.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
-		},
-		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas,
+		Why: "when the server is full, it evicts locks that are held, and a second owner can get in",
+		Set: "maxmemory-policy noeviction"},
+	{Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
+		return backend.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
 	},
-	{
-		Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
-			return backend.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
-		},
-		Why: "locks may have been among them, and may be evicted again", Set: "maxmemory-policy noeviction, and more memory",
+		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas},
+	{Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
+		return backend.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
 	},
-	{
-		Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
-			save, known := r.Config["save"]
-			return backend.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
-		},
-		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes",
+		Why: "locks may have been among them, and may be evicted again",
+		Set: "maxmemory-policy noeviction, and more memory"},
+	{Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
+		save, known := r.Config["save"]
+		return backend.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 	},
-	{
-		Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
-			fsync := r.Config["appendfsync"]
-			return backend.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
-				"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
-		},
-		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters",
+		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes"},
+	{Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
+		fsync := r.Config["appendfsync"]
+		return backend.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
+			"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
 	},
-	{
-		Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
-			_, set := r.Info["min_slaves_good_slaves"]
-			return backend.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
-		},
-		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others", Set: "min-replicas-to-write 1, min-replicas-max-lag 10",
+		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot",
+		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
+	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
+		_, set := r.Info["min_slaves_good_slaves"]
+		return backend.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
 	},
-	{
-		Severity: backend.Info, Code: "asynchronous-replicas", Found: func(r masterReading) string {
-			return backend.When(r.Number("connected_slaves") > 0 && r.replicas == 0, "%s replicas, and %s is 0", r.Info["connected_slaves"], paramMinReplicas)
-		},
-		Why: "a failover forgets locks that the new master has not received", Set: paramMinReplicas + "=1 in the URL; each grant and renewal then takes a round trip between the servers",
-	},
-	{
-		Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
-		Why: "this user can take locks, but an Acquire that has to wait is refused", Set: "the rights in docs/stores/redis.md, including the channels",
-	},
+		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others",
+		Set: "min-replicas-to-write 1, min-replicas-max-lag 10"},
+	{Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
+		Why: "this user can take locks, but an Acquire that has to wait is refused",
+		Set: "the rights in docs/stores/redis.md, including the channels"},
 }, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every master.

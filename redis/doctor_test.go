@@ -50,7 +50,7 @@ func TestDoctorReplicas(t *testing.T) {
 		text, err := c.Info(context.Background(), "replication").Result()
 		return err == nil && endpoint.ParseInfo(text)["connected_slaves"] == "1"
 	})
-	storetest.Finds(t, b, "min-replicas-unset", "asynchronous-replicas")
+	storetest.Finds(t, b, "min-replicas-unset")
 	storetest.Finds(t, demanding, "too-few-replicas")
 }
 

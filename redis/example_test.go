@@ -63,5 +63,5 @@ func Example_url() {
 	_, _, err := backend.DefaultMux.Open(context.Background(), "redis://app:secret@h1,h2")
 	fmt.Println(err)
 	// Output:
-	// invalid: redis url: 2 hosts: use redis+sentinel:// or redis+cluster://
+	// invalid: redis url: 2 hosts instead of one (redis+sentinel:// and redis+cluster:// have several); write it as in redis://user:password@localhost:6379/0 or rediss://user:password@host:6379/0
 }

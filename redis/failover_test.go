@@ -230,7 +230,7 @@ func TestMinReplicas(t *testing.T) {
 }
 
 func minReplicas(t *testing.T, url string) {
-	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&read_timeout=3s") // half of it for replicas
+	plain, b := opened(t, url), opened(t, url+"?lock_min_replicas=1&timeout=3s") // half of it for replicas
 	_, err := b.Acquire(context.Background(), req("k", time.Hour))
 	if !errors.Is(err, exchange.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") {
 		t.Errorf("%s: acquire without replicas: %v", url, err)

@@ -120,7 +120,7 @@ func TestMovingSlot(t *testing.T) {
 func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives bool) {
 	ctx := context.Background()
 	const timeout = 2 * time.Second
-	b := opened(t, fmt.Sprintf("redis+cluster://%s?read_timeout=%s", nodes[0].Addr, timeout))
+	b := opened(t, fmt.Sprintf("redis+cluster://%s?timeout=%s", nodes[0].Addr, timeout))
 	const held, ttl = 7, time.Minute
 	keys := oneSlot(name, held+1)
 	free := keys[held]

@@ -188,6 +188,8 @@ func TestUnixAndTLS(t *testing.T) {
 	}
 	b = opened(t, "rediss://"+secure.Addr+"?skip_verify=true")
 	release(t, acquire(t, b, req("k", time.Minute)))
+	release(t, acquire(t, opened(t, "rediss://"+secure.Addr+"?cacert="+secure.CAFile()), req("k", time.Minute)))
+	refuses(t, "redis://"+secure.Addr+"?cacert="+secure.CAFile(), "with TLS")
 	c := redis.NewClient(&redis.Options{Addr: secure.Addr, TLSConfig: secure.Config()})
 	defer c.Close()
 	b, err := New(t.Context(), c, nil)

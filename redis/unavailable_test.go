@@ -61,14 +61,14 @@ func TestUnavailable(t *testing.T) {
 		}
 	}
 	for what, addr := range map[string]string{"silent": silent.Addr().String(), "closed": closed} {
-		_, err := openURL(context.Background(), "redis://"+addr+"?read_timeout=300ms&dial_timeout=300ms")
+		_, err := openURL(context.Background(), "redis://"+addr+"?timeout=300ms")
 		check("open, "+what, err)
 	}
 	s := ownDatabase(t)
 	p := storetest.NewProxy(t, s.Addr)
 	var b *Backend
 	until(t, soon, "the server answers in time", func() bool {
-		b, err = openURL(context.Background(), s.at(p.Addr)+"?read_timeout=300ms")
+		b, err = openURL(context.Background(), s.at(p.Addr)+"?timeout=300ms")
 		return err == nil
 	})
 	defer b.Close()

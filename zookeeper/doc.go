@@ -62,19 +62,20 @@
 //
 // # URLs
 //
-//	zookeeper://[user:password@]host[:2181],…[/chroot][?session_timeout=10s]
-//	zookeepers://[user:password@]host[:2281],…[/chroot][?cacert=/etc/zookeeper/ca.pem]
+//	zookeeper://[user:password@]host[:2181],…[/chroot]
+//	zookeepers://[user:password@]host[:2281],…[/chroot]      with TLS
 //
 // The chroot is created if it is missing. A user is authenticated by the scheme digest and owns the nodes that it
 // creates: it has all rights and others have none, so all clients of a lock need the same user. Without a user, everybody has
 // all rights. Parameters:
 //
-//	session_timeout=d      the longest session to ask for; by default as long as the servers grant. It is refused if it
+//	session_timeout=duration
+//	                       the longest session to ask for; by default as long as the servers grant. It is refused if it
 //	                       and the servers' shortest are below one and a half ticks and 100 ms
-//	lock_namespace=name    the node below the chroot that contains all locks; default anylock
-//	cacert=file            with zookeepers, which is TLS: the authorities to trust, in PEM; by default this machine's
-//	cert=file, key=file    with zookeepers: the client's certificate and its key, in PEM, for servers that want one
+//	timeout=duration       time limit for each request; default 2s
+//	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 //
-// Clients exclude each other if they use the same ensemble, chroot and namespace. For TLS, use a server's secureClientPort.
+// Clients exclude each other if they use the same ensemble and chroot. For TLS, use a server's secureClientPort.
 // Read-only servers and observers may be in the list. Clients of an observer also depend on its connection to the others.
 package zookeeper

@@ -17,7 +17,6 @@ import (
 type (
 	reading struct {
 		limits limits
-		most   time.Duration // Options.SessionTimeout
 		keys   int
 	}
 	serverReading struct {
@@ -33,57 +32,38 @@ const (
 
 var (
 	rules = []backend.Rule[reading]{
-		{
-			Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
-				return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
-			},
-			Why: "a dead holder's key stays taken for at least this long, whatever its TTL", Set: "minSessionTimeout, or tickTime, which is half of it by default",
+		{Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
+			return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 		},
-		{
-			Severity: backend.Info, Code: "short-sessions", Found: func(r reading) string {
-				silence := r.limits.capacity(r.limits.longest)
-				return backend.When(silence < usualTTL && r.most == 0, "the longest session is %v", r.limits.longest)
-			},
-			Why: "a lease with a longer TTL ends if its holder is disconnected for about this long", Set: "maxSessionTimeout, or tickTime, which is a twentieth of it by default",
+			Why: "a dead holder's key stays taken for at least this long, whatever its TTL",
+			Set: "minSessionTimeout, or tickTime, which is half of it by default"},
+		{Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
+			return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
 		},
-		{
-			Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
-				return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
-			},
 			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
-			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers",
-		},
+			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
 	}
 	serverRules = []backend.Rule[serverReading]{
-		{
-			Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
-				var list []string
-				if s.srvr == "" {
-					list = append(list, "srvr")
-				}
-				if s.conf == "" {
-					list = append(list, "conf")
-				}
-				return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
-			},
+		{Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
+			var list []string
+			if s.srvr == "" {
+				list = append(list, "srvr")
+			}
+			if s.conf == "" {
+				list = append(list, "conf")
+			}
+			return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
+		},
 			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
-			Set: "4lw.commands.whitelist=srvr,conf",
+			Set: "4lw.commands.whitelist=srvr,conf"},
+		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
+			least, ok := durationOf(s.conf, "minSessionTimeout")
+			most, ok2 := durationOf(s.conf, "maxSessionTimeout")
+			return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
+				least, most, s.limits.shortest, s.limits.longest)
 		},
-		{
-			Severity: backend.Info, Code: "standalone", Found: func(s serverReading) string {
-				return backend.When(strings.Contains(s.srvr, "\nMode: standalone"), "one server, without an ensemble")
-			},
-			Why: "nothing is granted while it is down, and sessions may expire meanwhile", Set: "an ensemble of three",
-		},
-		{
-			Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
-				least, ok := durationOf(s.conf, "minSessionTimeout")
-				most, ok2 := durationOf(s.conf, "maxSessionTimeout")
-				return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
-					least, most, s.limits.shortest, s.limits.longest)
-			},
-			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows", Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers",
-		},
+			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows",
+			Set: "the same tickTime, minSessionTimeout and maxSessionTimeout on all servers"},
 	}
 )
 
@@ -100,7 +80,7 @@ func durationOf(conf, name string) (time.Duration, bool) {
 
 // Examine implements [backend.Examiner]. It asks each server of the URL. Opening refuses servers without containers.
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	r := reading{limits: b.limits, most: b.options.SessionTimeout}
+	r := reading{limits: b.limits}
 	var all []backend.Finding
 	err := b.onAny(ctx, func(s *session) error {
 		names, err := s.children(ctx, b.root)

@@ -36,5 +36,5 @@ func Example_url() {
 	_, _, err := backend.DefaultMux.Open(context.Background(), "zookeeper://h1,h2?session_timeout=10")
 	fmt.Println(err)
 	// Output:
-	// invalid: zookeeper url: parameter "session_timeout" is not one duration as in 10s
+	// invalid: zookeeper url: parameter "session_timeout" is not a positive duration, as in 10s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/storetest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -29,15 +30,22 @@ func TestParseURL(t *testing.T) {
 		{"ZooKeeper://h1:1,h2", []string{"h1:1", "h2:2181"}, Options{}},
 		{"zookeeper://h/", []string{"h:2181"}, Options{}},
 		{"zookeeper://[::1]:1,[::2],127.0.0.1", []string{"[::1]:1", "[::2]:2181", "127.0.0.1:2181"}, Options{}},
-		{"zookeepers://h1,h2:1?cacert=/ca.pem", []string{"h1:2281", "h2:1"}, Options{}},
+		{"zookeepers://h1,h2:1", []string{"h1:2281", "h2:1"}, Options{}},
 		{"zookeepers://", []string{"localhost:2281"}, Options{}},
-		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s", []string{"h:2181"},
-			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second}},
+		{"zookeeper://u:p%40@h/a/b%20?session_timeout=10s&timeout=3s", []string{"h:2181"},
+			Options{User: "u", Password: "p@", Chroot: "/a/b ", SessionTimeout: 10 * time.Second, Timeout: 3 * time.Second}},
 	} {
-		got, err := parseURL(test.url)
-		if err != nil || !reflect.DeepEqual(got.servers, test.servers) || !reflect.DeepEqual(got.options, test.want) ||
-			got.secure != strings.HasPrefix(test.url, "zookeepers:") {
-			t.Errorf("%s: %+v, %v", test.url, got, err)
+		u, err := storetest.Parse(test.url)
+		if err != nil {
+			t.Errorf("%s: %v", test.url, err)
+			continue
+		}
+		got, err := fromURL(u)
+		secure := got.Dial != nil
+		got.Dial = nil
+		if err != nil || !reflect.DeepEqual(u.Hosts, test.servers) || !reflect.DeepEqual(*got, test.want) ||
+			secure != strings.HasPrefix(test.url, "zookeepers:") {
+			t.Errorf("%s: %v, %+v, %v", test.url, u.Hosts, got, err)
 		}
 	}
 }
@@ -48,11 +56,11 @@ func TestOpenRefusesBadInput(t *testing.T) {
 	for _, url := range []string{
 		"zookeeper://h?cacert=/ca.pem", "zookeepers://h?cert=/c.pem", "zookeepers://h?cacert=/no-such-file", "zookeepers://h?tls=1",
 		"zookeepers://h?cert=/no-such-file&key=/no-such-file", "zookeepers://h?cacert=", "zookeeper:h", "zookeeper:/h", "zookeeper://h1,,h2", "zookeeper://h:x", "zookeeper://u:hunter2@h:2181,h", "zookeeper://h:1:2",
-		"zookeeper://u:hunter2@h?timeout=1s", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
+		"zookeeper://u:hunter2@h?timeout=1", "zookeeper://h?session_timeout=0", "zookeeper://h?session_timeout=10",
 		"zookeeper://h?session_timeout=-1s", "zookeeper://h?session_timeout=1s&session_timeout=2s", "zookeeper://h?lock_x=1",
-		"zookeeper://h?lock_namespace=a%2Fb", "zookeeper://h?lock_namespace=..", "zookeeper://h/a//b", "zookeeper://h/a/../b",
+		"zookeeper://h?lock_namespace=a", "zookeeper://h/a//b", "zookeeper://h/a/../b",
 		"zookeeper://h/%00", "zookeeper://:hunter2@h", "zookeeper://@h", "zookeeper://h?session_timeout=%zz",
-		"zookeeper://a%3Ab:hunter2@h", "zookeeper://h?lock_namespace=" + strings.Repeat("n", 200),
+		"zookeeper://a%3Ab:hunter2@h",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), openTimeout) // ended if the URL is accepted: there is no server h
 		_, err := openURL(ctx, url)
@@ -62,7 +70,7 @@ func TestOpenRefusesBadInput(t *testing.T) {
 		}
 	}
 	for _, o := range []*Options{
-		{Chroot: "a"}, {Chroot: "/a/"}, {Namespace: "a/b"}, {Timeout: -1}, {SessionTimeout: -1}, {Password: "p"}, {User: "a:b"},
+		{Chroot: "a"}, {Chroot: "/a/"}, {Timeout: -1}, {SessionTimeout: -1}, {Password: "p"}, {User: "a:b"},
 	} {
 		if _, err := New(t.Context(), []string{"h:1"}, o); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -197,7 +205,7 @@ func TestChroot(t *testing.T) {
 		t.Fatal(err)
 	}
 	var leases []backend.Lease
-	for _, rest := range []string{"", "/a", "/a/b", "/apps/shop", "?lock_namespace=other", "/a?lock_namespace=other"} {
+	for _, rest := range []string{"", "/a", "/a/b", "/apps/shop"} {
 		b := opened(t, s.url()+rest)
 		leases = append(leases, acquire(t, b, req("k", time.Minute)))
 		again := opened(t, s.url()+rest)

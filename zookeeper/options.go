@@ -14,20 +14,16 @@ import (
 )
 
 const (
-	defaultNamespace = "anylock"
-	defaultTimeout   = 2 * time.Second
-	maxNamespaceLen  = 128
+	allLocks       = "/anylock" // the node below the chroot that contains all locks
+	defaultTimeout = 2 * time.Second
 )
 
 // Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same Chroot and Namespace, and they need the same User.
+// same Chroot, and they need the same User.
 type Options struct {
-	// Chroot is the path below which everything is kept, as in "/apps/shop"; it is created if it is missing. Empty means
-	// the root of the tree.
+	// Chroot is the path of the node that contains the node "anylock", which contains all locks, as in "/apps/shop". It
+	// is created if it is missing. Empty means the root of the tree.
 	Chroot string
-
-	// Namespace is the node below Chroot that contains all locks; "anylock" if empty.
-	Namespace string
 
 	// User and Password authenticate by the scheme "digest". Nodes that are created then belong to this user alone; without
 	// a user they belong to everybody.
@@ -52,9 +48,6 @@ func (o *Options) validate() (Options, error) {
 	if o != nil {
 		v = *o
 	}
-	if v.Namespace == "" {
-		v.Namespace = defaultNamespace
-	}
 	if v.Timeout == 0 {
 		v.Timeout = defaultTimeout
 	}
@@ -65,10 +58,6 @@ func (o *Options) validate() (Options, error) {
 		v.Chroot = ""
 	}
 	switch {
-	case strings.Contains(v.Namespace, "/") || !validName(v.Namespace):
-		return v, fmt.Errorf("%w: namespace %q is not a name of a node", backend.ErrInvalid, v.Namespace)
-	case len(v.Namespace) > maxNamespaceLen:
-		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d", backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
 	case v.Chroot != "" && !validPath(v.Chroot):
 		return v, fmt.Errorf("%w: chroot %q is not a path as in /apps/shop", backend.ErrInvalid, v.Chroot)
 	case strings.Contains(v.User, ":"):
@@ -130,7 +119,7 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 	b := &Backend{
 		servers:    append([]string(nil), servers...),
 		options:    o,
-		root:       o.Chroot + "/" + o.Namespace,
+		root:       o.Chroot + allLocks,
 		acl:        o.ACL,
 		closing:    make(chan struct{}),
 		sessions:   make(map[time.Duration]*session),

@@ -16,9 +16,12 @@ import (
 func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 	var opened []string
 	backend.Register(backend.Driver{
-		Name: "recorder", Schemes: []string{"recorder"}, Examples: []string{"recorder:"},
-		Open: func(_ context.Context, rawURL string) (backend.Backend, error) {
-			opened = append(opened, rawURL)
+		Name: "recorder", Examples: []string{"recorder:"},
+		URLs:        []backend.URLForm{{Scheme: "recorder", Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath}},
+		Params:      []backend.Param{{Name: "lock_node", Many: true}, {Name: "lock_password", Many: true}, {Name: "lock_x"}},
+		OtherParams: "a library",
+		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) {
+			opened = append(opened, u.Raw)
 			return memory.New(), nil
 		},
 	})

@@ -25,8 +25,8 @@ func mainOdd() {
 
 func registerOdd(name string, open func() backend.Backend) {
 	backend.Register(backend.Driver{
-		Name: name, Schemes: []string{name}, Examples: []string{name + ":"},
-		Open: func(context.Context, string) (backend.Backend, error) { return farther{open()}, nil },
+		Name: name, URLs: []backend.URLForm{{Scheme: name}}, Examples: []string{name + ":"},
+		Open: func(context.Context, backend.URL) (backend.Backend, error) { return farther{open()}, nil },
 	})
 }
 

@@ -136,7 +136,7 @@ type sweep struct {
 func (s *sweep) run(step int, do func(rawURL string)) {
 	n := 0
 	for _, d := range backend.DefaultMux.Drivers() {
-		for _, scheme := range d.Schemes {
+		for _, scheme := range d.Schemes() {
 			if scheme == "recorder" { // of another test
 				continue
 			}

@@ -97,7 +97,7 @@ func fileURL(path string) string {
 // sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are package lock's, and naming a store
 // that several clients share. Memory without a name gets one that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
-	rest, _, _, err := backend.TakeParam(rawURL, "lock_prefix")
+	rest, _, err := backend.TakePrefix(rawURL)
 	if err != nil {
 		return "", err
 	}

@@ -51,8 +51,8 @@ type fake struct {
 
 func init() {
 	backend.Register(backend.Driver{
-		Name: "linked", Schemes: []string{"linked"}, Examples: []string{"linked://h"},
-		Open: func(_ context.Context, rawURL string) (backend.Backend, error) { return fake{url: rawURL}, nil },
+		Name: "linked", URLs: []backend.URLForm{{Scheme: "linked", Hosts: backend.OneHost, Path: backend.OptionalPath}}, Examples: []string{"linked://h"},
+		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) { return fake{url: u.Raw}, nil },
 	})
 }
 

@@ -9,12 +9,26 @@ import (
 
 // A Record is the JSON form of a driver.
 type Record struct {
-	Name       string            `json:"name"`
-	Schemes    []string          `json:"schemes"`
-	Examples   []string          `json:"examples"`
-	Params     map[string]string `json:"params,omitempty"`
-	Guarantees Guarantees        `json:"guarantees"`
-	RoundTrips RoundTrips        `json:"round_trips"`
+	Name       string     `json:"name"`
+	Schemes    []string   `json:"schemes"`
+	Examples   []string   `json:"examples"`
+	Params     []Param    `json:"params,omitempty"`
+	Guarantees Guarantees `json:"guarantees"`
+	RoundTrips RoundTrips `json:"round_trips"`
+}
+
+// Param is the JSON form of backend.Param.
+type Param struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // text, duration, number, or the values that are allowed: session|transaction
+	Help string `json:"help"`
+}
+
+func params(d backend.Driver) (list []Param) {
+	for _, p := range d.AllParams() {
+		list = append(list, Param{p.Name, p.TypeName(), p.Help})
+	}
+	return list
 }
 
 // RoundTrips is the JSON form of backend.RoundTrips.
@@ -48,7 +62,7 @@ func Records(drivers []backend.Driver) []Record {
 	for _, d := range drivers {
 		g := d.Guarantees
 		records = append(records, Record{
-			Name: d.Name, Schemes: d.Schemes, Examples: d.Examples, Params: d.Params,
+			Name: d.Name, Schemes: d.Schemes(), Examples: d.Examples, Params: params(d),
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
 				TellsLoss: g.TellsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,

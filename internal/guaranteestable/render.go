@@ -3,8 +3,6 @@ package guaranteestable
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -57,12 +55,15 @@ func Text(w io.Writer, drivers []backend.Driver) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s (%s)\n", d.Name, strings.Join(d.Schemes, ", "))
+		fmt.Fprintf(&b, "%s (%s)\n", d.Name, strings.Join(d.Schemes(), ", "))
 		for _, example := range d.Examples {
 			fmt.Fprintf(&b, "  %s\n", example)
 		}
-		for _, p := range slices.Sorted(maps.Keys(d.Params)) {
-			fmt.Fprintf(&b, "  ?%s=  %s\n", p, d.Params[p])
+		for _, p := range params(d) {
+			fmt.Fprintf(&b, "  ?%s=%s  %s\n", p.Name, p.Type, p.Help)
+		}
+		if d.OtherParams != "" {
+			fmt.Fprintf(&b, "  other parameters: those of %s\n", d.OtherParams)
 		}
 		for _, r := range rows {
 			fmt.Fprintf(&b, "  %s: %s\n", r.name, r.of(d))
@@ -151,6 +152,20 @@ func RequestsMarkdown(w io.Writer, drivers []backend.Driver) error {
 	for _, d := range drivers {
 		t := d.RoundTrips
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(d.Name), cell(t.Acquire), cell(t.Renew), cell(t.Release))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// ParamsMarkdown writes a table of the parameters of the URLs of one driver, with a row for each.
+func ParamsMarkdown(w io.Writer, d backend.Driver) error {
+	var b strings.Builder
+	b.WriteString("| parameter | meaning |\n|---|---|\n")
+	for _, p := range params(d) {
+		fmt.Fprintf(&b, "| `%s=%s` | %s |\n", p.Name, strings.ReplaceAll(p.Type, "|", `\|`), cell(p.Help))
+	}
+	if d.OtherParams != "" {
+		fmt.Fprintf(&b, "| others | those of %s |\n", d.OtherParams)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -12,8 +12,9 @@ import (
 // drivers are two stores at opposite ends, the second with what a table cannot hold as it is.
 var drivers = []backend.Driver{
 	{
-		Name: "strong", Schemes: []string{"strong", "strongs"}, Examples: []string{"strong://host", "strongs://host"},
-		Params: map[string]string{"lock_zebra": "stripes", "lock_ant": "legs"},
+		Name: "strong", URLs: []backend.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}}, Examples: []string{"strong://host", "strongs://host"},
+		Params:      []backend.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}}, {Name: "lock_ant", Type: backend.Number, Help: "legs"}},
+		OtherParams: "zoolib",
 		Guarantees: backend.Guarantees{
 			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
@@ -22,7 +23,7 @@ var drivers = []backend.Driver{
 		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1 per node"},
 	},
 	{
-		Name: "weak", Schemes: []string{"weak"}, Examples: []string{"weak:a|b"},
+		Name: "weak", URLs: []backend.URLForm{{Scheme: "weak"}}, Examples: []string{"weak:a|b"},
 		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>; a text that is longer than a table can bear in one of its cells", EnforcedBy: "hope"},
 		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 	},
@@ -111,12 +112,28 @@ func TestRequestsMarkdown(t *testing.T) {
 	}
 }
 
+func TestParamsMarkdown(t *testing.T) {
+	var b strings.Builder
+	if err := ParamsMarkdown(&b, drivers[0]); err != nil {
+		t.Fatal(err)
+	}
+	const want = "" +
+		"| parameter | meaning |\n" +
+		"|---|---|\n" +
+		"| `lock_ant=number` | legs |\n" +
+		"| `lock_zebra=black\\|white` | stripes |\n" +
+		"| others | those of zoolib |\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 func TestText(t *testing.T) {
 	var b strings.Builder
 	if err := Text(&b, drivers); err != nil {
 		t.Fatal(err)
 	}
-	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=  legs\n  ?lock_zebra=  stripes\n  scope: all"
+	head := "strong (strong, strongs)\n  strong://host\n  strongs://host\n  ?lock_ant=number  legs\n  ?lock_zebra=black|white  stripes\n  other parameters: those of zoolib\n  scope: all"
 	if !strings.HasPrefix(b.String(), head) {
 		t.Errorf("got\n%s\nwant it to begin with\n%s", b.String(), head)
 	}

@@ -79,7 +79,7 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 // remoteURLs returns a URL of every scheme of a store that is on a server. HOST and PEER stand for its addresses.
 func remoteURLs(socket string) (urls []string) {
 	for _, d := range backend.DefaultMux.Drivers() {
-		for _, s := range d.Schemes {
+		for _, s := range d.Schemes() {
 			switch {
 			case s == "file" || s == "memory" || s == "pair":
 			case s == "redis+unix":

@@ -34,6 +34,7 @@ var parts = []part{
 	table("requests", guaranteestable.RequestsMarkdown),
 	table("urls", guaranteestable.URLsMarkdown),
 	table("needs", writeNeeds),
+	params("etcd"), params("memcached"), params("postgres"), params("redis"), params("redlock"), params("zookeeper"),
 }
 
 // table is a part that shows all stores.
@@ -45,14 +46,26 @@ func table(name string, write func(io.Writer, []backend.Driver) error) part {
 	}}
 }
 
-// documents lists README.md, docs/*.md and docs/evidence/*.md below dir.
+// params is a part that shows the parameters of a store's URLs.
+func params(store string) part {
+	return table("params of "+store, func(w io.Writer, drivers []backend.Driver) error {
+		i := slices.IndexFunc(drivers, func(d backend.Driver) bool { return d.Name == store })
+		return guaranteestable.ParamsMarkdown(w, drivers[i])
+	})
+}
+
+// documents lists README.md, docs/*.md, docs/stores/*.md and docs/evidence/*.md below dir.
 func documents(dir string) ([]string, error) {
 	docs, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
 	if err != nil {
 		return nil, err
 	}
+	stores, err := filepath.Glob(filepath.Join(dir, "docs", "stores", "*.md"))
+	if err != nil {
+		return nil, err
+	}
 	evidence, err := filepath.Glob(filepath.Join(dir, "docs", "evidence", "*.md"))
-	return slices.Concat([]string{filepath.Join(dir, "README.md")}, docs, evidence), err
+	return slices.Concat([]string{filepath.Join(dir, "README.md")}, docs, stores, evidence), err
 }
 
 // generate returns text with all its generated parts made anew, and the names of those.

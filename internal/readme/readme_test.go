@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
@@ -141,4 +142,31 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The doc comment of each store lists every parameter of its URLs.
+func TestDocCommentsListParams(t *testing.T) {
+	root, err := moduleroot.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range backend.DefaultMux.Drivers() {
+		params := d.AllParams()
+		if len(params) == 0 {
+			continue
+		}
+		dir := d.Name
+		if d.Name == "redlock" {
+			dir = filepath.Join("redis", dir)
+		}
+		text, err := os.ReadFile(filepath.Join(root, dir, "doc.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range params {
+			if p.Name != backend.ParamPassword && !regexp.MustCompile(`(?m)^//\t(.*, )?`+p.Name+`=`).Match(text) {
+				t.Errorf("%s/doc.go does not list %s", dir, p.Name)
+			}
+		}
+	}
 }

@@ -13,6 +13,15 @@ import (
 // Soon bounds what must happen at once, on a machine that may be busy.
 const Soon = 5 * time.Second
 
+// Parse returns what the store's driver reads from a URL.
+func Parse(url string) (backend.URL, error) {
+	d, err := backend.DefaultMux.Lookup(url)
+	if err != nil {
+		return backend.URL{}, err
+	}
+	return d.Parse(url)
+}
+
 // OpenURL opens a store of type B as package lock does.
 func OpenURL[B backend.Backend](ctx context.Context, url string) (B, error) {
 	b, _, err := backend.DefaultMux.Open(ctx, url)

@@ -348,10 +348,7 @@ func TestCloseBesideAReleaseThatHangs(t *testing.T) {
 	f := startFleet(t, 3)
 	f.bootstrap()
 	proxies, addrs := f.proxies()
-	for i := range addrs {
-		addrs[i] += "?read_timeout=20s"
-	}
-	r := opened(t, through(addrs))
+	r := opened(t, through(addrs, "timeout=20s"))
 	l := acquire(t, r, req("k", claimTTL))
 	settled(t, r)
 	for _, p := range proxies {

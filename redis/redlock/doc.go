@@ -28,7 +28,7 @@
 //   - Clients with different lists of nodes do not exclude each other. Nothing can detect that.
 //   - Waiters poll and are served in no order. A waiter's first attempt fails if no quorum answers. Later attempts survive an
 //     outage of max(TTL, 10 s).
-//   - While no quorum answers, an operation fails after the request timeout (read_timeout of the URL or
+//   - While no quorum answers, an operation fails after the request timeout (timeout of the URL or
 //     Options.Timeout, 2 s by default), and opening and List fail after 5 s.
 //   - After a client's machine has slept, the clocks of all nodes seem to have been set forward. The client then gets no lease for MaxTTL.
 //
@@ -39,5 +39,8 @@
 //
 //	lock_node=url          another node, an escaped redis://, rediss:// or redis+unix:// URL; may be repeated
 //	lock_max_ttl=1m        MaxTTL, the same for all clients of the fleet
-//	lock_namespace=name    prefix of every key; default anylock
+//	timeout=duration       time limit for one request to a node; default 2s
+//	lock_namespace=name    prefix of every key, for access control lists; default anylock
+//	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
+//	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one
 package redlock

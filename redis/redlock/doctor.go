@@ -2,8 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -19,43 +17,24 @@ type fleetReading struct {
 }
 
 var fleetRules = []backend.Rule[fleetReading]{
-	{
-		Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
-			err := f.r.NotReady()
-			return backend.When(err != nil, "%v", err)
-		},
-		Why: "nothing is granted", Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap",
+	{Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
+		err := f.r.NotReady()
+		return backend.When(err != nil, "%v", err)
 	},
-	{
-		Severity: backend.Info, Code: "one-host", Found: func(f fleetReading) string {
-			hosts := make(map[string]int)
-			for _, n := range f.r.nodes {
-				host, _, _ := net.SplitHostPort(n.name)
-				hosts[host]++
-			}
-			for host, n := range hosts { // one at most has so many
-				if n > len(f.r.nodes)/2 {
-					return fmt.Sprintf("%d of %d nodes are on %s", n, len(f.r.nodes), host)
+		Why: "nothing is granted",
+		Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap"},
+	{Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
+		var apart []string
+		for i, a := range f.clocks {
+			for k, b := range f.clocks[:i] {
+				if a.server != 0 && b.server != 0 && !a.trails(b) && !b.trails(a) {
+					apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
 				}
 			}
-			return ""
-		},
-		Why: "they fail together, which leaves no quorum", Set: "hosts that do not share power or disks",
+		}
+		return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
 	},
-	{
-		Severity: backend.Critical, Code: "clocks-apart", Found: func(f fleetReading) string {
-			var apart []string
-			for i, a := range f.clocks {
-				for k, b := range f.clocks[:i] {
-					if a.server != 0 && b.server != 0 && !a.trails(b) && !b.trails(a) {
-						apart = append(apart, f.r.nodes[k].name+" and "+f.r.nodes[i].name)
-					}
-				}
-			}
-			return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
-		},
-		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes",
-	},
+		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes"},
 }
 
 // A nodeReading is what is known of a node.
@@ -65,16 +44,9 @@ type nodeReading struct {
 }
 
 var nodeRules = append([]backend.Rule[nodeReading]{
-	{
-		Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
-		Why: "until it has one, every other node is needed", Set: "wait; with appendfsync always, a restarted node need not wait",
-	},
-	{
-		Severity: backend.Info, Code: "bars-after-restart", Found: func(n nodeReading) string {
-			return backend.When(len(n.Config) > 0 && !endpoint.KeepsWrites(n.Config), "appendonly is %s, appendfsync %s", n.Config["appendonly"], n.Config["appendfsync"])
-		},
-		Why: "after each restart it has no vote for as long as the longest TTL (" + paramMaxTTL + ")", Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no",
-	},
+	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
+		Why: "until it has one, every other node is needed",
+		Set: "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
 
 // Examine implements [backend.Examiner]. It looks at every node; one that does not answer is a finding. An even number of nodes, and fewer than

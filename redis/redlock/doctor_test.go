@@ -18,10 +18,7 @@ func TestDoctorNewFleet(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 3)
 	r := f.open()
-	storetest.Finds(t, r, "no-quorum", "no-vote", "bars-after-restart")
-	if f := storetest.Finds(t, r, "one-host"); f.Found != "3 of 3 nodes are on 127.0.0.1" {
-		t.Errorf("%+v", f)
-	}
+	storetest.Finds(t, r, "no-quorum", "no-vote")
 }
 
 func TestDoctorMissingNode(t *testing.T) {

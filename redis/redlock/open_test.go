@@ -39,8 +39,10 @@ func TestURLRefuses(t *testing.T) {
 		"redis+redlock://h1,h2,h3?nonsense=1":                                    "nonsense",
 		"redis+redlock://h1,h2,:1":                                               "host",
 		"redis+redlock:/2?lock_node=redis%3A%2F%2Fh2":                            "path",
-		"redis+redlock://h1,h2?lock_node=redis%2Bcluster%3A%2F%2Fu:hunter2%40h3": "one server",
+		"redis+redlock://h1,h2?lock_node=redis%2Bcluster%3A%2F%2Fu:hunter2%40h3": "the schemes of a redlock node are redis, rediss, redis+unix",
+		"rediss+redlock://h1,h2,h3?cacert=/nonexistent":                          "cacert",
 		"redis+redlock://h1,h2?lock_node=nonsense":                               "",
+		"redis+redlock://h1,h2?lock_node=redis%3A%2F%2Fh3%3Ftimeout%3D1s":        `"timeout"`,
 		"redis+redlock://h1,h2?lock_node=%zz":                                    "escape",
 	} {
 		r, err := openURL(context.Background(), u)
@@ -63,11 +65,11 @@ func TestURL(t *testing.T) {
 		"redis+redlock:?lock_node=redis%3A%2F%2Fa%3Ap%40h1%2F4&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%2Bunix%3A%2F%2F%2Frun%2Fr.sock"://
 		"h1:6379/4+a:p h2:6379/0+tls /run/r.sock/0",
 	} {
-		rest, urls, err := takeNodes(u)
+		parsed, err := driver(t).Parse(u)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := nodeOptions(rest, urls)
+		list, err := nodeOptions(parsed)
 		if err != nil {
 			t.Errorf("%s: %v", u, err)
 			continue

@@ -31,21 +31,17 @@ func (r Reading) Number(name string) int64 {
 // ServerRules are those of any server, for a T that contains the reading of one.
 func ServerRules[T any](of func(T) Reading) []backend.Rule[T] {
 	return []backend.Rule[T]{
-		{
-			Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
-				r := of(t)
-				return backend.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
-			},
-			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version",
+		{Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
+			r := of(t)
+			return backend.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
 		},
-		{
-			Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
-				r := of(t)
-				used, most := r.Number("used_memory"), r.Number("maxmemory")
-				return backend.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
-			},
-			Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks",
+			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
+		{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
+			r := of(t)
+			used, most := r.Number("used_memory"), r.Number("maxmemory")
+			return backend.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
 		},
+			Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks"},
 	}
 }
 

@@ -11,12 +11,15 @@ import (
 )
 
 const (
-	// ParamNamespace is the parameter of a URL that gives the namespace.
-	ParamNamespace = backend.ParamPrefix + "namespace"
-
 	DefaultNamespace = "anylock"
 	maxNamespaceLen  = 128
 )
+
+// NamespaceParam is the parameter of a URL for the namespace. lock_prefix does not replace it: access control lists
+// know keys by how they begin.
+var NamespaceParam = backend.Param{
+	Name: backend.ParamPrefix + "namespace", Help: "begins the name of every key and channel; default " + DefaultNamespace,
+}
 
 // Settle gives the options that every store here has their defaults, and refuses values that cannot be.
 func Settle(namespace *string, timeout *time.Duration) error {

@@ -2,27 +2,50 @@
 package endpoint
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/anylock/lock/redis/internal/exchange"
-
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/tlsurl"
 )
 
-const (
-	RedisPort    = "6379"
-	sentinelPort = "26379"
+const redisPort = "6379"
+
+// ServerForms are the forms of URLs of one server, Forms those of whatever has one master for each key.
+var (
+	ServerForms = []backend.URLForm{
+		{
+			Scheme: "redis", Secure: "rediss", Port: redisPort, Hosts: backend.OneHost, DefaultHost: "localhost",
+			User: true, Path: backend.OptionalPath,
+		},
+		{Scheme: "redis+unix", User: true, Path: backend.RequiredPath},
+	}
+	Forms = append(slices.Clip(ServerForms), // the user is the data nodes'
+		backend.URLForm{
+			Scheme: "redis+sentinel", Secure: "rediss+sentinel", Port: "26379",
+			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.RequiredPath,
+		},
+		backend.URLForm{
+			Scheme: "redis+cluster", Secure: "rediss+cluster", Port: redisPort,
+			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true,
+		})
+	FleetForm = backend.URLForm{
+		Scheme: "redis+redlock", Secure: "rediss+redlock", Port: redisPort,
+		Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath,
+	}
 )
+
+// OtherParams is the client library that reads the parameters that are not ours.
+const OtherParams = "go-redis"
 
 // A Target is what a URL names: the options of exactly one kind of client.
 type Target struct {
@@ -31,52 +54,75 @@ type Target struct {
 	cluster  *redis.ClusterOptions
 }
 
-// ParseURL turns a URL without our parameters into options of go-redis. go-redis parses a URL that is built anew from u's parts.
-func ParseURL(raw string) (Target, error) {
-	u, err := backend.SplitURL(raw)
-	if err != nil {
-		return Target{}, err
-	}
-	t, err := parse(u, raw)
+// TargetOf turns a URL of Forms into options of go-redis. go-redis parses a URL that is built anew from u's parts.
+func TargetOf(u backend.URL) (Target, error) {
+	t, err := parse(u)
 	if err == nil {
 		err = t.check()
 	}
 	if err != nil {
-		return Target{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, backend.CleanError(raw, err))
+		return Target{}, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
 	}
-	return t, nil
+	config, err := tlsurl.Config(u)
+	if config != nil {
+		t.secure(config)
+	}
+	return t, err
 }
 
-func parse(u backend.URL, raw string) (t Target, err error) {
+// secure makes config the client's, with the server's name and the verification that go-redis has read from the URL.
+func (t Target) secure(config *tls.Config) {
+	var at **tls.Config
+	switch {
+	case t.Single != nil:
+		at = &t.Single.TLSConfig
+		config.ServerName = (*at).ServerName
+	case t.sentinel != nil:
+		at = &t.sentinel.TLSConfig
+	default:
+		at = &t.cluster.TLSConfig
+	}
+	config.InsecureSkipVerify = (*at).InsecureSkipVerify
+	*at = config
+}
+
+func parse(u backend.URL) (t Target, err error) {
 	query, err := url.ParseQuery(u.Query)
 	if err != nil {
 		return t, fmt.Errorf("bad %%XX escape in a parameter")
+	}
+	for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
+		if query.Has(name) {
+			return t, fmt.Errorf("parameter %q: write %s, the limit for a whole request", name, backend.ParamTimeout)
+		}
 	}
 	n := url.URL{Scheme: Native(u.Scheme)}
 	if u.HasUser {
 		n.User = url.UserPassword(u.User, u.Password)
 	}
-	switch u.Scheme {
-	case "redis", "rediss", "redis+unix":
-		if u.Scheme == "redis+unix" {
-			n.Scheme = "unix"
-			n.Path, err = socket(u)
+	if len(u.Hosts) > 0 {
+		n.Host = u.Hosts[0]
+	}
+	switch _, kind, _ := strings.Cut(u.Scheme, "+"); kind {
+	case "sentinel":
+		if err = sentinelURL(&n, u, query); err == nil {
+			err = native(n, query, u.Query, func(n string) (err error) { t.sentinel, err = redis.ParseFailoverURL(n); return err })
+		}
+	case "cluster":
+		if query.Has("addr") {
+			return t, fmt.Errorf("parameter %q: write hosts as in redis+cluster://host,host", "addr")
+		}
+		query["addr"] = u.Hosts[1:]
+		err = native(n, query, u.Query, func(n string) (err error) { t.cluster, err = redis.ParseClusterURL(n); return err })
+	default:
+		if n.Path = u.Path; kind == "unix" {
+			n.Scheme = kind
 		} else {
-			err = singleURL(&n, u, raw)
+			n.Path, err = database(u.Path)
 		}
 		if err == nil {
 			err = native(n, query, u.Query, func(n string) (err error) { t.Single, err = redis.ParseURL(n); return err })
 		}
-	case "redis+sentinel", "rediss+sentinel":
-		if err = sentinelURL(&n, u, query); err == nil {
-			err = native(n, query, u.Query, func(n string) (err error) { t.sentinel, err = redis.ParseFailoverURL(n); return err })
-		}
-	case "redis+cluster", "rediss+cluster":
-		if err = clusterURL(&n, u, query); err == nil {
-			err = native(n, query, u.Query, func(n string) (err error) { t.cluster, err = redis.ParseClusterURL(n); return err })
-		}
-	default:
-		err = fmt.Errorf("unknown scheme")
 	}
 	return t, err
 }
@@ -104,21 +150,6 @@ func native(n url.URL, query url.Values, raw string, parse func(string) error) e
 	return fmt.Errorf("several parameters are unknown or have values that are not valid")
 }
 
-func singleURL(n *url.URL, u backend.URL, raw string) (err error) {
-	_, rest, _ := strings.Cut(raw, ":")
-	switch {
-	case !strings.HasPrefix(rest, "//"):
-		return fmt.Errorf("// is missing behind the scheme")
-	case len(u.Hosts) > 1: // go-redis would take the commas for a part of the host
-		return fmt.Errorf("%d hosts: use redis+sentinel:// or redis+cluster://", len(u.Hosts))
-	}
-	if n.Host, _, err = hosts(u.Hosts, RedisPort); err != nil {
-		return err
-	}
-	n.Path, err = database(u.Path)
-	return err
-}
-
 // database returns the path of a URL, which is a database's number or empty.
 func database(path string) (string, error) {
 	path = strings.Trim(path, "/")
@@ -131,37 +162,17 @@ func database(path string) (string, error) {
 	return "/" + path, nil
 }
 
-func socket(u backend.URL) (path string, err error) {
-	if len(u.Hosts) > 0 { // go-redis would ignore it
-		return "", fmt.Errorf("host before the socket's path: write redis+unix:///path")
-	}
-	if !strings.HasPrefix(u.Path, "/") {
-		return "", fmt.Errorf("the socket's path is not absolute")
-	}
-	if path, err = url.PathUnescape(u.Path); err != nil {
-		return "", fmt.Errorf("bad %%XX escape in the socket's path")
-	}
-	return path, nil
-}
-
 // sentinelURL translates. With us the user belongs to the data nodes, as in the URLs of other languages' clients; with
 // go-redis to the Sentinels, and the data nodes' user, the master's name and further hosts are parameters.
-func sentinelURL(n *url.URL, u backend.URL, query url.Values) error {
-	if _, err := u.NamePath(); err != nil {
-		return err
-	}
+func sentinelURL(n *url.URL, u backend.URL, query url.Values) (err error) {
 	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	master, err := url.PathUnescape(master)
-	if err != nil || master == "" {
+	if master == "" {
 		return fmt.Errorf("path is not /master-name or /master-name/db")
 	}
 	for _, name := range []string{"master_name", "username", "password", "addr", "db"} {
 		if query.Has(name) {
 			return fmt.Errorf("parameter %q: write it as in redis+sentinel://user:password@host,host/master-name/db", name)
 		}
-	}
-	if n.Path, err = database(db); err != nil {
-		return err
 	}
 	n.User = nil
 	if name, password := query.Get("sentinel_username"), query.Get("sentinel_password"); name != "" || password != "" {
@@ -174,38 +185,15 @@ func sentinelURL(n *url.URL, u backend.URL, query url.Values) error {
 		query.Set("username", u.User)
 		query.Set("password", u.Password)
 	}
-	n.Host, query["addr"], err = hosts(u.Hosts, sentinelPort)
+	query["addr"] = u.Hosts[1:]
+	n.Path, err = database(db)
 	return err
 }
 
-func clusterURL(n *url.URL, u backend.URL, query url.Values) (err error) {
-	if strings.Trim(u.Path, "/") != "" { // go-redis would ignore it
-		return fmt.Errorf("a path: a cluster has one database")
-	}
-	if query.Has("addr") {
-		return fmt.Errorf("parameter %q: write hosts as in redis+cluster://host,host", "addr")
-	}
-	n.Host, query["addr"], err = hosts(u.Hosts, RedisPort)
-	return err
-}
-
+// Native is the scheme of go-redis for one server.
 func Native(scheme string) string {
 	scheme, _, _ = strings.Cut(scheme, "+")
 	return scheme
-}
-
-// hosts gives every host a port, and returns the first one and the others.
-func hosts(list []string, port string) (first string, others []string, err error) {
-	full := make([]string, len(list))
-	for i, h := range list {
-		if full[i], err = backend.HostPort(h, port); err != nil {
-			return "", nil, err
-		}
-	}
-	if len(full) == 0 {
-		return net.JoinHostPort("localhost", port), nil, nil
-	}
-	return full[0], full[1:], nil
 }
 
 // check refuses options that would send locks to replicas, and databases that do not exist.
@@ -226,37 +214,31 @@ func (t Target) check() error {
 	return nil
 }
 
-// open makes the client. Its timeouts are short unless the URL says otherwise, and it leaves repeating to us.
-func (t Target) open() (client redis.UniversalClient, timeout time.Duration) {
+// open makes the client, whose requests take timeout at most. It leaves repeating to us.
+func (t Target) open(timeout time.Duration) redis.UniversalClient {
 	const never = -1
 	switch {
 	case t.Single != nil:
 		o := t.Single
 		o.ContextTimeoutEnabled, o.DialerRetries = true, 1
-		timeout = timeouts(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
 		if o.MaxRetries == 0 {
 			o.MaxRetries = never
 		}
-		return redis.NewClient(o), timeout
+		return redis.NewClient(o)
 	case t.sentinel != nil:
 		o := t.sentinel
 		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
-		timeout = timeouts(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
 		if o.MaxRetries == 0 {
 			o.MaxRetries = never
 		}
-		if o.TLSConfig != nil {
-			o.TLSConfig.ServerName = "" // each server's own name, not the first Sentinel's
-		}
-		return redis.NewFailoverClient(o), timeout
+		return redis.NewFailoverClient(o)
 	default:
 		o := t.cluster
 		o.ContextTimeoutEnabled, o.DialerRetries = true, max(o.DialerRetries, 1)
-		timeout = timeouts(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
-		if o.TLSConfig != nil {
-			o.TLSConfig.ServerName = "" // each server's own name, not the first one's
-		}
-		return redis.NewClusterClient(o), timeout
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeout, timeout, timeout
+		return redis.NewClusterClient(o)
 	}
 }
 
@@ -268,25 +250,15 @@ func (t Target) NameMaster(err error) error {
 	return fmt.Errorf("%w: the Sentinels do not know a master %q", backend.ErrUnavailable, t.sentinel.MasterName)
 }
 
-// timeouts fills in what is not set, or switched off, and returns the timeout of a whole request.
-func timeouts(dial, read, write *time.Duration) time.Duration {
-	for _, d := range []*time.Duration{dial, read, write} {
-		if *d <= 0 {
-			*d = exchange.DefaultTimeout
-		}
-	}
-	return *read
-}
-
-// NewClient makes t's client. Options that go-redis cannot satisfy, such as an absurd pool_size, make it panic.
-func NewClient(t Target) (client redis.UniversalClient, timeout time.Duration, err error) {
+// NewClient makes t's client, whose requests take timeout at most. Options that go-redis cannot satisfy, such as an
+// absurd pool_size, make it panic.
+func NewClient(t Target, timeout time.Duration) (client redis.UniversalClient, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: url: %v", backend.ErrInvalid, p)
 		}
 	}()
-	client, timeout = t.open()
-	return client, timeout, nil
+	return t.open(timeout), nil
 }
 
 // OpenTimeout bounds the look at the server on opening.

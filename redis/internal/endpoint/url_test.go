@@ -5,11 +5,18 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/anylock/lock/redis/internal/exchange"
+	"time"
 
 	"github.com/anylock/lock/backend"
 )
+
+func targetOf(raw string) (Target, error) {
+	u, err := backend.Driver{URLs: Forms, OtherParams: OtherParams}.Parse(raw)
+	if err != nil {
+		return Target{}, err
+	}
+	return TargetOf(u)
+}
 
 func TestParseURL(t *testing.T) {
 	t.Parallel()
@@ -36,22 +43,18 @@ func TestParseURL(t *testing.T) {
 		"rediss+sentinel://s1/m":                  {addrs: "s1:26379", master: "m", tls: "-"},
 		"redis+cluster://h1,h2:7,[::1]:8":         {addrs: "h1:6379 h2:7 [::1]:8"},
 		"redis+cluster://u:p@h1/":                 {addrs: "h1:6379", user: "u", password: "p"},
-		"rediss+cluster://h1,h2?read_timeout=1s":  {addrs: "h1:6379 h2:6379", tls: "-"},
+		"rediss+cluster://h1,h2?pool_size=7":      {addrs: "h1:6379 h2:6379", tls: "-"},
 		"redis+sentinel://u:p@s1/m?sentinel_username=su&sentinel_password=s%26p": {
 			addrs: "s1:26379", user: "u", password: "p", sentinelUser: "su", spwd: "s&p", master: "m",
 		},
 	} {
-		target, err := ParseURL(raw)
+		target, err := targetOf(raw)
 		if err != nil {
 			t.Errorf("%s: %v", raw, err)
 			continue
 		}
 		var got want
-		client, timeout := target.open()
-		if timeout <= 0 || timeout > 2*exchange.DefaultTimeout {
-			t.Errorf("%s: request timeout %v", raw, timeout)
-		}
-		_ = client.Close()
+		_ = target.open(time.Second).Close()
 		switch {
 		case target.Single != nil:
 			o := target.Single
@@ -59,7 +62,7 @@ func TestParseURL(t *testing.T) {
 			if o.TLSConfig != nil {
 				got.tls = o.TLSConfig.ServerName
 			}
-			if !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
+			if !o.ContextTimeoutEnabled || o.MaxRetries > 0 || o.DialTimeout != time.Second || o.ReadTimeout != time.Second {
 				t.Errorf("%s: ContextTimeoutEnabled %v, MaxRetries %d", raw, o.ContextTimeoutEnabled, o.MaxRetries)
 			}
 		case target.sentinel != nil:
@@ -93,14 +96,14 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		target, err := ParseURL(raw)
+		target, err := targetOf(raw)
 		if err != nil {
 			if !errors.Is(err, backend.ErrInvalid) {
 				t.Errorf("%q: %v is not ErrInvalid", raw, err)
 			}
 			return
 		}
-		client, _, err := NewClient(target)
+		client, err := NewClient(target, time.Second)
 		if err == nil {
 			_ = client.Close()
 		} else if !errors.Is(err, backend.ErrInvalid) {
@@ -117,7 +120,7 @@ func FuzzSentinelPassword(f *testing.F) {
 		if strings.Contains(user, ":") {
 			return
 		}
-		target, err := ParseURL(raw)
+		target, err := targetOf(raw)
 		if err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
