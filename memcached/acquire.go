@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// slow is how long a request may take before its lease is looked after again. A server that did not run (a frozen
-	// machine) serves what has arrived in the meantime by the clock of before, and so cuts a TTL short.
-	slow = 250 * time.Millisecond
+	// slowToken is how long after its lock was requested a token may arrive before Acquire checks that the server still
+	// holds the lock.
+	slowToken = 250 * time.Millisecond
 
 	// leastPatience is the shortest time for which a waiter outlives an outage.
 	leastPatience = 10 * time.Second
@@ -74,16 +74,11 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ans.took > slow {
-		if err := backend.Sleep(ctx, settle); err != nil {
-			return nil, err
-		}
-	}
-	if ans.own || ans.took > slow {
-		// That the lock is still there proves that nobody had it in between, so that the tokens' order is the grants'. And
-		// its TTL is counted anew.
+	if ans.own || ans.took > slowToken {
+		// The server may have dropped the lock before the token was drawn, and another owner may hold a lower token. A
+		// renewal succeeds only if it has not. It also restarts the TTL.
 		ans.sent = time.Now()
-		err := a.b.prolong(ctx, a.name, record{owner: a.r.Owner, key: a.r.Key, token: ans.token}, a.ttl, a.b.options.Timeout)
+		err := a.b.renew(ctx, a.name, record{owner: a.r.Owner, key: a.r.Key, token: ans.token}, a.ttl, a.b.options.Timeout)
 		if errors.Is(err, backend.ErrLost) {
 			err = fmt.Errorf("%w: the server dropped it while it was being granted", err)
 		}

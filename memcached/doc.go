@@ -2,11 +2,10 @@
 //
 // Import it for its URL schemes, or use [New] with an address. Applications use package lock on top.
 //
-// A lock is one item with an expiration. An acquire is an add, and an incr that draws its fencing token. A renewal and a
-// release read the item (gets), compare its owner, and swap it if it has not changed since (cas). A release swaps in
-// an item that has expired. Each takes two requests. Many leases are read by one request and swapped one by one (RenewBatch),
-// which halves the time of renewing ten thousand. A refused Acquire that waits polls, at
-// first after some 5 ms, later about four times a second, with one request.
+// A lock is one item with an expiration. An acquire is an add, followed by an incr that returns the fencing token. A
+// renewal and a release read the item (gets), compare its owner, and replace the item if it has not changed since (cas).
+// A release replaces it by an item that has already expired. Each of these takes two requests. A waiter polls with one
+// request, at first after some 5 ms, later about four times a second.
 //
 // A cache is a weak place for locks, because it may drop them. Use it to save duplicate work, not where a second holder does
 // damage; or let the protected resource check the tokens.
@@ -17,10 +16,9 @@
 //   - A TTL is rounded up to whole seconds, at least one. The server counts whole seconds, on a clock that it reads
 //     about once a second and that sometimes skips one. So two more seconds are sent: a lock never expires early because of that,
 //     but up to 2.5 s late.
-//   - After a pause (a stopped process, a migrated machine) a server handles the requests that arrived in the
-//     meantime by its old clock, which would cut TTLs short. An acquire or renewal that took more than 250 ms is
-//     therefore repeated by a renewal, 100 ms later, before it counts. This does not cover requests that arrive in the last
-//     250 ms of a pause: their leases may end early, by the length of the pause.
+//   - After a pause (a stopped process, a migrated virtual machine) the server handles the requests that arrived
+//     meanwhile by its old clock. A lease that was granted or renewed by such a request may expire early, by up to the
+//     length of the pause.
 //   - The longest TTL is 30 days minus two seconds, Guarantees.MaxTTL. memcached would take a longer one for a date. A longer TTL
 //     is ErrInvalid.
 //   - Tokens increase per key across release, expiry, eviction and restart, as long as the server's clock does not step back past
@@ -28,9 +26,9 @@
 //     the client that finds it missing, put within five seconds of the server's. So the order may break if the counter is lost twice
 //     within ten seconds and two clients' clocks disagree, or twice in the time of one request. Whatever clocks do, the tokens that
 //     one Backend draws increase.
-//   - A token is drawn after the lock is granted. If that takes more than 250 ms, the lock is checked again. Within that time,
-//     the lock may have been dropped and granted to another owner that has already drawn its token; then the older lease has the
-//     higher token of the two.
+//   - A token is drawn after the lock is stored. If that takes more than 250 ms, Acquire checks that the server still
+//     holds the lock. Within that time, the server may drop the lock and grant it to another owner, who draws a token
+//     first; then the older lease has the higher token of the two.
 //   - Waiters poll, in no order. A caller that does not wait may be faster than waiters.
 //   - Idle leases and waiters cost no goroutine or connection. A Backend has as many connections as concurrent requests,
 //     at most 32.
@@ -52,7 +50,7 @@
 //     no answer within the timeout, Acquire fails, and a clean-up in the background, or finally the TTL, frees the key.
 //   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing behind.
 //   - While the server is down, waiters that have seen that the key is busy keep trying for max(TTL, 10 s); all other
-//     calls fail within the timeout, 2 s by default, or that of the renewal by which a slow one is being repeated.
+//     calls fail within the timeout, 2 s by default.
 //   - Inspect does not show the remaining TTL, and shows the token only of a lease that was renewed.
 //   - There are no passwords: the client library cannot authenticate. Anybody who reaches the server can take any lock, unless it uses
 //     TLS and requires client certificates.
@@ -65,8 +63,8 @@
 //	memcached://host[:11211][?timeout=500ms][&max_idle_conns=32]
 //	memcacheds://host[:11211][?cacert=/etc/memcached/ca.pem]
 //
-// Two parameters are named after the client library's fields: timeout limits each step (2 s), also each of up to three renewals by which
-// a slow one is repeated, and max_idle_conns the connections (32). Our own parameters:
+// Two parameters are named after the client library's fields: timeout limits each operation (2 s), and max_idle_conns
+// the number of connections (32). Our own parameters:
 //
 //	lock_namespace=name    prefix of every item's name; default anylock
 //	cacert=file            with memcacheds, which is TLS: the authorities to trust, in PEM; by default this machine's

@@ -206,7 +206,8 @@ func TestRestartLosesLease(t *testing.T) {
 	single, batched := acquire(t, b, req("k", time.Minute)), acquire(t, b, req("k2", time.Minute))
 	s.Kill()
 	s.Start()
-	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: batched, TTL: time.Minute}}); !errors.Is(errs[0], backend.ErrLost) {
+	batch := []backend.Renewal{{Lease: batched, TTL: time.Minute}}
+	if errs := b.RenewBatch(context.Background(), batch); !errors.Is(errs[0], backend.ErrLost) {
 		t.Errorf("batch renewal: %v, want ErrLost", errs[0])
 	}
 	isLost(t, single)

@@ -286,7 +286,7 @@ func TestSlowTokenIsLookedAfter(t *testing.T) {
 					t.Error(err)
 				}
 				next = acquire(t, other, req("k", time.Minute))
-				time.Sleep(slow) // sleeps: a process that stands still
+				time.Sleep(slowToken) // sleeps: a process that stands still
 			})
 		}
 		return pass
