@@ -43,7 +43,7 @@ func TestLongestTTL(t *testing.T) {
 // serverTime asks for the server's time.
 func serverTime(t *testing.T, b *Backend) time.Time {
 	t.Helper()
-	r, _, err := ask(t.Context(), b, 0, func(c *lane, _ bool) (reading, error) {
+	r, _, err := operation(t.Context(), b, 0, func(c *connection, _ bool) (reading, error) {
 		if err := c.Ping(); err != nil {
 			return nil, err
 		}

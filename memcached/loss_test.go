@@ -77,8 +77,8 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	release(t, l)
 }
 
-// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the client
-// believes in its lease.
+// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the
+// client believes in its lease.
 func TestStaleHolderSparesNewOne(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it would be ahead by
-// their number times as much, and that many times more whenever it is lost again.
+// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it
+// would be ahead by their number times as much, and that many times more whenever it is lost again.
 func TestCounterIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -27,7 +27,7 @@ func TestCounterIsRaisedOnce(t *testing.T) {
 	}
 	b := opened(t, "memcached://"+s.Addr)
 	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-	b.raiseSeen(ahead)
+	b.raiseMaxToken(ahead)
 	const requests = 64
 	if over := drawn(t, ahead, slices.Repeat([]*Backend{b}, requests)); over > 3*requests {
 		t.Errorf("%d requests have raised the counter by %d beyond what was seen", requests, over)
@@ -55,7 +55,8 @@ func drawn(t *testing.T, seen uint64, stores []*Backend) (over uint64) {
 	return slices.Max(tokens) - seen
 }
 
-// Nor is it raised by each of the clients that find it so at once: others would begin it behind their tokens when it is lost again.
+// Nor is it raised by each of the clients that find it so at once: others would begin it behind their tokens when it is
+// lost again.
 func TestCounterIsRaisedByOneClient(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -68,7 +69,7 @@ func TestCounterIsRaisedByOneClient(t *testing.T) {
 	for i := range stores {
 		p := newProxy(t, s.Addr)
 		stores[i] = opened(t, "memcached://"+p.Addr+patient)
-		stores[i].raiseSeen(ahead)
+		stores[i].raiseMaxToken(ahead)
 		var together sync.Once
 		p.set(func(verb string) action {
 			if verb == "cas" {
@@ -203,7 +204,7 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr+patient)
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 10000 * 24 * time.Hour, -20000 * 24 * time.Hour} {
 		b.now = func() time.Time { return time.Now().Add(skew) }
-		b.seen.Store(0)
+		b.maxToken.Store(0)
 		if err := raw(t, s.Addr).Delete(b.naming.counter()); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,8 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 	}
 }
 
-// The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which agree.
+// The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which
+// agree.
 func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -236,7 +238,7 @@ func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	for i := range 6 {
 		b := stores[i%2]
 		b.now = func() time.Time { return time.Now().Add(behind) }
-		b.seen.Store(0) // as a client that has drawn none
+		b.maxToken.Store(0) // as a client that has drawn none
 		if err := c.Delete(b.naming.counter()); err != nil {
 			t.Fatal(err)
 		}
