@@ -21,6 +21,9 @@ func Core() []Check {
 // RunCore is [Run] with fewer checks: those of [Core], and those that extra selects. Each of extra is the name of a check or of a group.
 // Select the checks of what the variant changes: "members" for a cluster, "cuts" and "partitions" for other connections.
 //
+// With -short, RunCore leaves out the checks of the core that take the most processor time: sweeps over every byte of a request, crowds,
+// long queues, large batches, restarts.
+//
 // If the environment variable ANYLOCK_CONFORMANCE_FULL is 1, RunCore runs the whole suite.
 func RunCore(t *testing.T, newHarness func(t *testing.T) Harness, extra ...string) {
 	t.Helper()
@@ -42,10 +45,10 @@ func (o Options) selects(c Check) bool {
 	if !c.Matches(o.Run) {
 		return false
 	}
-	if !o.Core || !slices.Contains(beyondCore, c.Name) {
-		return true
+	if o.Core && (slices.Contains(beyondCore, c.Name) || o.Short && slices.Contains(costly, c.Name)) {
+		return slices.ContainsFunc(o.Extra, c.called)
 	}
-	return slices.ContainsFunc(o.Extra, c.called)
+	return true
 }
 
 // called reports whether name is the name of c or of its group.

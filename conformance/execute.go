@@ -25,7 +25,8 @@ type Options struct {
 	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
 
 	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and checks
-	// of what ended leases leave behind release 5,000 leases instead of 20,000.
+	// of what ended leases leave behind release 5,000 leases instead of 20,000. With Core, the checks that take the most
+	// processor time are left out too, except those of Extra.
 	Short bool
 }
 

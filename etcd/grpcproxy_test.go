@@ -41,7 +41,7 @@ func TestHandOverThroughCurrentProxy(t *testing.T) {
 func handOverSoon(t *testing.T, s site, b *Backend) {
 	t.Helper()
 	direct := opened(t, s.URL())
-	const rounds, most = 10, 100 * time.Millisecond
+	const rounds, most = 10, time.Second // a hand-over that only a recheck notices takes several seconds
 	slow, slowest := 0, time.Duration(0)
 	holder := acquire(t, direct, req("k", time.Minute))
 	for range rounds {
