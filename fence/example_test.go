@@ -14,7 +14,8 @@ import (
 	"github.com/anylock/lock/fence"
 )
 
-// The fence is checked first in the transaction that writes. A holder that was stopped beyond its lease is refused, and changes nothing.
+// The fence is checked first in the transaction that writes. A holder that was stopped beyond its lease is refused, and
+// changes nothing.
 func ExampleTable() {
 	ctx := context.Background()
 	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // with _ "github.com/jackc/pgx/v5/stdlib"

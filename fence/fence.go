@@ -1,22 +1,23 @@
-// Package fence is the resource's side of a fencing token. It refuses a token that is lower than the highest one seen, in one step
-// with the write, so that a holder that was paused beyond its lease cannot overwrite what a later holder has written.
+// Package fence checks fencing tokens at the resource. It refuses a token that is lower than the highest one seen,
+// atomically with the write, so that a holder that was paused beyond its lease cannot overwrite what a later holder has
+// written.
 //
-// The token is that of the writer's lease, [github.com/anylock/lock.Lease.Token]. It need not come from this module: any number will do
-// that is higher for every later holder.
+// The token is that of the writer's lease, [github.com/anylock/lock.Lease.Token], or any other number that rises with
+// every holder.
 //
-//   - [Table] keeps the highest tokens in a table of their own, [Column] in a column of your table. Both check inside your
-//     transaction, in Postgres, MySQL, MariaDB and SQLite.
+//   - [Table] keeps the highest tokens in a table of their own, [Column] in a column of your table. Both check inside
+//     your transaction, in Postgres, MySQL, MariaDB and SQLite.
 //   - Package redisfence runs your Lua script in Redis behind the check.
-//   - [Guard] protects something inside this process.
+//   - [Guard] protects a resource inside this process.
 //
 // # What it guarantees
 //
-// Once a write with a token has taken effect, no write with a lower token does. A lower token is a [StaleError], which matches
-// [ErrStale]. The same token passes any number of times, because it is the same holder's. Any other error means that the check was
-// not made: do not write.
+// Once a write with a token has taken effect, no write with a lower token does. A lower token is a [StaleError], which
+// matches [ErrStale]. The same token passes any number of times, because it is the same holder's. After any other error
+// the token was not checked: do not write.
 //
-// The resource learns of a new holder by the holder's first check. Until then it accepts the holder before. Therefore check first,
-// and read what the write depends on afterwards.
+// The resource accepts the previous holder until the new holder's first check. Therefore check the token before you
+// read what the write depends on.
 package fence
 
 import (
@@ -28,8 +29,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// ErrStale means that the resource has seen a higher token: the lease of the writer has ended, and a later holder has been here. Do
-// not repeat the write with a new token before you have read again what it depends on.
+// ErrStale means that the resource has seen a higher token: the lease of the writer has ended, and a later holder has
+// used the resource. Before you repeat the write with a new token, read again what it depends on.
 var ErrStale = errors.New("stale fencing token")
 
 // A StaleError matches ErrStale and says which token was refused.
@@ -50,8 +51,8 @@ func (e *StaleError) Error() string {
 // Unwrap returns ErrStale.
 func (e *StaleError) Unwrap() error { return ErrStale }
 
-// Compare returns a StaleError if token is lower than seen, which is 0 if no token has been seen. A token of 0, as of a store without
-// tokens, and one above 2^63-1 match lock.ErrInvalid.
+// Compare returns a StaleError if token is lower than seen, which is 0 if no token has been seen. For a token of 0 (a
+// store without tokens) or above 2^63-1 the error is lock.ErrInvalid.
 func Compare(resource string, token, seen uint64) error {
 	switch {
 	case token == 0:

@@ -18,12 +18,13 @@ const (
 	SQLite           // 3.35 or later
 )
 
-// statements of a Table or Column. Nowhere does a plain SELECT decide: it would read the transaction's snapshot, which may be older
-// than what others have written since. raise updates the row's newest version, and so locks the row until the transaction ends.
+// statements are those of a Table or Column. A plain SELECT would not do: it reads the transaction's snapshot, which
+// may be older than the latest write. raise updates the row's newest version and locks the row until the transaction
+// ends.
 type statements struct {
-	raise      string // the row's token to the higher one of itself and the offered one, which it returns unless there is a read
-	read       string // the row's token, with a lock
-	tokenFirst bool   // among the arguments of raise
+	raise      string // raises the row's token to the given one if that is higher, and returns it unless read is set
+	read       string // returns the row's token and locks the row; empty if raise does
+	tokenFirst bool   // the token is the first argument of raise
 }
 
 func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key any, token uint64) error {
@@ -51,16 +52,16 @@ func (s statements) check(ctx context.Context, tx *sql.Tx, resource string, key 
 	return Compare(resource, token, seen)
 }
 
-// Table is a table with one row for each resource: its name, and the highest token seen. A Table is a plain value, safe for
-// concurrent use.
+// Table is a table with one row for each resource: its name, and the highest token seen. A Table is a plain value, safe
+// for concurrent use.
 type Table struct {
 	dialect Dialect
 	name    string
 	sql     statements
 }
 
-// NewTable returns the table with that name, with a schema in front if it needs one. The name becomes part of statements as it is: it must
-// not come from outside the program.
+// NewTable returns the table with that name, with its schema if necessary. The name is inserted into statements
+// unquoted: never use untrusted input.
 func NewTable(d Dialect, name string) Table {
 	t := Table{dialect: d, name: name}
 	switch d {
@@ -71,18 +72,19 @@ func NewTable(d Dialect, name string) Table {
 		t.sql.raise = `INSERT INTO ` + name + ` AS f (resource, token) VALUES (?1, ?2)
 			ON CONFLICT (resource) DO UPDATE SET token = MAX(f.token, excluded.token) RETURNING token`
 	case MySQL:
-		t.sql.raise = `INSERT INTO ` + name + ` (resource, token) VALUES (?, ?) ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))`
+		t.sql.raise = `INSERT INTO ` + name + ` (resource, token) VALUES (?, ?)
+			ON DUPLICATE KEY UPDATE token = GREATEST(token, VALUES(token))`
 		t.sql.read = `SELECT token FROM ` + name + ` WHERE resource = ? FOR UPDATE`
 	}
 	return t
 }
 
-// Create makes the table if it does not exist. db is a *sql.DB, or a *sql.Tx where the database can roll that back, which MySQL
-// cannot.
+// Create creates the table if it does not exist. db is a *sql.DB, or a *sql.Tx if the database can roll back CREATE
+// TABLE, which MySQL cannot.
 func (t Table) Create(ctx context.Context, db interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }) error {
-	// MySQL's texts would take "a", "A" and "a " for one resource.
+	// MySQL's text types treat "a", "A" and "a " as the same value.
 	columns, known := map[Dialect]string{
 		Postgres: `(resource text PRIMARY KEY, token bigint NOT NULL)`,
 		SQLite:   `(resource TEXT PRIMARY KEY, token INTEGER NOT NULL)`,
@@ -92,9 +94,10 @@ func (t Table) Create(ctx context.Context, db interface {
 		return fmt.Errorf("%w: unknown dialect", backend.ErrInvalid)
 	}
 	create := `CREATE TABLE IF NOT EXISTS ` + t.name + ` ` + columns
-	if t.dialect == Postgres { // it looks first and then creates, so that of several who do so at once all but one fail
+	if t.dialect == Postgres { // of concurrent CREATE TABLE IF NOT EXISTS, all but one may fail
 		create = `DO $anylock$ BEGIN ` + create + `;
-			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
+			EXCEPTION WHEN unique_violation OR duplicate_table OR duplicate_object THEN
+			PERFORM FROM ` + t.name + ` LIMIT 0; END $anylock$`
 	}
 	if _, err := db.ExecContext(ctx, create); err != nil {
 		return fmt.Errorf("fence: create %q: %w", t.name, err)
@@ -102,12 +105,12 @@ func (t Table) Create(ctx context.Context, db interface {
 	return nil
 }
 
-// Check returns a StaleError if resource has seen a token higher than this one. Otherwise the resource has seen this token once tx
-// commits. Until tx ends, checks of the same resource in other transactions wait. So call it first in tx, before you read what the writes
-// of tx depend on, and roll back after any error.
+// Check returns a StaleError if resource has seen a token higher than this one. Otherwise the resource has seen this
+// token once tx commits. Until tx ends, checks of the same resource in other transactions wait. So call it first in tx,
+// before you read what the writes of tx depend on, and roll back after any error.
 //
-// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with an error of its own: begin a new
-// transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
+// At the isolation levels REPEATABLE READ and SERIALIZABLE the database may fail instead of waiting, with its own
+// error: begin a new transaction, as always at these levels. resource is 1 to 1024 bytes of UTF-8 without NUL.
 func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
 	if err := backend.ValidateKey(resource); err != nil {
 		return err
@@ -115,15 +118,15 @@ func (t Table) Check(ctx context.Context, tx *sql.Tx, resource string, token uin
 	return t.sql.check(ctx, tx, resource, resource, token)
 }
 
-// Column is a column of a table of yours that keeps the highest token seen by its row. It is a signed integer of 64 bits. NULL
-// and 0 mean that no token has been seen. A Column is a plain value, safe for concurrent use.
+// Column is a column of your table that keeps the highest token seen for its row, a signed 64-bit integer. NULL and 0
+// mean that no token has been seen. A Column is a plain value, safe for concurrent use.
 type Column struct {
-	row string // names one, with the key behind it
+	row string // prefix of a row's name in errors; the key follows it
 	sql statements
 }
 
-// NewColumn returns the column token of a table whose column key is unique. The names become part of statements as they are: they
-// must not come from outside the program.
+// NewColumn returns the column token of a table whose column key is unique. The names are inserted into statements
+// unquoted: never use untrusted input.
 func NewColumn(d Dialect, table, key, token string) Column {
 	c := Column{row: table + " " + key + "="}
 	update := `UPDATE ` + table + ` SET ` + token + ` = `

@@ -12,78 +12,65 @@ import (
 )
 
 const (
-	// slow is how long a request may take before its lease is looked after again. A server that did not run (a frozen
-	// machine) serves what has arrived in the meantime by the clock of before, and so cuts a TTL short.
-	slow = 250 * time.Millisecond
+	// slowToken is how long after its lock was requested a token may arrive before Acquire checks that the server still
+	// holds the lock.
+	slowToken = 250 * time.Millisecond
 
-	// leastPatience is the shortest time for which a waiter outlives an outage.
-	leastPatience = 10 * time.Second
+	// minPatience is the shortest outage that a waiter survives.
+	minPatience = 10 * time.Second
 )
 
-// waitPause spreads the requests of waiters: memcached tells nobody that a key is free.
-var waitPause = backend.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
+// pollPause spreads the requests of waiters, because memcached does not notify clients.
+var pollPause = backend.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 
-// held is a lease's Data.
-type held struct {
-	ttl time.Duration // of the grant
-	// An earlier request for this lease went unanswered and may still arrive after the release.
-	echo bool
+// leaseData is the Data of a lease.
+type leaseData struct {
+	ttl     time.Duration // as granted
+	lateAdd bool          // an unanswered request to store the lock may reach the server after the release
 }
 
-// An attempt is one Acquire, from its first request to its grant or end.
+// An attempt is one call of Acquire: it ends when the key is granted or the call fails.
 type attempt struct {
-	b     *Backend
-	r     backend.Request
-	name  string
-	ttl   time.Duration // as it will be granted
-	asked bool          // the key was asked for before
+	b    *Backend
+	r    backend.Request
+	name string
+	ttl  time.Duration // rounded
 
-	unanswered bool // a request that stores the lock went unanswered, and may still arrive
-	mine       bool // the server may hold the key for this owner
+	polling    bool // the key was requested before
+	unanswered bool // a request to store the lock got no reply
+	mayHold    bool // the server may hold the key for this owner
 }
 
-// An answer is what a try has found out.
-type answer struct {
-	stored bool      // the server held the key for this owner
-	own    bool      // by an earlier request
-	sent   time.Time // before the request that stored it
-	token  uint64
-	took   time.Duration // from sent to the token
-	holder *record       // another owner's, if it was looked at
+// A grant is the server's reply to an attempt.
+type grant struct {
+	token   uint64
+	sent    time.Time // before the request that stored the lock
+	confirm bool      // the server may have dropped the lock since
 }
 
-// run makes the attempt.
+// run tries once or, for a waiter, polls.
 func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	if !a.r.Wait {
 		return a.try(ctx)
 	}
-	return backend.Poll(ctx, waitPause, max(a.ttl, leastPatience), a.try)
+	return backend.Poll(ctx, pollPause, max(a.ttl, minPatience), a.try)
 }
 
-// try asks for the key once.
+// try requests the key once.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	ans, unanswered, err := ask(ctx, a.b, 0, func(c *lane, unanswered bool) (answer, error) {
-		return a.ask(c, a.asked, a.mine || unanswered)
-	})
-	a.asked = true
+	g, unanswered, err := operation(ctx, a.b, 0, a.store)
+	a.polling = true
 	a.unanswered = a.unanswered || unanswered
-	a.mine = a.mine || unanswered || ans.stored
-	if errors.Is(err, backend.ErrHeld) && ans.holder != nil {
-		return nil, &backend.HeldError{Holder: ans.holder.describe()}
-	}
+	a.mayHold = a.mayHold || unanswered
 	if err != nil {
 		return nil, err
 	}
-	if ans.took > slow {
-		if err := backend.Sleep(ctx, settle); err != nil {
-			return nil, err
-		}
-	}
-	if ans.own || ans.took > slow {
-		// That the lock is still there proves that nobody had it in between, so that the tokens' order is the grants'. And
-		// its TTL is counted anew.
-		ans.sent = time.Now()
-		err := a.b.prolong(ctx, a.name, record{owner: a.r.Owner, key: a.r.Key, token: ans.token}, a.ttl, a.b.options.Timeout)
+	if g.confirm {
+		// If the server dropped the lock before the token was drawn, another owner may hold a lower token. A renewal
+		// succeeds only if the server still holds the lock. It also restarts the TTL.
+		g.sent = time.Now()
+		r := record{owner: a.r.Owner, key: a.r.Key, token: g.token}
+		err := a.b.renew(ctx, a.name, r, a.ttl, a.b.options.Timeout)
 		if errors.Is(err, backend.ErrLost) {
 			err = fmt.Errorf("%w: the server dropped it while it was being granted", err)
 		}
@@ -92,46 +79,47 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		}
 	}
 	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
-		Token: ans.token, Sent: ans.sent, TTL: a.ttl, Data: &held{ttl: a.ttl, echo: a.unanswered},
+		Token: g.token, Sent: g.sent, TTL: a.ttl, Data: &leaseData{ttl: a.ttl, lateAdd: a.unanswered},
 	})
-	if err != nil { // the owner is spent, and each of these errors ends a wait too
+	if err != nil { // the owner cannot be used again; each of these errors also ends a wait
 		return nil, err
 	}
 	return l, nil
 }
 
-// ask stores the lock and draws its token, in this order: so tokens rise in the order of the grants. mine tells that the
-// lock may have been stored before.
-func (a *attempt) ask(c *lane, asked, mine bool) (ans answer, err error) {
-	ans.sent = time.Now()
+// store stores the lock and then draws its token: in this order, tokens rise in the order of grants. unanswered reports
+// that an earlier request may have stored the lock.
+func (a *attempt) store(c *connection, unanswered bool) (g grant, err error) {
+	a.mayHold = a.mayHold || unanswered
+	g.sent = time.Now()
 	value := record{owner: a.r.Owner, key: a.r.Key}.encode()
 	err = c.Add(&memcache.Item{Key: a.name, Value: value, Expiration: expiration(a.ttl)})
 	if errors.Is(err, memcache.ErrNotStored) {
-		if asked && !mine { // only a waiter asks again, and the holder is of no use to it
-			return ans, backend.ErrHeld
+		if a.polling && !a.mayHold { // a poll need not know the holder
+			return g, backend.ErrHeld
 		}
-		if ans.holder, err = read(c, a.name, a.r.Key); err != nil {
-			return ans, laterError{err}
+		holder, err := read(c, a.name, a.r.Key)
+		switch {
+		case err != nil:
+			return g, err
+		case holder == nil:
+			return g, backend.ErrHeld
+		case holder.owner != a.r.Owner:
+			return g, &backend.HeldError{Holder: holder.describe()}
 		}
-		if ans.holder == nil || ans.holder.owner != a.r.Owner {
-			return ans, backend.ErrHeld
-		}
-		ans.own, err = true, nil
+		g.confirm = true // an earlier request stored it
+	} else if err != nil {
+		return g, err
 	}
-	if err != nil {
-		return ans, err
-	}
-	ans.stored = true
-	if ans.token, err = a.b.nextToken(c); err != nil {
-		return ans, laterError{err}
-	}
-	ans.took = time.Since(ans.sent)
-	return ans, nil
+	a.mayHold = true
+	g.token, err = a.b.nextToken(c)
+	g.confirm = g.confirm || time.Since(g.sent) > slowToken
+	return g, err
 }
 
-// end removes, in the background, what the server may keep of an attempt that got no lease.
-func (a *attempt) end() {
-	if a.mine {
+// cleanUp removes, in the background, anything that a failed attempt may have left on the server.
+func (a *attempt) cleanUp() {
+	if a.mayHold {
 		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
 	}
 }

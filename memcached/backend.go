@@ -12,19 +12,16 @@ import (
 
 // A Backend keeps locks in one memcached. It implements [backend.Backend] and [backend.BatchRenewer].
 type Backend struct {
-	lanes      *lanes
+	pool       *pool
 	options    Options
-	naming     naming
 	guarantees backend.Guarantees
 	leases     *backend.Leases
 	calls      calls.Calls
-	seen       atomic.Uint64    // the greatest token
+	maxToken   atomic.Uint64    // the greatest token drawn
 	now        func() time.Time // the wall clock
 
-	closing context.Context // ends when Close begins
+	closing context.Context // done when Close begins
 	close   context.CancelFunc
-	base    context.Context // ends closeGrace later
-	cancel  context.CancelFunc
 	once    sync.Once // of Close
 }
 
@@ -34,9 +31,8 @@ var (
 )
 
 func newBackend(addr string, o Options) *Backend {
-	b := &Backend{lanes: newLanes(addr, o), options: o, guarantees: guarantees(), now: time.Now}
+	b := &Backend{pool: newPool(addr, o), options: o, guarantees: guarantees(), now: time.Now}
 	b.closing, b.close = context.WithCancel(context.Background())
-	b.base, b.cancel = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
 	return b
 }
@@ -58,10 +54,10 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{b: b, r: r, name: b.naming.lock(r.Key), ttl: ttl}
+	a := &attempt{b: b, r: r, name: lockName(r.Key), ttl: ttl}
 	l, err := a.run(ctx)
 	if err != nil {
-		a.end()
+		a.cleanUp()
 		if call.Err() == nil && ctx.Err() != nil {
 			err = backend.ErrClosed
 		}
@@ -70,13 +66,15 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return l, nil
 }
 
-// Inspect implements [backend.Backend]. It cannot tell the TTL, nor the token of a lease that was never renewed.
+// Inspect implements [backend.Backend]. It does not report the TTL, nor the token of a lease that was never renewed.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
 		return backend.Holder{}, err
 	}
 	defer b.calls.End()
-	r, _, err := ask(ctx, b, 0, func(c *lane, _ bool) (*record, error) { return read(c, b.naming.lock(key), key) })
+	r, _, err := operation(ctx, b, 0, func(c *connection, _ bool) (*record, error) {
+		return read(c, lockName(key), key)
+	})
 	if err != nil || r == nil {
 		return backend.Holder{}, err
 	}
@@ -86,7 +84,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-// closeGrace is how long Close waits for requests under way.
+// closeGrace is how long Close waits for calls in progress.
 const closeGrace = time.Second
 
 // Close implements [backend.Backend].
@@ -94,10 +92,9 @@ func (b *Backend) Close() error {
 	b.once.Do(func() {
 		b.calls.Seal()
 		b.close()
-		time.AfterFunc(closeGrace, b.cancel)
 		b.calls.Drain(closeGrace)
 		b.leases.Close()
-		b.lanes.close()
+		b.pool.close()
 	})
 	return nil
 }

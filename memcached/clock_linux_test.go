@@ -11,9 +11,9 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// The server looks at its clock about once a second, each time a little later in the second, and when that slips past the
-// end of one, it skips it: a lock that was stored shortly before lives a second shorter than at other times. The test stops
-// the server for moments, so that it skips a second, and stores a lock just before.
+// The server looks at its clock about once a second, each time a little later in the second, and when that slips past
+// the end of one, it skips it: a lock that was stored shortly before lives a second shorter than at other times. The
+// test stops the server for moments, so that it skips a second, and stores a lock just before.
 func TestSkippedSecondOfServer(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)

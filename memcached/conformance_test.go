@@ -39,9 +39,8 @@ func TestConformance(t *testing.T) {
 func evict(addr, key string) error {
 	c := memcache.New(addr)
 	defer c.Close()
-	n := naming{}
-	if err := c.Delete(n.counter()); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
+	if err := c.Delete(counterName); err != nil && !errors.Is(err, memcache.ErrCacheMiss) {
 		return err
 	}
-	return c.Delete(n.lock(key))
+	return c.Delete(lockName(key))
 }

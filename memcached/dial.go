@@ -11,8 +11,8 @@ import (
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// oneServer refuses a host name with several addresses of one family: they may be several servers, each with locks of its
-// own.
+// oneServer returns dial without host names that have several addresses of one family: the addresses may belong to
+// several servers, each with its own locks.
 func oneServer(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)
@@ -33,13 +33,14 @@ func oneServer(dial dialer) dialer {
 }
 
 func oneOfEach(host string, list []netip.Addr) error {
-	seen := make(map[bool]netip.Addr)
+	first := make(map[bool]netip.Addr) // of IPv4 and of IPv6
 	for _, a := range list {
 		a = a.Unmap()
-		if other, ok := seen[a.Is4()]; ok && other != a {
-			return fmt.Errorf("%w: host %q has several addresses (%v, %v), and locks are kept on one server", backend.ErrInvalid, host, other, a)
+		if other, ok := first[a.Is4()]; ok && other != a {
+			return fmt.Errorf("%w: host %q has several addresses (%v, %v), and locks are kept on one server",
+				backend.ErrInvalid, host, other, a)
 		}
-		seen[a.Is4()] = a
+		first[a.Is4()] = a
 	}
 	return nil
 }

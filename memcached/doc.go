@@ -2,63 +2,62 @@
 //
 // Import it for its URL schemes, or use [New] with an address. Applications use package lock on top.
 //
-// A lock is one item with an expiration. An acquire is an add, and an incr that draws its fencing token. A renewal and a
-// release read the item (gets), compare its owner, and swap it if it has not changed since (cas). A release swaps in
-// an item that has expired. Each takes two requests. Many leases are read by one request and swapped one by one (RenewBatch),
-// which halves the time of renewing ten thousand. A refused Acquire that waits polls, at
-// first after some 5 ms, later about four times a second, with one request.
+// A lock is one item with an expiration. An acquire is an add, followed by an incr that returns the fencing token. A
+// renewal and a release read the item (gets), compare its owner, and replace the item if it has not changed since
+// (cas). A release replaces it by an item that has already expired. Each of these takes two requests. A waiter polls
+// with one request, at first after some 5 ms, later about four times a second.
 //
-// A cache is a weak place for locks, because it may drop them. Use it to save duplicate work, not where a second holder does
-// damage; or let the protected resource check the tokens.
+// A cache may drop locks. Use it to avoid duplicate work, not where a second holder does damage; or let the protected
+// resource check the tokens.
 //
 // # Guarantees
 //
 //   - Exclusion is best effort: it holds as long as the server keeps the item. See Failure modes.
 //   - A TTL is rounded up to whole seconds, at least one. The server counts whole seconds, on a clock that it reads
-//     about once a second and that sometimes skips one. So two more seconds are sent: a lock never expires early because of that,
-//     but up to 2.5 s late.
-//   - After a pause (a stopped process, a migrated machine) a server handles the requests that arrived in the
-//     meantime by its old clock, which would cut TTLs short. An acquire or renewal that took more than 250 ms is
-//     therefore repeated by a renewal, 100 ms later, before it counts. This does not cover requests that arrive in the last
-//     250 ms of a pause: their leases may end early, by the length of the pause.
-//   - The longest TTL is 30 days minus two seconds, Guarantees.MaxTTL. memcached would take a longer one for a date. A longer TTL
-//     is ErrInvalid.
-//   - Tokens increase per key across release, expiry, eviction and restart, as long as the server's clock does not step back past
-//     the last grant. They come from one counter. If it is missing, it starts at the time in µs, by the clock of
-//     the client that finds it missing, put within five seconds of the server's. So the order may break if the counter is lost twice
-//     within ten seconds and two clients' clocks disagree, or twice in the time of one request. Whatever clocks do, the tokens that
-//     one Backend draws increase.
-//   - A token is drawn after the lock is granted. If that takes more than 250 ms, the lock is checked again. Within that time,
-//     the lock may have been dropped and granted to another owner that has already drawn its token; then the older lease has the
-//     higher token of the two.
+//     about once a second and that sometimes skips a second. Therefore two more seconds are sent: the server's clock
+//     never makes a lock expire early, but a lock may expire up to 2.5 s late.
+//   - After a pause (a stopped process, a migrated virtual machine) the server handles the requests that arrived
+//     meanwhile by its old clock. A lease that was granted or renewed by such a request may expire early, by up to the
+//     length of the pause.
+//   - The longest TTL is 30 days minus two seconds, Guarantees.MaxTTL. memcached would read a longer one as a date. A
+//     longer TTL is ErrInvalid.
+//   - Tokens increase per key across release, expiry, eviction and restart, unless the server's clock steps back past
+//     the last grant. They come from one counter. If the counter is missing, it starts at the time in µs by the clock
+//     of the client that finds it missing, moved to within five seconds of the server's time. The order may break if
+//     the counter is lost twice within ten seconds and two clients' clocks disagree, or twice during one request. The
+//     tokens that one Backend draws always increase.
+//   - A token is drawn after the lock is stored. If that takes more than 250 ms, Acquire checks that the server still
+//     holds the lock. Within that time, the server may drop the lock and grant it to another owner, who draws a token
+//     first; then the older lease has the higher token of the two.
 //   - Waiters poll, in no order. A caller that does not wait may be faster than waiters.
-//   - Idle leases and waiters cost no goroutine or connection. A Backend has as many connections as concurrent requests,
-//     at most 32.
+//   - Idle leases and waiters need no goroutine or connection. A Backend has as many connections as concurrent
+//     requests, at most 32.
 //
 // # Failure modes
 //
-//   - The server drops a lock when it needs the memory for other items, least recently used first (a renewal is a use), when
-//     it restarts, and on flush_all. Then somebody else may hold the key until the first holder's next renewal.
-//     Give locks their own server, or enough memory. See the server's statistic "evictions".
-//   - A full server with -M drops nothing and refuses instead: an acquire, a renewal and a release are then
-//     ErrOutOfMemory. A lease that cannot be renewed is lost at its deadline; one that cannot be released ends with its
-//     TTL.
-//   - A key belongs to one server. With several, a change in the list of servers moves keys away from their holders. So a URL names
-//     one server, and a host name with several addresses is refused.
-//   - Compare-and-swap numbers start again with the server, so that an old owner's number may be a new owner's. Both requests of a
-//     swap therefore use one connection, which does not outlive the server.
+//   - The server drops a lock when it needs the memory for other items, least recently used first (a renewal counts as
+//     a use), when it restarts, and on flush_all. Then another owner may hold the key until the first holder's next
+//     renewal. Use a separate server for locks, or enough memory. See the server's statistic "evictions".
+//   - A full server with -M drops nothing. Instead, an acquire, a renewal and a release fail with ErrOutOfMemory. A
+//     lease that cannot be renewed is lost at its deadline; a lease that cannot be released expires.
+//   - A key belongs to one server. With several servers, a change in their list would move keys away from their
+//     holders. So a URL names one server, and a host name with several addresses is refused.
+//   - Compare-and-swap numbers start again when the server restarts, so an old owner's number may match a new owner's
+//     item. Both requests of a swap therefore use one connection, which does not survive a restart.
 //   - A server without compare-and-swap (-C) is refused.
-//   - After a request without an answer the outcome is unknown. It is repeated, and recognises its own owner. If there is
-//     no answer within the timeout, Acquire fails, and a clean-up in the background, or finally the TTL, frees the key.
-//   - An Acquire whose context ends in the middle of a request waits up to 100 ms for the answer, to leave nothing behind.
-//   - While the server is down, waiters that have seen that the key is busy keep trying for max(TTL, 10 s); all other
-//     calls fail within the timeout, 2 s by default, or that of the renewal by which a slow one is being repeated.
-//   - Inspect does not show the remaining TTL, and shows the token only of a lease that was renewed.
-//   - There are no passwords: the client library cannot authenticate. Anybody who reaches the server can take any lock, unless it uses
-//     TLS and requires client certificates.
+//   - The outcome of an unanswered request is unknown. The request is repeated, and recognises its own owner. If there
+//     is no reply within the timeout, Acquire fails, and a cleanup in the background, or the TTL, frees the key.
+//   - An Acquire whose context ends during a request waits up to 100 ms for the reply, so that nothing remains on the
+//     server.
+//   - While the server is down, waiters that have learned that the key is busy keep trying for max(TTL, 10 s); all
+//     other calls fail within the timeout, 2 s by default.
+//   - Inspect does not show the remaining TTL, and shows the token only after the first renewal.
+//   - There are no passwords: the client library cannot authenticate. Anyone who can connect to the server can take or
+//     remove any lock, unless the server uses TLS and requires client certificates.
 //
-// Keys with characters other than letters, digits and "-_./@" are escaped. If the item's name would be longer than 250 bytes,
-// it is cut and gets the SHA-256 of the key. The item contains the whole key, so that a key with the same name would be refused.
+// Characters of a key other than letters, digits and "-_./@" are escaped. An item's name that would exceed 250 bytes is
+// cut and ends in the SHA-256 of the key. The item contains the whole key, so a key with the same name would be
+// refused.
 //
 // # URLs
 //
@@ -66,7 +65,7 @@
 //
 // Parameters:
 //
-//	timeout=duration       time limit for each step, also for each of up to three renewals by which a slow step is repeated; default 2s
+//	timeout=duration       time limit for one acquire, renewal or release, with its retries; default 2s
 //	max_idle_conns=n       most connections; default 32
 //	cacert=file            with TLS: the authorities to trust, in PEM; by default this machine's
 //	cert=file, key=file    with TLS: the client's certificate and its key, in PEM, for servers that want one

@@ -36,7 +36,7 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	}
 	defer b.calls.End()
 	var sent, received time.Time
-	r, _, err := ask(ctx, b, 0, func(c *lane, _ bool) (reading, error) {
+	r, _, err := operation(ctx, b, 0, func(c *connection, _ bool) (reading, error) {
 		if err := c.Ping(); err != nil {
 			return nil, err
 		}

@@ -70,13 +70,13 @@ func looked(ctx context.Context, b *Backend) (*Backend, error) {
 // look makes sure that a memcached answers which can keep locks: it stores an item, compares and swaps it away, and draws a
 // token, so that the counter is there.
 func (b *Backend) look(ctx context.Context) error {
-	_, _, err := ask(ctx, b, openTimeout, func(c *lane, _ bool) (none struct{}, err error) {
+	_, _, err := operation(ctx, b, openTimeout, func(c *connection, _ bool) (none struct{}, err error) {
 		r := record{owner: backend.NewOwner()}
-		name := b.naming.scratch(r.owner[:32])
+		name := scratchName(r.owner[:32])
 		if err := c.Add(&memcache.Item{Key: name, Value: r.encode(), Expiration: 10}); err != nil {
 			return none, err
 		}
-		switch err := swap(c, name, r, nil, gone); {
+		switch err := swap(c, name, r, nil, expireNow); {
 		case errors.Is(err, backend.ErrLost):
 			return none, fmt.Errorf("%w: the server does not keep an item", backend.ErrUnsupported)
 		case err != nil:

@@ -9,11 +9,12 @@ import (
 const (
 	granularity = time.Second // of memcached's clock
 	minTTL      = time.Second
-	// maxLate is what serverLag adds to a TTL, with room for a busy server's clock and a slow network.
+	// maxLate covers serverLag, a busy server's clock and a slow network.
 	maxLate = 2*time.Second + 500*time.Millisecond
 )
 
-const earlyLoss = "eviction by the cache, a restart, flush_all, a pause of the server, or a move of the key to another server"
+const earlyLoss = "eviction by the cache, a restart, flush_all, a pause of the server, " +
+	"or a move of the key to another server"
 
 func guarantees() backend.Guarantees {
 	return backend.Guarantees{

@@ -19,7 +19,8 @@ import (
 // soon bounds what must happen at once on a machine that may be busy.
 const soon = storetest.Soon
 
-// patient makes a URL's client wait longer for answers than usual: what a test does in between takes its time, or the machine.
+// patient makes a URL's client wait longer for answers than usual: what a test does in between takes its time, or the
+// machine.
 const patient = "?timeout=20s"
 
 // What all stores' tests do.

@@ -38,7 +38,7 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
 	stale, fresh := opened(t, "memcached://"+s.Addr), opened(t, "memcached://"+s.Addr)
-	name := stale.naming.lock("k")
+	name := lockName("k")
 	look := func() *memcache.Item {
 		t.Helper()
 		item, err := raw(t, s.Addr).Get(name)
@@ -77,8 +77,8 @@ func TestRestartGivesTheSameNumbers(t *testing.T) {
 	release(t, l)
 }
 
-// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the client
-// believes in its lease.
+// A stale holder's requests leave a new owner alone after expiry, too; here the server itself must refuse, as the
+// client believes in its lease.
 func TestStaleHolderSparesNewOne(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -158,7 +158,7 @@ func TestRestartBetweenReadAndSwap(t *testing.T) {
 		s.Kill()
 		s.Start()
 		l := acquire(t, stale, req("k", time.Minute))
-		before, err := raw(t, s.Addr).Get(stale.naming.lock("k"))
+		before, err := raw(t, s.Addr).Get(lockName("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestRestartBetweenReadAndSwap(t *testing.T) {
 		if !errors.Is(err, backend.ErrLost) && (what == "renew" || err != nil) {
 			t.Errorf("%s: %v, want ErrLost", what, err)
 		}
-		after, err := raw(t, s.Addr).Get(stale.naming.lock("k"))
+		after, err := raw(t, s.Addr).Get(lockName("k"))
 		if err != nil {
 			t.Fatalf("after a late %s the new owner's item: %v", what, err)
 		}
@@ -206,11 +206,12 @@ func TestRestartLosesLease(t *testing.T) {
 	single, batched := acquire(t, b, req("k", time.Minute)), acquire(t, b, req("k2", time.Minute))
 	s.Kill()
 	s.Start()
-	if errs := b.RenewBatch(context.Background(), []backend.Renewal{{Lease: batched, TTL: time.Minute}}); !errors.Is(errs[0], backend.ErrLost) {
+	batch := []backend.Renewal{{Lease: batched, TTL: time.Minute}}
+	if errs := b.RenewBatch(context.Background(), batch); !errors.Is(errs[0], backend.ErrLost) {
 		t.Errorf("batch renewal: %v, want ErrLost", errs[0])
 	}
 	isLost(t, single)
-	if _, err := raw(t, s.Addr).Get(b.naming.lock("k")); !errors.Is(err, memcache.ErrCacheMiss) {
+	if _, err := raw(t, s.Addr).Get(lockName("k")); !errors.Is(err, memcache.ErrCacheMiss) {
 		t.Errorf("a renewal has revived the lock: %v", err)
 	}
 }
@@ -236,7 +237,7 @@ func TestFullServer(t *testing.T) {
 		if err := l.Renew(context.Background(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		item, err := raw(t, s.Addr).Get(b.naming.lock("k"))
+		item, err := raw(t, s.Addr).Get(lockName("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +254,7 @@ func TestFullServer(t *testing.T) {
 		s := servers.Memcached(t, "-m", "2", "-M")
 		b := opened(t, "memcached://"+s.Addr)
 		l := acquire(t, b, req("k", time.Hour))
-		item, err := raw(t, s.Addr).Get(b.naming.lock("k"))
+		item, err := raw(t, s.Addr).Get(lockName("k"))
 		if err != nil {
 			t.Fatal(err)
 		}

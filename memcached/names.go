@@ -7,19 +7,16 @@ const (
 	maxNameLen = 250       // memcached's limit for the name of an item
 )
 
-// A naming turns keys into the names of items, which are of at most 250 printable bytes. Neither the namespace nor an
-// encoded key has a ':' or '!', so that names of different kinds and keys differ. A long key ends in its SHA-256; the
-// item holds the whole key (record), so that even a twin would be noticed.
-type naming struct{}
-
-// lock is the name of key's lock.
-func (naming) lock(key string) string {
+// lockName returns the name of key's lock. The names of items have at most 250 printable bytes. Neither the namespace
+// nor an encoded key contains ':' or '!', so names of different kinds and keys differ. The name of a long key ends in
+// the key's SHA-256; the item contains the whole key (record), so a collision would be noticed.
+func lockName(key string) string {
 	e := backend.Encoding{Max: maxNameLen - len(namespace) - 1, Extra: "./@"}
 	return namespace + ":" + e.Encode(key)
 }
 
-// counter is the name of the counter that tokens come from.
-func (naming) counter() string { return namespace + "!token" }
+// counterName is the name of the counter of tokens.
+const counterName = namespace + "!token"
 
-// scratch is the name of an item that is of use to one request only.
-func (naming) scratch(unique string) string { return namespace + "!scratch-" + unique }
+// scratchName returns the name of an item that only one operation uses.
+func scratchName(unique string) string { return namespace + "!scratch-" + unique }

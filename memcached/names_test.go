@@ -28,7 +28,7 @@ func TestKeysDoNotAlias(t *testing.T) {
 	names := make(map[string]string)
 	leases := make(map[string]backend.Lease)
 	for _, key := range keys {
-		name := b.naming.lock(key)
+		name := lockName(key)
 		if other, taken := names[name]; taken {
 			t.Fatalf("keys %q and %q share the name %s", key, other, name)
 		}
@@ -53,10 +53,9 @@ func TestKeysDoNotAlias(t *testing.T) {
 func TestNamesDoNotAlias(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]string)
-	var n naming
 	for what, name := range map[string]string{
-		"lock k": n.lock("k"), "lock !token": n.lock("!token"), "lock b:k": n.lock("b:k"), "long": n.lock(strings.Repeat("k", 1024)),
-		"counter": n.counter(), "scratch": n.scratch("0123456789abcdef0123456789abcdef"),
+		"lock k": lockName("k"), "lock !token": lockName("!token"), "lock b:k": lockName("b:k"), "long": lockName(strings.Repeat("k", 1024)),
+		"counter": counterName, "scratch": scratchName("0123456789abcdef0123456789abcdef"),
 	} {
 		if other, taken := seen[name]; taken {
 			t.Errorf("%s has the name of %s", what, other)
@@ -75,7 +74,7 @@ func TestForeignItem(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr)
 	c := raw(t, s.Addr)
 	for _, value := range []string{"", "1", string(record{owner: "o", key: "twin"}.encode())} {
-		if err := c.Set(&memcache.Item{Key: b.naming.lock("k"), Value: []byte(value)}); err != nil {
+		if err := c.Set(&memcache.Item{Key: lockName("k"), Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range []backend.Request{req("k", time.Minute), waiting("k", time.Minute)} {
@@ -86,7 +85,7 @@ func TestForeignItem(t *testing.T) {
 		if _, err := b.Inspect(context.Background(), "k"); !errors.Is(err, errForeign) {
 			t.Errorf("inspect with an item %q: %v", value, err)
 		}
-		if item, err := c.Get(b.naming.lock("k")); err != nil || string(item.Value) != value {
+		if item, err := c.Get(lockName("k")); err != nil || string(item.Value) != value {
 			t.Errorf("the item %q is %v, %v by now", value, item, err)
 		}
 	}

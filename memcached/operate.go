@@ -13,10 +13,10 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 		return err
 	}
 	defer b.calls.End()
-	_, unanswered, err := ask(ctx, b, 0, func(c *lane, _ bool) (struct{}, error) {
-		return struct{}{}, swap(c, b.naming.lock(key), record{key: key, owner: owner}, nil, gone)
+	_, unanswered, err := operation(ctx, b, 0, func(c *connection, _ bool) (struct{}, error) {
+		return struct{}{}, swap(c, lockName(key), record{key: key, owner: owner}, nil, expireNow)
 	})
-	if unanswered && errors.Is(err, backend.ErrLost) { // an attempt without an answer may have done it
+	if unanswered && errors.Is(err, backend.ErrLost) { // an earlier, unanswered swap may have removed the lock
 		return nil
 	}
 	return err

@@ -18,7 +18,7 @@ const (
 // Options configure a Backend. Nil and the zero Options mean the defaults.
 type Options struct {
 	// Timeout bounds each step (an acquire, a renewal, a release), with the repetitions after a broken connection; 2 s if
-	// zero. A slow acquire or renewal is repeated by up to three renewals, each of which is a step.
+	// zero. If the reply to an acquire is slow, a renewal follows, which is a step of its own.
 	Timeout time.Duration
 
 	// MaxConns is how many connections there are at most, one for each request at a time; 32 if zero.

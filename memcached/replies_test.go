@@ -44,11 +44,6 @@ func TestLostReplies(t *testing.T) {
 			}
 			<-done
 			done = p.once(verb, what)
-			if errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: l, TTL: time.Minute}}); errs[0] != nil {
-				t.Errorf("batch renewal with a lost %s: %v", verb, errs[0])
-			}
-			<-done
-			done = p.once(verb, what)
 			release(t, l)
 			<-done
 			release(t, acquire(t, other, req("k", time.Minute)))

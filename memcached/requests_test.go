@@ -29,8 +29,8 @@ func TestRoundTrips(t *testing.T) {
 		begun := time.Now()
 		f()
 		counts, sum := p.count()
-		if took := time.Since(begun); took > slow {
-			t.Logf("%s took %v, and so was looked after by more requests", what, took)
+		if took := time.Since(begun); took > slowToken {
+			t.Logf("%s took %v, so another request may have checked it", what, took)
 			return
 		}
 		measured++
@@ -83,41 +83,4 @@ func TestWaiterAsksSeldom(t *testing.T) {
 	}
 	t.Logf("%v in %v", counts, waited)
 	release(t, l)
-}
-
-// A batch reads many leases by one request.
-func TestBatchRequests(t *testing.T) {
-	t.Parallel()
-	s := servers.Memcached(t)
-	p := newProxy(t, s.Addr)
-	b := opened(t, "memcached://"+p.Addr+patient)
-	const leases = 3 * batchLeases
-	list := make([]backend.Renewal, leases)
-	for i := range list {
-		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), time.Minute)), TTL: time.Hour}
-	}
-	var counts map[string]int
-	var sum int
-	var begun time.Time
-	for range 50 { // a lease whose answer is slow is renewed once more
-		p.count()
-		begun = time.Now()
-		for i, err := range b.RenewBatch(context.Background(), list) {
-			if err != nil {
-				t.Errorf("lease %d: %v", i, err)
-			}
-		}
-		counts, sum = p.count()
-		if time.Since(begun) < slow {
-			break
-		}
-	}
-	if want := leases + leases/batchLeases; sum != want || counts["cas"] != leases {
-		t.Errorf("%d leases cost %d requests (%v), want %d", leases, sum, counts, want)
-	}
-	for i := range list {
-		if left := left(t, s.Addr, b.naming.lock(fmt.Sprint("k", i))); left+int(time.Since(begun)/time.Second) < 3600 {
-			t.Fatalf("lease %d has %ds left %v after a renewal for an hour", i, left, time.Since(begun))
-		}
-	}
 }

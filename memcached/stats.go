@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A reading is what the server says to "stats" and "stats settings".
+// A reading has the server's replies to "stats" and "stats settings".
 type reading map[string]string
 
 func (r reading) number(name string) int64 {
@@ -19,33 +19,35 @@ func (r reading) number(name string) int64 {
 	return n
 }
 
-// time is the second that the server's clock shows.
+// time returns the server's time, in whole seconds.
 func (r reading) time() time.Time { return time.Unix(r.number("time"), 0) }
 
-// clockWindow is the time around the server's clock, half of it before and half of it after, in which a client's counts as it is.
+// clockWindow is the width of the interval around the server's time in which a client's time is used unchanged.
 const clockWindow = 10 * time.Second
 
-// within is now, moved by whole clockWindows into the one around the server's clock. It is now if that clock is not there, or was never set.
+// within returns now, moved by whole clockWindows into the interval around the server's time. It returns now if the
+// server's time is missing or its clock was never set.
 func (r reading) within(now time.Time) time.Time {
 	server := r.time()
-	if server.Unix() <= mostRelative {
+	if server.Unix() <= maxRelative {
 		return now
 	}
-	// It may be a second ahead, as it adds the seconds that have begun since its start to the one in which it started; or a second and
-	// serverLag behind.
+	// The server may be a second ahead, because it adds the seconds begun since its start to the second of its start; or
+	// a second and serverLag behind.
 	middle := server.Add(serverLag * time.Second / 2)
 	return now.Add(-now.Sub(middle).Round(clockWindow))
 }
 
 var errNoStats = errors.New("the server reports no statistics")
 
-// stats asks for the statistics, which the library has no request for, on the connection that has answered the request before.
-func (l *lane) stats() (reading, error) {
-	if _, err := l.conn.Write([]byte("stats\r\nstats settings\r\n")); err != nil {
+// stats requests the statistics, for which the library has no method. The connection must have replied to a request
+// before.
+func (c *connection) stats() (reading, error) {
+	if _, err := c.conn.Write([]byte("stats\r\nstats settings\r\n")); err != nil {
 		return nil, err
 	}
 	r := make(reading)
-	lines, answers, refusal := bufio.NewScanner(l.conn), 0, ""
+	lines, answers, refusal := bufio.NewScanner(c.conn), 0, ""
 	for answers < 2 && lines.Scan() {
 		name, value, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "STAT "), " ")
 		switch {

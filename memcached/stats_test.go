@@ -26,7 +26,7 @@ func TestNoStatistics(t *testing.T) {
 			}
 			_, _ = theirs.Write([]byte(reply))
 		}()
-		r, err := (&lane{conn: ours}).stats()
+		r, err := (&connection{conn: ours}).stats()
 		if ok && (err != nil || !r.time().Equal(time.Unix(1_700_000_000, 0))) || !ok && !errors.Is(err, errNoStats) {
 			t.Errorf("%q: %v, %v", reply, r, err)
 		}
@@ -34,7 +34,8 @@ func TestNoStatistics(t *testing.T) {
 	}
 }
 
-// Clients whose clocks agree begin counters in order, although the server's clock is off. Else a counter would begin twice at the same second.
+// Clients whose clocks agree begin counters in order, although the server's clock is off. Else a counter would begin
+// twice at the same second.
 func TestClocksWithinAServersThatIsOff(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

@@ -60,13 +60,13 @@ func TestTLS(t *testing.T) {
 
 // eachConn calls f for the connections that are idle.
 func eachConn(b *Backend, f func(c net.Conn)) {
-	p := b.lanes
+	p := b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.idle {
-		l.mu.Lock()
-		f(l.conn)
-		l.mu.Unlock()
+	for _, c := range p.idle {
+		c.mu.Lock()
+		f(c.conn)
+		c.mu.Unlock()
 	}
 }
 

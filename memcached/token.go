@@ -10,42 +10,45 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// tokenAttempts is how often to count up a counter that is evicted again and again.
+// tokenAttempts is how many times nextToken tries if other clients change or the server evicts the counter meanwhile.
 const tokenAttempts = 8
 
-// nextToken draws the next token from the server's counter. A counter that is missing, because the server is new or has
-// dropped it, begins at the time in microseconds: that is beyond every earlier token as long as there was less than one
-// grant a microsecond and the clock does not step back. Whatever the clock does, a token is beyond all that this
-// Backend has seen.
-func (b *Backend) nextToken(c *lane) (uint64, error) {
-	name := b.naming.counter()
+// nextToken draws the next token from the server's counter. If the counter is missing, because the server is new or has
+// dropped it, the counter starts at the time in microseconds. That is greater than every earlier token if there was
+// less than one grant per microsecond and the clock does not step back. Whatever the clock does, a token is greater
+// than every token that this Backend has drawn before.
+func (b *Backend) nextToken(c *connection) (uint64, error) {
+	name := counterName
 	for range tokenAttempts {
-		seen := b.seen.Load()
+		seen := b.maxToken.Load()
 		token, err := c.Increment(name, 1)
 		switch {
 		case errors.Is(err, memcache.ErrCacheMiss):
-			token, err = b.begin(c, name, seen)
-		case err == nil && token <= seen: // the counter of an older life, or of a slow clock
+			token, err = b.startCounter(c, name, seen)
+		case err == nil && token <= seen: // a counter that an older server or a slow clock started
 			token, err = b.raiseCounter(c, name)
 		}
 		switch {
-		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrCASConflict):
+		case errors.Is(err, memcache.ErrNotStored), errors.Is(err, memcache.ErrCacheMiss),
+			errors.Is(err, memcache.ErrCASConflict):
 			continue // another client was faster
 		case err != nil:
 			return 0, fmt.Errorf("token: %w", err)
 		case token >= backend.TokenLimit:
-			return 0, fmt.Errorf("token: %w: the counter %q is at %d, which is not a time", backend.ErrUnsupported, name, token)
+			return 0, fmt.Errorf("token: %w: the counter %q is at %d, which is not a time",
+				backend.ErrUnsupported, name, token)
 		case token > seen:
-			b.raiseSeen(token)
+			b.raiseMaxToken(token)
 			return token, nil
 		}
 	}
 	return 0, fmt.Errorf("token: %w", errContended)
 }
 
-// raiseCounter draws a token from a counter that is behind what this Backend has seen. It swaps the counter, so that only one request
-// raises it. If each of many added what is missing, the counter would run ahead of the time by as many times as much, again and again.
-func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
+// raiseCounter draws a token from a counter that is behind the tokens that this Backend has drawn. It swaps the
+// counter, so that only one request raises it. If each of many requests added the difference, the counter would run
+// ahead of the time by a multiple of the difference.
+func (b *Backend) raiseCounter(c *connection, name string) (uint64, error) {
 	for range tokenAttempts {
 		item, err := c.Get(name)
 		if err != nil {
@@ -54,11 +57,11 @@ func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
 		if err := checkCAS(item); err != nil {
 			return 0, err
 		}
-		seen := b.seen.Load()
+		seen := b.maxToken.Load()
 		if value, err := strconv.ParseUint(string(item.Value), 10, 64); err != nil || value >= seen {
-			return c.Increment(name, 1) // another has raised it
+			return c.Increment(name, 1) // another request has raised it
 		}
-		token, err := b.fresh(c, seen)
+		token, err := b.timeToken(c, seen)
 		if err != nil {
 			return 0, err
 		}
@@ -70,21 +73,22 @@ func (b *Backend) raiseCounter(c *lane, name string) (uint64, error) {
 	return 0, memcache.ErrCASConflict
 }
 
-// begin begins the counter anew, and returns its first token, beyond seen. ErrNotStored says that another client was faster.
-func (b *Backend) begin(c *lane, name string, seen uint64) (uint64, error) {
-	token, err := b.fresh(c, seen)
+// startCounter creates the counter and returns its first token, which is greater than seen. ErrNotStored means that
+// another client was faster.
+func (b *Backend) startCounter(c *connection, name string, seen uint64) (uint64, error) {
+	token, err := b.timeToken(c, seen)
 	if err != nil {
 		return 0, err
 	}
 	return token, c.Add(&memcache.Item{Key: name, Value: strconv.AppendUint(nil, token, 10)})
 }
 
-// fresh is a token beyond seen, and beyond those of all counters that were there before: the time.
+// timeToken returns a token that is greater than seen and than the tokens of all earlier counters: the time.
 //
-// The clients' clocks tell microseconds and may be wrong. The server's tells whole seconds, and is one for all. So the client's counts if
-// the two are about the same, and otherwise it is moved to the server's. It is moved by whole clockWindows, so that clients whose clocks agree are
-// moved alike, and their tokens stay in order.
-func (b *Backend) fresh(c *lane, seen uint64) (uint64, error) {
+// A client's clock has microseconds but may be wrong. The server's clock has whole seconds but is the same for all
+// clients. So the client's time is used if both clocks are about the same; otherwise the time is moved towards the
+// server's by whole clockWindows, so that clients whose clocks agree move alike and their tokens stay in order.
+func (b *Backend) timeToken(c *connection, seen uint64) (uint64, error) {
 	r, err := c.stats()
 	if err != nil && !errors.Is(err, errNoStats) {
 		return 0, err
@@ -92,9 +96,9 @@ func (b *Backend) fresh(c *lane, seen uint64) (uint64, error) {
 	return max(uint64(max(r.within(b.now()).UnixMicro(), 0)), seen+1), nil
 }
 
-// raiseSeen notes the greatest token.
-func (b *Backend) raiseSeen(token uint64) {
-	for seen := b.seen.Load(); seen < token && !b.seen.CompareAndSwap(seen, token); {
-		seen = b.seen.Load()
+// raiseMaxToken records a token that was drawn.
+func (b *Backend) raiseMaxToken(token uint64) {
+	for seen := b.maxToken.Load(); seen < token && !b.maxToken.CompareAndSwap(seen, token); {
+		seen = b.maxToken.Load()
 	}
 }

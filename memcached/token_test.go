@@ -17,8 +17,8 @@ import (
 	"github.com/anylock/lock/internal/servers"
 )
 
-// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it would be ahead by
-// their number times as much, and that many times more whenever it is lost again.
+// A counter that is behind what a client has seen is raised once, not by each of the requests that find it so: else it
+// would be ahead by their number times as much, and that many times more whenever it is lost again.
 func TestCounterIsRaisedOnce(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -27,7 +27,7 @@ func TestCounterIsRaisedOnce(t *testing.T) {
 	}
 	b := opened(t, "memcached://"+s.Addr)
 	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-	b.raiseSeen(ahead)
+	b.raiseMaxToken(ahead)
 	const requests = 64
 	if over := drawn(t, ahead, slices.Repeat([]*Backend{b}, requests)); over > 3*requests {
 		t.Errorf("%d requests have raised the counter by %d beyond what was seen", requests, over)
@@ -55,7 +55,8 @@ func drawn(t *testing.T, seen uint64, stores []*Backend) (over uint64) {
 	return slices.Max(tokens) - seen
 }
 
-// Nor is it raised by each of the clients that find it so at once: others would begin it behind their tokens when it is lost again.
+// Nor is it raised by each of the clients that find it so at once: others would begin it behind their tokens when it is
+// lost again.
 func TestCounterIsRaisedByOneClient(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -68,7 +69,7 @@ func TestCounterIsRaisedByOneClient(t *testing.T) {
 	for i := range stores {
 		p := newProxy(t, s.Addr)
 		stores[i] = opened(t, "memcached://"+p.Addr+patient)
-		stores[i].raiseSeen(ahead)
+		stores[i].raiseMaxToken(ahead)
 		var together sync.Once
 		p.set(func(verb string) action {
 			if verb == "cas" {
@@ -93,7 +94,7 @@ func TestTokensRiseWhileTheCounterIsDropped(t *testing.T) {
 	drops := 0
 	wg.Go(func() {
 		for !stop.Load() {
-			if c.Delete(stores[0].naming.counter()) == nil {
+			if c.Delete(counterName) == nil {
 				drops++
 			}
 		}
@@ -142,12 +143,12 @@ func TestCounterDroppedInBetween(t *testing.T) {
 	c := raw(t, s.Addr)
 	first := acquire(t, b, req("k1", time.Minute))
 	var step atomic.Int32
-	if err := c.Delete(b.naming.counter()); err != nil {
+	if err := c.Delete(counterName); err != nil {
 		t.Fatal(err)
 	}
 	p.mu.Lock()
 	p.trace = func(_ int, verb, name string) {
-		if name != b.naming.counter() {
+		if name != counterName {
 			return
 		}
 		switch step.Add(1) {
@@ -178,7 +179,7 @@ func TestCounterOfASlowClock(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr)
 	first := acquire(t, b, req("k", time.Minute))
 	release(t, first)
-	if err := raw(t, s.Addr).Set(&memcache.Item{Key: b.naming.counter(), Value: []byte("41")}); err != nil {
+	if err := raw(t, s.Addr).Set(&memcache.Item{Key: counterName, Value: []byte("41")}); err != nil {
 		t.Fatal(err)
 	}
 	second := acquire(t, b, req("k", time.Minute))
@@ -188,7 +189,7 @@ func TestCounterOfASlowClock(t *testing.T) {
 	}
 	// A clock that steps back does not matter to the client that has seen later.
 	b.now = func() time.Time { return time.Now().Add(-time.Hour) }
-	if err := raw(t, s.Addr).Delete(b.naming.counter()); err != nil {
+	if err := raw(t, s.Addr).Delete(counterName); err != nil {
 		t.Fatal(err)
 	}
 	if fourth := acquire(t, b, req("k3", time.Minute)); fourth.Token() <= second.Token() {
@@ -203,8 +204,8 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr+patient)
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 10000 * 24 * time.Hour, -20000 * 24 * time.Hour} {
 		b.now = func() time.Time { return time.Now().Add(skew) }
-		b.seen.Store(0)
-		if err := raw(t, s.Addr).Delete(b.naming.counter()); err != nil {
+		b.maxToken.Store(0)
+		if err := raw(t, s.Addr).Delete(counterName); err != nil {
 			t.Fatal(err)
 		}
 		l := acquire(t, b, req("k", time.Minute))
@@ -217,7 +218,8 @@ func TestCounterBeginsByTheServersClock(t *testing.T) {
 	}
 }
 
-// The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which agree.
+// The server's clock may be ahead of all clients': what they begin the counter with still follows their clocks, which
+// agree.
 func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	t.Parallel()
 	s := servers.Memcached(t)
@@ -236,8 +238,8 @@ func TestCounterBeginsByClocksBehindTheServers(t *testing.T) {
 	for i := range 6 {
 		b := stores[i%2]
 		b.now = func() time.Time { return time.Now().Add(behind) }
-		b.seen.Store(0) // as a client that has drawn none
-		if err := c.Delete(b.naming.counter()); err != nil {
+		b.maxToken.Store(0) // as a client that has drawn none
+		if err := c.Delete(counterName); err != nil {
 			t.Fatal(err)
 		}
 		l := acquire(t, b, req("k", time.Minute))
@@ -256,7 +258,7 @@ func TestNoToken(t *testing.T) {
 	b := opened(t, "memcached://"+s.Addr)
 	c := raw(t, s.Addr)
 	for value, hint := range map[string]string{"not a number": "numeric", "72057594037927936": "not a time"} {
-		if err := c.Set(&memcache.Item{Key: b.naming.counter(), Value: []byte(value)}); err != nil {
+		if err := c.Set(&memcache.Item{Key: counterName, Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
 		l, err := b.Acquire(context.Background(), req("k", time.Minute))
@@ -286,7 +288,7 @@ func TestSlowTokenIsLookedAfter(t *testing.T) {
 					t.Error(err)
 				}
 				next = acquire(t, other, req("k", time.Minute))
-				time.Sleep(slow) // sleeps: a process that stands still
+				time.Sleep(slowToken) // sleeps: a process that stands still
 			})
 		}
 		return pass

@@ -49,7 +49,7 @@ func freeAfter(t *testing.T, addr string, b *Backend, key string, before, after 
 	c := raw(t, addr)
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		asked := time.Now()
-		_, err := c.Get(b.naming.lock(key))
+		_, err := c.Get(lockName(key))
 		switch now := time.Now(); {
 		case err != nil && now.Sub(before) < ttl:
 			t.Errorf("a lock for %v is free after %v", ttl, now.Sub(before))

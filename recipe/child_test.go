@@ -39,8 +39,8 @@ var setKeys = []string{"x", "y", "z"}
 
 func init() { child = runChild }
 
-// runChild does what all children of a test do, until its input ends, and tells its parent line by line what it holds. It does nothing in
-// the parent. The lines are:
+// runChild does what all children of a test do, until its input ends, and tells its parent line by line what it holds.
+// It does nothing in the parent. The lines are:
 //
 //   - ID KIND KEY TOKEN TIME    since TIME at the latest it has held KEY
 //     = ID TIME                   at TIME it still did
@@ -165,8 +165,8 @@ type held interface {
 	Deadline() time.Time
 }
 
-// hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it: the process may be
-// stopped anywhere.
+// hold tells of a hold of keys for as long as it lasts, for a while. A time counts if the hold is found alive after it:
+// the process may be stopped anywhere.
 func (c *reporter) hold(ctx context.Context, kind string, h held, keys []string, leases ...*lock.Lease) {
 	var (
 		id    = c.last.Add(1)

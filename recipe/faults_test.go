@@ -27,8 +27,9 @@ import (
 	"github.com/anylock/lock/recipe"
 )
 
-// Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its TTL, and one is cut
-// off from the store for as long. No two ever lead, no more hold permits than there are, and no key of a set is another's.
+// Processes lead, take permits and take sets of keys, while one is killed again and again, one is stopped beyond its
+// TTL, and one is cut off from the store for as long. No two ever lead, no more hold permits than there are, and no key
+// of a set is another's.
 func TestFaults(t *testing.T) {
 	for _, name := range servers.SharedStores {
 		t.Run(name, func(t *testing.T) {

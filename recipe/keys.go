@@ -16,35 +16,42 @@ type Set struct {
 	leases []*lock.Lease
 }
 
-// AcquireAll waits until it holds all keys, and renews their leases until Release. It takes one after the other in sorted order, so that
-// two calls never wait for each other, and each key once. It holds the first keys while it waits for the others.
+// AcquireAll waits until it holds all keys, and renews their leases until Release. It acquires each key once, in sorted
+// order, so that two calls never wait for each other. It holds the first keys while it waits for the others.
 //
-// After an error this call holds none of the keys. The error is that of Locker.Acquire for the key that failed, or ErrLost if a lease was
-// lost during the wait for another key. If the release of a key had an unknown outcome, that error is joined to it, and the key is free by
-// its TTL. WithMinHold keeps the keys of a failed call taken too.
+// After an error this call holds none of the keys. The error is that of Locker.Acquire for the key that failed, or
+// ErrLost if a lease was lost during the wait for another key. If the release of a key had an unknown outcome, that
+// error is joined to it, and the key is free by its TTL. WithMinHold keeps the keys of a failed call taken too.
 //
-// WithWait limits the wait for each key. Each TTL begins with its own grant: with WithoutRenewal, the first lease may run out during the
-// wait for the last. A caller that already holds a key may still deadlock with others, who take the keys in another order.
+// WithWait limits the wait for each key. Each TTL begins with its own grant: with WithoutRenewal, the first lease may
+// run out during the wait for the last. A caller that already holds a key may still deadlock with callers that acquire
+// the keys in another order.
 func AcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts ...lock.AcquireOption) (*Set, error) {
-	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) { return locks.Acquire(ctx, key, opts...) })
+	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) {
+		return locks.Acquire(ctx, key, opts...)
+	})
 }
 
-// TryAcquireAll is like AcquireAll but does not wait. If one of the keys is busy, the error is ErrHeld, with a *lock.HeldError that names
-// the holder if the store knows it.
+// TryAcquireAll is like AcquireAll but does not wait. If one of the keys is busy, the error is ErrHeld, with a
+// *lock.HeldError that names the holder if the store knows it.
 func TryAcquireAll(ctx context.Context, locks *lock.Locker, keys []string, opts ...lock.AcquireOption) (*Set, error) {
-	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) { return locks.TryAcquire(ctx, key, opts...) })
+	return collect(ctx, keys, func(ctx context.Context, key string) (*lock.Lease, error) {
+		return locks.TryAcquire(ctx, key, opts...)
+	})
 }
 
-// collect gets all keys or none. Each is acquired under the context of the one before: a loss ends the wait for the next, and the
-// last context ends with any of the leases.
-func collect(ctx context.Context, keys []string, get func(ctx context.Context, key string) (*lock.Lease, error)) (*Set, error) {
+// collect acquires all keys or none. It acquires each key under the context of the previous lease: a loss ends the wait
+// for the next key, and the last context ends with any of the leases.
+func collect(
+	ctx context.Context, keys []string, acquire func(ctx context.Context, key string) (*lock.Lease, error),
+) (*Set, error) {
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%w: no keys", lock.ErrInvalid)
 	}
 	s := &Set{keys: slices.Compact(slices.Sorted(slices.Values(keys)))}
 	under := ctx
 	for _, key := range s.keys {
-		lease, err := get(under, key)
+		lease, err := acquire(under, key)
 		if err == nil {
 			s.leases = append(s.leases, lease)
 			under = lease.Context()
@@ -64,7 +71,8 @@ func collect(ctx context.Context, keys []string, get func(ctx context.Context, k
 	return s, nil
 }
 
-// Lease returns the lease of one of the keys, with its fencing token, and nil for any other key. Release it with the others.
+// Lease returns the lease of one of the keys, with its fencing token, and nil for any other key. Release it with the
+// others.
 func (s *Set) Lease(key string) *lock.Lease {
 	if i, found := slices.BinarySearch(s.keys, key); found {
 		return s.leases[i]
@@ -72,11 +80,12 @@ func (s *Set) Lease(key string) *lock.Lease {
 	return nil
 }
 
-// Context returns a child of the context that was given to AcquireAll. It ends with its parent, when one of the leases is lost (the
-// cause matches lock.ErrLost and names the key), or when they are released. Acquiring one of the keys again under it is re-entry.
+// Context returns a child of the context passed to AcquireAll. It ends with its parent, when one of the leases
+// is lost (the cause matches lock.ErrLost and names the key), or when they are released. Acquiring one of the keys
+// again under it is re-entry.
 func (s *Set) Context() context.Context { return s.leases[len(s.leases)-1].Context() }
 
-// Deadline returns the time until which all leases are exclusive: the earliest of theirs. Renewal moves it.
+// Deadline returns the time until which all leases are exclusive: the earliest of their deadlines. Renewals move it.
 func (s *Set) Deadline() time.Time {
 	earliest := s.leases[0].Deadline()
 	for _, lease := range s.leases[1:] {
@@ -87,8 +96,8 @@ func (s *Set) Deadline() time.Time {
 	return earliest
 }
 
-// Err returns nil while all leases are exclusive, by the clock at the moment of the call. Otherwise it is the error of the first key
-// whose lease is not: lock.ErrLost or lock.ErrReleased.
+// Err returns nil while all leases are exclusive, by the clock at the moment of the call. Otherwise it returns the
+// error of the first lease that is not: lock.ErrLost or lock.ErrReleased.
 func (s *Set) Err() error {
 	for _, lease := range s.leases {
 		if err := lease.Err(); err != nil {
@@ -98,8 +107,9 @@ func (s *Set) Err() error {
 	return nil
 }
 
-// Release releases all keys, the last one first. It tries all of them and works even if ctx has ended. The error is lock.ErrLost if a
-// lease had ended before, joined with what else went wrong: after another error, the key that it names is free by its TTL at the latest.
+// Release releases all keys, the last one first. It tries all of them and works even if ctx has ended. The error is
+// lock.ErrLost if a lease had ended before, joined with any other errors: a key named by another error is free by its
+// TTL at the latest.
 func (s *Set) Release(ctx context.Context) error {
 	var errs []error
 	for _, lease := range slices.Backward(s.leases) {

@@ -9,24 +9,24 @@ import (
 	"github.com/anylock/lock"
 )
 
-// Lead lets one of all candidates for key lead at a time. It waits until it holds key, calls f, and gets in line again when f has
-// returned, until ctx ends. f's context is that of its lease: it ends when leadership is lost, at the lease's deadline at the latest, and
-// f should then return. lease.Token is the fencing token of this term. A process that is paused does not notice a loss, so f should send
-// the token along with what it writes.
+// Lead lets one of all candidates for key lead at a time. Until ctx ends, it waits until it holds key, calls f, and
+// queues again when f returns. f's context is that of its lease: it ends when leadership is lost, at the lease's
+// deadline at the latest, and f should then return. lease.Token is the fencing token of this term. A process that is
+// paused does not notice a loss, so f should send the token with each write.
 //
-// How f returns decides what comes next:
+// What happens next depends on how f returns:
 //
-//   - After a loss Lead gets in line again at once. An error of f is dropped, because work that is cut short fails in many ways.
-//   - If f returns nil while it leads, it steps down: the key is released for the next candidate, and Lead gets in line again after
-//     about a second.
+//   - After a loss, Lead queues again at once. It ignores f's error, because interrupted work fails in many ways.
+//   - If f returns nil while it leads, it steps down: the key is released for the next candidate, and Lead queues again
+//     after about a second.
 //   - If f returns an error while it leads, the key is released, and Lead returns that error.
 //
-// Lead never returns nil. When ctx has ended, it waits for f and returns f's error, or the context's if f returned nil. If a campaign fails
-// because the store does not answer, or because WithWait has passed, Lead tries again after about a second; a Tracer of the Locker is told
-// each time. ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock end Lead.
+// Lead never returns nil. When ctx has ended, it waits for f and returns f's error, or the context's if f returned nil.
+// If a campaign fails because the store does not respond or the wait exceeds WithWait, Lead tries again after about a
+// second; a Tracer of the Locker is called each time. ErrClosed, ErrInvalid, ErrUnsupported and ErrDeadlock end Lead.
 //
-// locks.Inspect(ctx, key) returns who leads: its Owner is that of the leader's lease and names the host and the process. WithTTL limits how
-// long the others take to replace a leader that has died. WithMaxHold limits each term.
+// locks.Inspect(ctx, key) returns the leader: Owner is that of the leader's lease and names the host and the process.
+// WithTTL limits how long it takes to replace a leader that has died. WithMaxHold limits each term.
 func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx context.Context, lease *lock.Lease) error,
 	opts ...lock.AcquireOption) error {
 	for {
@@ -45,7 +45,7 @@ func Lead(ctx context.Context, locks *lock.Locker, key string, f func(ctx contex
 		} else if ctx.Err() != nil || isFinal(err) {
 			return err
 		}
-		if err := aside(ctx); err != nil {
+		if err := backOff(ctx); err != nil {
 			return err
 		}
 	}
@@ -68,10 +68,10 @@ func isFinal(err error) bool {
 	return false
 }
 
-// aside waits for about a second, so that others get the key, or a store recovers.
-func aside(ctx context.Context) error {
-	const least, most = 500 * time.Millisecond, 1500 * time.Millisecond
-	t := time.NewTimer(least + rand.N(most-least))
+// backOff waits for about a second, so that other candidates get the key, or the store recovers.
+func backOff(ctx context.Context) error {
+	const shortest, longest = 500 * time.Millisecond, 1500 * time.Millisecond
+	t := time.NewTimer(shortest + rand.N(longest-shortest))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -152,7 +152,8 @@ func TestSemaphoreIsPrompt(t *testing.T) {
 	})
 }
 
-// A dead holder's permit comes back with its TTL, and a dead waiter at the front keeps others waiting no longer than that.
+// A dead holder's permit comes back with its TTL, and a dead waiter at the front keeps others waiting no longer than
+// that.
 func TestSemaphoreAfterDeath(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		dead := w.locker()

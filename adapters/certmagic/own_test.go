@@ -66,7 +66,8 @@ var (
 	elsewhere = "^(TestLookupNameserversOK|TestFindZoneByFqdn|TestTryListen)$" // two ask public name servers, one takes port 8080
 )
 
-// The tests of certmagic's own release pass when FileStorage takes its locks from us. They are run on a copy of it, which is thrown away.
+// The tests of certmagic's own release pass when FileStorage takes its locks from us. They are run on a copy of it,
+// which is thrown away.
 func TestOwnTestsOfCertmagic(t *testing.T) {
 	storetest.Long(t, "it compiles certmagic anew")
 	var module struct{ Path, Version, Dir string }

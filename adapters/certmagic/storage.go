@@ -1,5 +1,5 @@
-// Package certmagiclock gives a certmagic.Storage the locks of package lock: certificates stay where they are, and who may obtain one is
-// decided in any of its stores.
+// Package certmagiclock gives a certmagic.Storage the locks of package lock: certificates stay where they are, and who
+// may obtain one is decided in any of its stores.
 package certmagiclock
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Storage is a certmagic.Storage whose locks are leases. It also implements certmagic.TryLocker and certmagic.LockLeaseRenewer. It is
-// safe for concurrent use: one caller at a time passes from Lock to Unlock of a name, even if its lease is lost meanwhile.
+// A Storage is a certmagic.Storage whose locks are leases. It also implements certmagic.TryLocker and
+// certmagic.LockLeaseRenewer. It is safe for concurrent use: one caller at a time passes from Lock to Unlock of a name,
+// even if its lease is lost meanwhile.
 type Storage struct {
 	certmagic.Storage // everything but the locks
 
@@ -37,15 +38,16 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps everything in data, whose own locks are not used. Keys are certmagic's names, behind the prefix of
-// locks, see lock.WithPrefix. Instances that share data must share the store of locks and the prefix. opts apply to each lease; leases
-// must renew themselves, so lock.WithoutRenewal is not for here. Closing locks is left to the caller.
+// New returns a Storage that keeps everything in data, whose own locks are not used. Keys are certmagic's names, behind
+// the prefix of locks, see lock.WithPrefix. Instances that share data must share the store of locks and the prefix.
+// opts apply to each lease; leases must renew themselves, so lock.WithoutRenewal is not for here. Closing locks is left
+// to the caller.
 func New(data certmagic.Storage, locks *lock.Locker, opts ...lock.AcquireOption) *Storage {
 	return &Storage{Storage: data, locks: locks, opts: opts, held: make(map[string]*turn)}
 }
 
-// String is what the data store says of itself. certmagic logs its Storage, and without this all that is in the data store would be
-// printed, passwords included.
+// String is what the data store says of itself. certmagic logs its Storage, and without this all that is in the data
+// store would be printed, passwords included.
 func (s *Storage) String() string {
 	if data, ok := s.Storage.(fmt.Stringer); ok {
 		return data.String()
@@ -53,9 +55,9 @@ func (s *Storage) String() string {
 	return fmt.Sprintf("%T", s.Storage)
 }
 
-// Lock waits for name. If ctx has ended it takes a name that is free, like certmagic.FileStorage, and does not wait for one that is
-// not. Errors are those of lock.Locker.Acquire. If a holder in this process has lost its lease and goes on, Lock waits for it too, and
-// only ctx limits that.
+// Lock waits for name. After the end of ctx it acquires a free name, like certmagic.FileStorage, but does not wait.
+// Errors are those of lock.Locker.Acquire. If a holder in this process has lost its lease but still works, Lock waits
+// for it too, and only ctx limits that.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	acquire, askCtx := s.locks.Acquire, ctx
 	if ctx.Err() != nil {
@@ -79,8 +81,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	}
 }
 
-// TryLock takes name if it is free. false without an error means that another holds it, or has lost it in this
-// process and goes on.
+// TryLock acquires name if it is free. false without an error means that another holder has name, or a holder in this
+// process has lost it but still works.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	lease, err := s.locks.TryAcquire(ctx, name, s.opts...)
 	if errors.Is(err, lock.ErrHeld) {
@@ -96,7 +98,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// begin returns nil if the turn is lease's, and otherwise the turn of one that has lost name and goes on.
+// begin returns nil if lease gets the turn, and otherwise the turn of a holder that has lost name but still works.
 func (s *Storage) begin(name string, lease *lock.Lease) (lost *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +109,8 @@ func (s *Storage) begin(name string, lease *lock.Lease) (lost *turn) {
 	return nil
 }
 
-// Unlock releases name. lock.ErrLost, which certmagic logs, means that the lease had ended before, so that others may have held name
-// meanwhile. lock.ErrInvalid means that name is not locked here.
+// Unlock releases name. lock.ErrLost, which certmagic logs, means that the lease had ended before, so that others may
+// have held name meanwhile. lock.ErrInvalid means that name is not locked here.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()
 	t := s.held[name]
@@ -121,9 +123,9 @@ func (s *Storage) Unlock(ctx context.Context, name string) error {
 	return t.lease.Release(ctx)
 }
 
-// RenewLockLease returns nil while name is locked. It leaves the lease as it is, whatever the duration, because leases renew themselves,
-// and one that was made longer would outlive its process. After a loss it takes name again if it is free: certmagic then looks whether
-// there is a certificate already. lock.ErrHeld means that another has taken name.
+// RenewLockLease returns nil while name is locked. It ignores the duration and does not change the lease, because
+// leases renew themselves, and a longer lease would outlive its process. After a loss it acquires name again if it is
+// free: certmagic then checks whether there is a certificate already. lock.ErrHeld means that another holder has name.
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	s.mu.Lock()
 	t := s.held[name]

@@ -12,7 +12,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches what went wrong last, if anything did.
+// ErrNotLeader means that this Elector does not hold its key. The error of IsLeader also matches what went wrong last,
+// if anything did.
 var ErrNotLeader = errors.New("not the leader")
 
 // campaignPause is between an attempt that failed and the next.
@@ -30,8 +31,8 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// NewElector returns an Elector that waits for key in the background, and again after each loss, until Close. opts apply to its
-// leases. While the store fails it tries once a second.
+// NewElector returns an Elector that waits for key in the background, and again after each loss, until Close. opts
+// apply to its leases. While the store fails it tries once a second.
 func NewElector(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
@@ -74,7 +75,8 @@ func (e *Elector) set(lease *lock.Lease, err error) {
 	e.lease, e.err = lease, err
 }
 
-// IsLeader returns nil if this Elector holds the key now, and otherwise an error that matches ErrNotLeader. It makes no request.
+// IsLeader returns nil if this Elector holds the key now, and otherwise an error that matches ErrNotLeader. It makes no
+// request.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	lease, err := e.lease, e.err
@@ -90,9 +92,9 @@ func (e *Elector) IsLeader(context.Context) error {
 	return fmt.Errorf("%w: %w", ErrNotLeader, err)
 }
 
-// Close ends the campaign and releases the key, so that the next Elector leads at once. Shut the scheduler down first, because a job
-// that still runs would run beside the next leader's. Close returns the error of the release; after lock.ErrLost another may have been
-// leading already. A second Close returns the same.
+// Close ends the campaign and releases the key, so that the next Elector leads at once. Shut the scheduler down first,
+// because a job that still runs would run beside the next leader's. Close returns the error of the release; after
+// lock.ErrLost another may have been leading already. A second Close returns the same.
 func (e *Elector) Close() error {
 	e.stop()
 	<-e.done

@@ -144,7 +144,8 @@ func leadUntilKilled(url string) {
 	os.Exit(1)
 }
 
-// An elector that has lost its key says so, and leads again when the key is free. When its Locker is closed, it leads no more.
+// An elector that has lost its key says so, and leads again when the key is free. When its Locker is closed, it leads
+// no more.
 func TestElectorLeadsAgain(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others := adaptertest.Open(t, url)

@@ -18,8 +18,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// Two schedulers have the same jobs, and the clock of the second is behind by splay, which is longer than a job takes. There are
-// enough jobs for a fire every 100 ms, and their interval leaves a busy machine a second and more to be late.
+// Two schedulers have the same jobs, and the clock of the second is behind by splay, which is longer than a job takes.
+// There are enough jobs for a fire every 100 ms, and their interval leaves a busy machine a second and more to be late.
 const (
 	jobs     = 40
 	rounds   = 3 // of all jobs: 120 fires
@@ -36,7 +36,8 @@ type fires struct {
 	n  map[string]int
 }
 
-// run is a job. A fire belongs to the interval in which it begins: the first scheduler is due when it begins, the second a splay later.
+// run is a job. A fire belongs to the interval in which it begins: the first scheduler is due when it begins, the
+// second a splay later.
 func (f *fires) run(job int) {
 	round := int(time.Since(f.begin) / interval)
 	f.mu.Lock()

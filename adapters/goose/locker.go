@@ -1,5 +1,6 @@
-// Package gooselock lets several processes migrate one database by github.com/pressly/goose/v3 at once: one migrates, the others wait
-// and find nothing left to do. The lock is in any store of package lock, so that it works for databases that have none of their own.
+// Package gooselock lets several processes migrate one database by github.com/pressly/goose/v3 at once: one migrates,
+// the others wait and find nothing left to do. The lock is in any store of package lock, so that it works for databases
+// that have none of their own.
 package gooselock
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/anylock/lock"
 )
 
-// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one at a time passes from Lock to Unlock,
-// even if its lease is lost meanwhile.
+// A Locker is for goose.WithLocker. It is safe for concurrent use, also by several Providers: one at a time passes from
+// Lock to Unlock, even if its lease is lost meanwhile.
 type Locker struct {
 	locks *lock.Locker
 	key   string
@@ -32,14 +33,15 @@ type turn struct {
 
 var _ gooselocker.Locker = (*Locker)(nil)
 
-// New returns a Locker on key, which stands for the database: use one key for each. opts apply to the lease, which renews itself while
-// migrations run; lock.WithWait limits how long a process waits for the one that migrates. Closing locks is left to the caller.
+// New returns a Locker on key, which stands for the database: use one key for each. opts apply to the lease, which
+// renews itself while migrations run; lock.WithWait limits how long a process waits for the one that migrates. Closing
+// locks is left to the caller.
 func New(locks *lock.Locker, key string, opts ...lock.AcquireOption) *Locker {
 	return &Locker{locks: locks, key: key, opts: opts}
 }
 
-// Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this Locker go on
-// whose lease is lost, Lock waits for them too, and only ctx limits that.
+// Lock waits for the key. It does not use the database. Errors are those of lock.Locker.Acquire. If migrations of this
+// Locker go on whose lease is lost, Lock waits for them too, and only ctx limits that.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	for { // lock.WithWait counts for others of this process too, so their queue is that of the key
 		lease, err := l.locks.Acquire(ctx, l.key, l.opts...)
@@ -59,7 +61,7 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 }
 
-// begin returns nil if the turn is lease's, and otherwise the turn of one that has lost the key and goes on.
+// begin returns nil if lease gets the turn, and otherwise the turn of a holder that has lost the key but still runs.
 func (l *Locker) begin(lease *lock.Lease) (lost *turn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +72,8 @@ func (l *Locker) begin(lease *lock.Lease) (lost *turn) {
 	return nil
 }
 
-// Unlock releases the key. lock.ErrLost, which goose returns to its caller, means that the lease ended before the migrations did, so
-// that another process may have migrated at the same time.
+// Unlock releases the key. lock.ErrLost, which goose returns to its caller, means that the lease ended before the
+// migrations did, so that another process may have migrated at the same time.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
 	t := l.held

@@ -30,8 +30,8 @@ const (
 	migrations = 5
 )
 
-// sources are n migrations. From the second on they do not bear to run twice at once: each adds to what it finds, slowly and outside a
-// transaction.
+// sources are n migrations. From the second on they do not bear to run twice at once: each adds to what it finds,
+// slowly and outside a transaction.
 func sources(n int) fs.FS {
 	files := fstest.MapFS{"00001_account.sql": {Data: []byte(`-- +goose Up
 CREATE TABLE account (balance integer);
@@ -220,7 +220,8 @@ func isFree(t *testing.T, locks *lock.Locker) error {
 	return locks.Do(t.Context(), "db/migrate", func(context.Context, *lock.Lease) error { return nil }, lock.WithWait(0))
 }
 
-// After a loss, another Provider of the same Locker waits for the migrations that go on. The loss is told to the Provider that had it.
+// After a loss, another Provider of the same Locker waits for the migrations that go on. The loss is told to the
+// Provider that had it.
 func TestNoneBesideTheLost(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		others, locks := adaptertest.Open(t, url), adaptertest.Open(t, url, lock.WithTTL(5*time.Second))

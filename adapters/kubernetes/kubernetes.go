@@ -1,19 +1,20 @@
-// Package kubernetes lets the leader election of client-go and controller-runtime use a store of package lock in place of the API
-// server: a [Lock] is a resourcelock.Interface.
+// Package kubernetes lets the leader election of client-go and controller-runtime use a store of package lock in place
+// of the API server: a [Lock] is a resourcelock.Interface.
 //
-// The lease at the store is the lock. Its TTL is the elector's LeaseDuration, and the elector renews it every RetryPeriod: while the
-// elector runs, the lease lives, and when the elector or its process stops, the lease expires. Only the store decides when that is:
-// a candidate never concludes from its own clock that the leader is dead.
+// The lease at the store is the lock. Its TTL is the elector's LeaseDuration, and the elector renews it every
+// RetryPeriod: while the elector runs, the lease lives, and when the elector or its process stops, the lease expires.
+// Only the store decides when that is: a candidate never concludes from its own clock that the leader is dead.
 //
 // # Two leaders
 //
-// An elector looks at its lock every RetryPeriod, and gives up only after it has failed for RenewDeadline. A lease may end sooner:
-// because its process was paused, because a renewal took long, or because somebody broke it. So give [New] the function that cancels
-// the context of LeaderElector.Run. A Lock calls it when the lease ends, at the lease's local deadline at the latest, which is before
-// the store lets anybody else in. The context of OnStartedLeading ends with it, and OnStoppedLeading is called next.
+// An elector checks its lock every RetryPeriod, and gives up only after it has failed for RenewDeadline. A lease may
+// end sooner: because its process was paused, a renewal was slow, or an operator broke the lease. So pass [New] the
+// function that cancels the context of LeaderElector.Run. A Lock calls it when the lease ends, at the lease's local
+// deadline at the latest, which is before the store lets anybody else in. The context of OnStartedLeading ends with it,
+// and OnStoppedLeading is called next.
 //
-// No clock helps a process that is paused in the middle of a write. What leaders write to should refuse old fencing tokens: see
-// [Lock.Lease] and its Token.
+// No clock helps a process that is paused in the middle of a write. What leaders write to should refuse old fencing
+// tokens: see [Lock.Lease] and its Token.
 package kubernetes
 
 import (
@@ -43,7 +44,7 @@ type Lock struct {
 	lost     func(error)
 
 	mu      sync.Mutex
-	lease   *lock.Lease // the one to lead by; after a loss it stays until the elector has given up
+	lease   *lock.Lease // the leader's lease; after a loss it remains until the elector has stopped leading
 	record  resourcelock.LeaderElectionRecord
 	failing bool // the last renewal failed
 	observe int  // how often somebody else's lease was seen
@@ -51,12 +52,13 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New returns the lock for one LeaderElector. All candidates use the same key of the same store. Each needs an identity, as for any
-// other lock of client-go. Nothing goes wrong if two have the same one.
+// New returns the lock for one LeaderElector. All candidates use the same key of the same store. Each needs an
+// identity, as for any other lock of client-go. Nothing goes wrong if two have the same one.
 //
-// lost is called with the cause, in a goroutine of its own, when a lease ends while the elector leads by it. It should cancel the
-// context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil, the elector notices the loss
-// at its next renewal, and stops leading RenewDeadline after that, when somebody else may already lead.
+// lost is called with the cause, in a goroutine of its own, when a lease ends while the elector leads by it. It should
+// cancel the context of LeaderElector.Run, or of the Manager's Start: a [context.CancelCauseFunc] fits. If it is nil,
+// the elector notices the loss at its next renewal, and stops leading RenewDeadline after that, when somebody else may
+// already lead.
 //
 // The error matches lock.ErrInvalid.
 func New(locks *lock.Locker, key, identity string, lost func(error)) (*Lock, error) {
@@ -71,9 +73,9 @@ func New(locks *lock.Locker, key, identity string, lost func(error)) (*Lock, err
 	return &Lock{locks: locks, key: key, identity: identity, lost: lost}, nil
 }
 
-// Lease returns the lease that this process leads by, for its Token and Context. It is nil if this process does not lead. Do not
-// renew or release it: the elector does. In OnStartedLeading, call Lease first and look at ctx.Err then: if ctx has not ended, the
-// lease is of this term and not of a later one.
+// Lease returns the lease that this process leads by, for its Token and Context. It is nil if this process does not
+// lead. Do not renew or release it: the elector does. In OnStartedLeading, call Lease first and then check ctx.Err:
+// if ctx has not ended, the lease is of this term and not of a later one.
 func (l *Lock) Lease() *lock.Lease {
 	lease := l.held()
 	if lease == nil || lease.Err() != nil {
@@ -95,9 +97,10 @@ func (l *Lock) set(lease *lock.Lease, record resourcelock.LeaderElectionRecord) 
 	l.lease, l.record, l.failing = lease, record, false
 }
 
-// Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or Update. If the
-// lease was lost, it returns an error until the elector has stopped leading. If somebody else holds the lease, the holder is named by
-// its owner, as Locker.Inspect names it, and the raw bytes differ in each call. If nobody does, the error is NotFound.
+// Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or
+// Update. If the lease was lost, it returns an error until the elector has stopped leading. If somebody else holds the
+// lease, the holder is named by its owner, as Locker.Inspect names it, and the raw bytes differ in each call. If nobody
+// does, the error is NotFound.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	lease, record := l.lease, l.record
@@ -127,8 +130,9 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}, fmt.Appendf(nil, "%s %d", h.Owner, observe), nil
 }
 
-// Create implements resourcelock.Interface. It takes the lease, and does not wait for it. The error matches lock.ErrHeld if somebody
-// else has it, and lock.ErrLost if the elector leads by a lease that was lost and has not given up yet.
+// Create implements resourcelock.Interface. It acquires the lease without waiting. The error matches
+// lock.ErrHeld if somebody else has it, and lock.ErrLost if the elector leads by a lease that was lost and has not
+// given up yet.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if lease := l.held(); lease != nil {
 		return l.renew(ctx, lease, record)
@@ -161,17 +165,19 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return nil
 }
 
-// Update implements resourcelock.Interface. It renews the lease, or releases it if the record has no holder, as with ReleaseOnCancel.
-// It does not take a lease: the elector calls Create for that. The error matches lock.ErrLost if this process holds no lease.
+// Update implements resourcelock.Interface. It renews the lease, or releases it if the record has no holder, as with
+// ReleaseOnCancel. It does not acquire a lease: the elector calls Create for that. The error matches lock.ErrLost if
+// this process holds no lease.
 //
-// A lease whose last renewal has failed is not released but left to its TTL. The elector may have given up because of that, and then it
-// ends the leader's context only after the release.
+// A lease whose last renewal failed is not released; it expires. The elector may have stopped because of that failure,
+// and then it cancels the leader's context only after the release.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	lease, failing := l.lease, l.failing
 	l.mu.Unlock()
 	if lease == nil {
-		return fmt.Errorf("kubernetes: %q is not held: %w", l.key, lock.ErrLost) // a Conflict would make the elector try again at once
+		// A Conflict would make the elector retry at once.
+		return fmt.Errorf("kubernetes: %q is not held: %w", l.key, lock.ErrLost)
 	}
 	if record.HolderIdentity != "" {
 		return l.renew(ctx, lease, record)
@@ -183,7 +189,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return lease.Release(ctx)
 }
 
-// renew takes a third of what is left of the lease at most, so that there is time to try again.
+// renew takes at most a third of the lease's remaining time, so that there is time for another attempt.
 func (l *Lock) renew(caller context.Context, lease *lock.Lease, record resourcelock.LeaderElectionRecord) error {
 	ttl, err := ttlOf(record)
 	if err != nil {
@@ -194,14 +200,15 @@ func (l *Lock) renew(caller context.Context, lease *lock.Lease, record resourcel
 	if err := lease.Renew(ctx, ttl); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.failing = l.failing || !errors.Is(caller.Err(), context.Canceled) // the elector is told to stop, and does not give up
+		// After a cancellation the elector was stopped from outside: it did not give up because of this renewal.
+		l.failing = l.failing || !errors.Is(caller.Err(), context.Canceled)
 		return err
 	}
 	l.set(lease, record)
 	return nil
 }
 
-// ttlOf is the elector's LeaseDuration, of which it tells the whole seconds.
+// ttlOf returns the elector's LeaseDuration, which the record has in whole seconds.
 func ttlOf(record resourcelock.LeaderElectionRecord) (time.Duration, error) {
 	if record.LeaseDurationSeconds < 1 {
 		return 0, fmt.Errorf("kubernetes: %w: a LeaseDuration of less than a second", lock.ErrInvalid)
@@ -212,8 +219,9 @@ func ttlOf(record resourcelock.LeaderElectionRecord) (time.Duration, error) {
 // becameLeader is what an elector records when it begins to lead. Its other event is that it has stopped.
 const becameLeader = "became leader"
 
-// RecordEvent implements resourcelock.Interface. It records nothing: the elector logs its events, and there is no object of the API
-// server to attach them to. A lease that the elector stops to lead by without releasing it is left to its TTL.
+// RecordEvent implements resourcelock.Interface. It records nothing: the elector logs its events, and there is no
+// object of the API server to attach them to. A lease that the elector stops to lead by without releasing it is left to
+// its TTL.
 func (l *Lock) RecordEvent(event string) {
 	if event != becameLeader {
 		l.set(nil, resourcelock.LeaderElectionRecord{})

@@ -196,8 +196,8 @@ func (l *hangingLease) Release(ctx context.Context) error {
 	return err
 }
 
-// A leader whose renewals get no answer stops before the next one leads: by the elector's RenewDeadline if its times leave room for that,
-// and by the lease's deadline in any case.
+// A leader whose renewals get no answer stops before the next one leads: by the elector's RenewDeadline if its times
+// leave room for that, and by the lease's deadline in any case.
 func TestStopsBeforeNext(t *testing.T) {
 	for name, c := range map[string]struct {
 		times
@@ -245,8 +245,8 @@ func TestStopsBeforeNext(t *testing.T) {
 	}
 }
 
-// A leader that does not watch its lease gives up RenewDeadline after it has found the lease broken, although the key is free and its
-// elector would take it again. It may lead again after that.
+// A leader that does not watch its lease gives up RenewDeadline after it has found the lease broken, although the key
+// is free and its elector would take it again. It may lead again after that.
 func TestGivesUpBrokenLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := locker(t, memory.New())
@@ -287,7 +287,8 @@ func TestClosedLocker(t *testing.T) {
 	})
 }
 
-// Without ReleaseOnCancel the key stays taken until the TTL has passed, for the same lock too, which calls nothing lost then.
+// Without ReleaseOnCancel the key stays taken until the TTL has passed, for the same lock too, which calls nothing lost
+// then.
 func TestLeftToItsTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLock(t, locker(t, memory.New()), "a", func(err error) { t.Errorf("lost: %v", err) })

@@ -29,8 +29,8 @@ type term struct {
 	begin, end time.Time
 }
 
-// Three candidates hand over to each other. No two terms overlap, tokens rise from term to term, and the next leader begins long before the TTL
-// of a lease that was released.
+// Three candidates hand over to each other. No two terms overlap, tokens rise from term to term, and the next leader
+// begins long before the TTL of a lease that was released.
 func TestTermsOnStores(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
 		const enough = 12

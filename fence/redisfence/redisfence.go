@@ -1,4 +1,5 @@
-// Package redisfence checks fencing tokens in Redis, in the same script as the write. See package fence for what that guarantees.
+// Package redisfence checks fencing tokens in Redis, in the same script as the write. See package fence for what that
+// guarantees.
 package redisfence
 
 import (
@@ -18,22 +19,24 @@ var check string
 // A Script is a Lua script behind a check of the token. It is safe for concurrent use.
 type Script struct{ script *redis.Script }
 
-// NewScript returns the script that checks the token, and then runs body, which finds its own keys and arguments in KEYS and
-// ARGV from 1 on, and returns what it likes.
+// NewScript returns the script that checks the token, and then runs body. body finds its keys and arguments in KEYS and
+// ARGV from 1 on, and may return any value.
 func NewScript(body string) *Script {
 	return &Script{redis.NewScript(check + body)}
 }
 
-// Run runs the script's body with keys and args, unless the key fenceKey has seen a token higher than this one: then the command's
-// error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the body fails. c is a client,
-// not a pipeline.
+// Run runs the script's body with keys and args, unless the key fenceKey has seen a token higher than this one: then
+// the command's error is a *fence.StaleError. Other errors are those of go-redis. The token counts as seen even if the
+// body fails. c is a client, not a pipeline.
 //
-// The fence lives as long as its key, which has no TTL. Only an operator removes it, an eviction policy of allkeys-…, or the loss of recent
-// writes: a restart without persistence, or a failover to a replica that lags behind. In a cluster fenceKey and keys need one
-// hash tag, as in {account/7}:fence and {account/7}:balance.
+// The highest token is kept in fenceKey without a TTL. It is lost only if an operator deletes the key, an allkeys-…
+// policy evicts it, or Redis loses recent writes: a restart without persistence, or a failover to a replica that lags
+// behind. In a cluster fenceKey and keys need one hash tag, as in {account/7}:fence and {account/7}:balance.
 //
 // After a network error go-redis may send the script again, as with every command, unless MaxRetries is -1.
-func (s *Script) Run(ctx context.Context, c redis.Scripter, fenceKey string, token uint64, keys []string, args ...any) *redis.Cmd {
+func (s *Script) Run(
+	ctx context.Context, c redis.Scripter, fenceKey string, token uint64, keys []string, args ...any,
+) *redis.Cmd {
 	if err := fence.Compare(fenceKey, token, 0); err != nil {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(err)
@@ -49,5 +52,5 @@ func (s *Script) Run(ctx context.Context, c redis.Scripter, fenceKey string, tok
 	return cmd
 }
 
-// stale begins the reply to a token that is too low, with the higher one behind it.
+// stale is the prefix of the reply to a stale token. The higher token follows it.
 const stale = "FENCESTALE "
