@@ -14,9 +14,10 @@ var rules = []backend.Rule[*Backend]{
 }
 
 // Examine implements backend.Examiner.
-func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if b.leases.Closed() {
-		return nil, backend.ErrClosed
-	}
-	return backend.Apply(rules, "", b), backend.ContextError(ctx, nil)
+func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
+	err = b.leases.Call(ctx, nil, func(context.Context) error {
+		list = backend.Apply(rules, "", b)
+		return nil
+	})
+	return list, err
 }
