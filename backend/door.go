@@ -79,7 +79,7 @@ func (s *Leases) Acquire(ctx context.Context, r Request, w Waiter) (l Lease, err
 			w.CleanUp()
 		case w.unsure:
 			s.Abandon(r.Key, r.Owner, g.Round(r.TTL))
-		default:
+		case !errors.Is(err, ErrLost): // which Grant has seen to
 			s.Withdraw(r.Key, r.Owner, g.Round(r.TTL))
 		}
 		return err
