@@ -28,6 +28,13 @@ var (
 	ofCall    = &waited{}
 )
 
+// callOver stands for the context of a call that has returned.
+var callOver = func() *waited {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return &waited{ctx, cancel}
+}()
+
 func newCallContext(parent context.Context, s *Leases) *bounded {
 	c := &bounded{parent: parent, leases: s}
 	c.inner.Store(ofCall)
@@ -63,8 +70,11 @@ func (c *bounded) waited() *waited {
 	return c.waited()
 }
 
-// cancel frees what was set up. The context is not used afterwards.
+// cancel ends the context of a call, and frees what was set up. That of a release is not used afterwards.
 func (c *bounded) cancel() {
+	if c.inner.CompareAndSwap(ofCall, callOver) {
+		return
+	}
 	if w := c.inner.Load(); w.isSetUp() {
 		w.cancel()
 	}
@@ -95,10 +105,10 @@ func (c *bounded) Err() error {
 // Value implements context.Context. The context that a store derives from c asks for it too, after Done, and then finds the one that ends.
 func (c *bounded) Value(key any) any {
 	switch w := c.inner.Load(); {
+	case w == ofCall, w == callOver:
+		return c.parent.Value(key)
 	case w.isSetUp():
 		return w.Value(key)
-	case w == ofCall:
-		return c.parent.Value(key)
 	}
 	return context.WithoutCancel(c.parent).Value(key)
 }

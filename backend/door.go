@@ -74,9 +74,10 @@ func (s *Leases) Acquire(ctx context.Context, r Request, w Waiter) (l Lease, err
 		}
 		refused := errors.Is(err, ErrHeld) && !IsContextError(err) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 		switch {
-		case err == nil || refused:
+		case err == nil:
 		case w.CleanUp != nil:
 			w.CleanUp()
+		case refused:
 		case w.unsure:
 			s.Abandon(r.Key, r.Owner, g.Round(r.TTL))
 		case !errors.Is(err, ErrLost): // which Grant has seen to

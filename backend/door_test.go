@@ -73,7 +73,9 @@ func TestCallContext(t *testing.T) {
 	bubble(t, new(fakeStore), func(t *testing.T, s *Leases) {
 		for _, derived := range []bool{false, true} {
 			parent, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), key{}, "v"), time.Second, errNet)
+			var call context.Context
 			_ = s.Call(parent, nil, func(ctx context.Context) error {
+				call = ctx
 				if derived {
 					var stop context.CancelFunc
 					ctx, stop = context.WithCancel(ctx)
@@ -91,6 +93,15 @@ func TestCallContext(t *testing.T) {
 				return nil
 			})
 			cancel()
+			if call.Err() == nil || call.Value(key{}) != "v" {
+				t.Errorf("after the call: error %v, value %v", call.Err(), call.Value(key{}))
+			}
+			parent = context.WithValue(t.Context(), key{}, "v")
+			_ = s.Call(parent, nil, func(ctx context.Context) error { call = ctx; return nil })
+			<-call.Done()
+			if call.Err() == nil || call.Value(key{}) != "v" {
+				t.Errorf("after a short call: error %v, value %v", call.Err(), call.Value(key{}))
+			}
 		}
 	})
 }
@@ -179,7 +190,7 @@ func TestAcquireCleansUp(t *testing.T) {
 					t.Errorf("%s: lease %v", name, l)
 				}
 				synctest.Wait()
-				if cleaned != (own && test.cleans) || (f.releases.Load() > 0) != (!own && test.cleans && test.err != ErrLost) {
+				if cleaned != own || (f.releases.Load() > 0) != (!own && test.cleans && test.err != ErrLost) {
 					t.Errorf("%s, clean-up of its own %v: cleaned %v, %d releases", name, own, cleaned, f.releases.Load())
 				}
 			})

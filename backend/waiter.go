@@ -69,8 +69,9 @@ type Waiter struct {
 	// Passing reports whether an error other than ErrHeld may pass by itself; other errors end the wait. nil: all may, except those of this
 	// package that no attempt can change.
 	Passing func(err error) bool
-	// CleanUp removes what the store may keep of the owner when [Leases.Acquire] fails, or begins to do so in the background. nil stands
-	// for [Leases.Withdraw], or [Leases.Abandon] if a Try had an unknown outcome.
+	// CleanUp removes what the store may keep of the owner, or begins to do so in the background. [Leases.Acquire] calls it whenever it
+	// fails. nil stands for [Leases.Withdraw], or [Leases.Abandon] if a Try had an unknown outcome; for nothing if the key was refused
+	// without a wait.
 	CleanUp func()
 
 	unsure bool // a Try had an unknown outcome

@@ -67,9 +67,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	err := a.b.store.update(ctx, a.r.Key, access{create: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		a.granted = false
-		write, err := a.change(r, now, &post, inbox)
-		a.touched = a.touched || write
-		return write, err
+		return a.change(r, now, &post, inbox)
 	})
 	if err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 	if a.place = r.place(a.r.Owner); a.place < 0 {
 		a.place = len(r.queue)
 		r.queue = append(r.queue, me)
-		changed = true
+		changed, a.touched = true, true
 	} else if r.queue[a.place] != me {
 		r.queue[a.place] = me
 		changed = true
@@ -120,6 +118,6 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 }
 
 func (a *attempt) got(r *record) {
-	a.granted = true
+	a.granted, a.touched = true, true
 	a.grant = backend.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
 }

@@ -57,7 +57,7 @@ func openStore(t *testing.T, name string) (backend.Backend, []*servers.Server) {
 func TestCallsUnderWaySayClosed(t *testing.T) {
 	for _, name := range append([]string{"pair"}, servers.SharedStores...) {
 		t.Run(name, func(t *testing.T) {
-			if name == "redlock" || name == "memcached" || name == "etcd" {
+			if name == "redlock" || name == "memcached" {
 				t.Skip("it returns ErrUnavailable")
 			}
 			t.Parallel()
