@@ -61,6 +61,9 @@ type Waiter struct {
 	// Sleep returns after a refusal when it is time to try again. Its error is treated as one of Try. If Sleep is nil, the waiter polls: it
 	// pauses, at most until the end of the TTL of a HeldError.
 	Sleep func(ctx context.Context) error
+	// Refused returns a refusal that a Try met before it failed with another error, once; nil if there was none. A store whose Try waits
+	// by itself sets it.
+	Refused func() error
 	// Pause is the time between attempts without Sleep, and after a failure.
 	Pause Pause
 	// Patience is how long the waiter outlives an outage, from its first failure on; 10 s if it is 0. [Leases.Acquire] makes it no shorter
@@ -86,6 +89,11 @@ func (w *Waiter) Wait(ctx context.Context) (Lease, error) {
 		l, err := w.try(ctx)
 		if err == nil {
 			return l, nil
+		}
+		if w.Refused != nil {
+			if r := w.Refused(); r != nil {
+				busy, failing = r, time.Time{}
+			}
 		}
 		var hint time.Duration
 		refused := errors.Is(err, ErrHeld)

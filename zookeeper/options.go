@@ -132,7 +132,6 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		options:    o,
 		root:       o.Chroot + "/" + o.Namespace,
 		acl:        o.ACL,
-		closing:    make(chan struct{}),
 		sessions:   make(map[time.Duration]*session),
 		limits:     defaultLimits(),
 		first:      handshakeFirst,
