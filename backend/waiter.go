@@ -98,7 +98,7 @@ func (w *Waiter) Wait(ctx context.Context) (Lease, error) {
 		var hint time.Duration
 		refused := errors.Is(err, ErrHeld)
 		if refused {
-			busy, failing = ErrHeld, time.Time{}
+			busy, failing = cmp.Or(busy, ErrHeld), time.Time{}
 			if held, ok := errors.AsType[*HeldError](err); ok {
 				busy, hint = held, held.Holder.TTL
 			}

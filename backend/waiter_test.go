@@ -203,6 +203,37 @@ func TestWaiterSleeps(t *testing.T) {
 	})
 }
 
+// A Try that waits by itself may be refused before it fails: the waiter outlives that failure, and its error says that the key was busy.
+func TestWaiterRefusedWithinTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy error
+		tries := 0
+		w := Waiter{
+			Pause: fixed, Patience: time.Second,
+			Try: func(ctx context.Context) (Lease, error) {
+				if tries++; tries == 1 {
+					busy = &HeldError{Holder{Owner: "other"}}
+				}
+				return nil, errNet
+			},
+			Refused: func() error {
+				defer func() { busy = nil }()
+				return busy
+			},
+		}
+		_, err := w.Wait(t.Context())
+		if wantErr(t, "wait", err, errNet); tries != 12 {
+			t.Errorf("%d attempts", tries)
+		}
+		tries = 0
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err = w.Wait(ctx)
+		wantErr(t, "wait", err, ErrHeld)
+		wantErr(t, "wait", err, context.DeadlineExceeded)
+	})
+}
+
 // An error of Sleep is an outage like one of Try, and ends the wait like one of Try.
 func TestWaiterWhoseSleepFails(t *testing.T) {
 	for _, test := range []struct {

@@ -30,8 +30,7 @@ type attempt struct {
 	mod      int64 // the revision at which it was last written there
 
 	// Of a waiter.
-	busy    error    // the first refusal
-	refused bool     // it has been returned
+	busy    error    // a refusal that the Waiter does not know of
 	entered bool     // the first request was answered
 	at      position // in the queue
 }

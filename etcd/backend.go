@@ -70,7 +70,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := newAttempt(b, r)
 	w := backend.Waiter{
-		Try: a.try, CleanUp: a.giveUp, Passing: passing,
+		Try: a.try, Refused: a.lastRefusal, CleanUp: a.giveUp, Passing: passing,
 		Pause: backend.Pause{Min: leastPause, Max: time.Second},
 	}
 	if r.Wait {

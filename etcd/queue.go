@@ -1,10 +1,8 @@
 package etcd
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -43,8 +41,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		case err == nil && a.at.before.key == "":
 			continue
 		case err == nil:
-			a.refused = true
-			return nil, cmp.Or(a.busy, backend.ErrHeld)
+			return nil, backend.ErrHeld
 		case a.granted: // and given back, which would meet what this owner is granted from now on
 			return nil, err
 		}
@@ -56,7 +53,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 				continue
 			}
 		}
-		return nil, a.afterRefusal(err)
+		return nil, err
 	}
 }
 
@@ -74,13 +71,11 @@ func (a *attempt) step(ctx context.Context) (l backend.Lease, err error) {
 	return l, err
 }
 
-// afterRefusal returns err, joined with the refusal that came before it in the same attempt: a waiter outlives err then.
-func (a *attempt) afterRefusal(err error) error {
-	if a.busy == nil || a.refused {
-		return err
-	}
-	a.refused = true
-	return fmt.Errorf("%w, then: %w", a.busy, err)
+// lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
+func (a *attempt) lastRefusal() error {
+	busy := a.busy
+	a.busy = nil
+	return busy
 }
 
 // enter makes the first request. Where keys have been busy lately, one transaction takes the key or a place in the queue,
@@ -187,9 +182,6 @@ func (a *attempt) losePlace() {
 
 // await returns when the contender before may be gone.
 func (a *attempt) await(ctx context.Context) error {
-	if a.at.before.key == "" { // see afterRefusal
-		return backend.Sleep(ctx, leastPause)
-	}
 	at, err := a.watchAhead(ctx, a.at)
 	if a.at = at; errors.Is(err, backend.ErrLost) || isLeaseNotFound(err) {
 		a.at, err = position{}, nil // what there is, queue finds out

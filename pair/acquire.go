@@ -24,7 +24,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	}
 	pause := backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}
 	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: pause}
-	return b.leases.Acquire(ctx, r, backend.Waiter{Try: a.try, Pause: pause, CleanUp: func() {}}) // each store cleans up its own half
+	return b.leases.Acquire(ctx, r, backend.Waiter{
+		Try: a.try, Refused: a.lastRefusal, Pause: pause, CleanUp: func() {}, // each store cleans up its own half
+	})
 }
 
 // An attempt is one Acquire.
@@ -54,7 +56,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 				continue
 			}
 			if full = a.full(); full == nil || !errors.Is(err, backend.ErrUnavailable) {
-				return nil, a.afterRefusal(err)
+				return nil, err
 			}
 			err = full
 		}
@@ -67,13 +69,11 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// afterRefusal returns err, joined with a refusal that came before it in the same attempt: a waiter outlives err then.
-func (a *attempt) afterRefusal(err error) error {
+// lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
+func (a *attempt) lastRefusal() error {
 	busy := a.busy
-	if a.busy = nil; busy == nil || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) || backend.Definite(err) {
-		return err
-	}
-	return fmt.Errorf("%w, then: %w", busy, err)
+	a.busy = nil
+	return busy
 }
 
 // full is an error if this client holds as many leases as one of the stores lets it.
