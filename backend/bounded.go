@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A bounded context is that of a release or a call. That of a release has its caller's values but not its end, and ends after a timeout,
-// or with base. That of a call ends with its caller's too, or when Close begins. What makes it end is set up when a store first asks for
-// more than values and an error, because many do not: they answer at once, or bound their requests themselves.
+// A bounded context is that of a release or a call. That of a release has its caller's values but not its end, and ends
+// after a timeout, or with base. That of a call ends with its caller's too, or when Close begins. What makes it end is
+// set up when a store first asks for more than values and an error, because many do not: they answer at once, or bound
+// their requests themselves.
 type bounded struct {
 	parent context.Context // for its values; for a call, its end too
 	leases *Leases
@@ -102,7 +103,8 @@ func (c *bounded) Err() error {
 	return c.waited().Err()
 }
 
-// Value implements context.Context. The context that a store derives from c asks for it too, after Done, and then finds the one that ends.
+// Value implements context.Context. The context that a store derives from c asks for it too, after Done, and then finds
+// the one that ends.
 func (c *bounded) Value(key any) any {
 	switch w := c.inner.Load(); {
 	case w == ofCall, w == callOver:

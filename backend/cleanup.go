@@ -9,27 +9,28 @@ import (
 const (
 	cleanupFirst = 20 * time.Millisecond // the first pause between attempts; it doubles
 	cleanupMost  = time.Second           // the longest pause
-	// lateArrival is how long a request that was given up may still take to reach the store: a server's thread, or one processor of a
-	// virtual machine, can stand still for hundreds of milliseconds. An owner counts as removed when the store has had nothing of it for
-	// so long.
+	// lateArrival is how long a request that was given up may still take to reach the store: a server's thread, or one
+	// processor of a virtual machine, can stand still for hundreds of milliseconds. An owner counts as removed when the
+	// store has had nothing of it for so long.
 	lateArrival = time.Second
 )
 
-// Abandon removes, in the background, what the store may keep of owner after an Acquire whose outcome is unknown. It asks at once, then
-// again, until the store has had nothing of owner for a second, or ttl has run out. After Close it does nothing.
+// Abandon removes, in the background, what the store may keep of owner after an Acquire whose outcome is unknown. It
+// asks at once, then again, until the store has had nothing of owner for a second, or ttl has run out. After Close it
+// does nothing.
 func (s *Leases) Abandon(key, owner string, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, true)
 }
 
-// Withdraw removes, in the background, what the store keeps of owner after an Acquire that failed, such as its place in a queue. All
-// requests of owner must have been answered: the store's answer to the removal is final. Withdraw asks until there is one, or ttl has
-// run out.
+// Withdraw removes, in the background, what the store keeps of owner after an Acquire that failed, such as its place in
+// a queue. All requests of owner must have been answered: the store's answer to the removal is final. Withdraw asks
+// until there is one, or ttl has run out.
 func (s *Leases) Withdraw(key, owner string, ttl time.Duration) {
 	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, false)
 }
 
-// cleanUp removes, in the background, what the store may keep of l's owner. The first answer counts, unless an unanswered request may
-// grant the key again. Once Close has begun, the second answer counts.
+// cleanUp removes, in the background, what the store may keep of l's owner. The first answer counts, unless an
+// unanswered request may grant the key again. Once Close has begun, the second answer counts.
 func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
 	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, state: lost}
 	s.Go(func(ctx context.Context) {

@@ -48,8 +48,8 @@ func TestAbandonRetriesUnknown(t *testing.T) {
 	}
 }
 
-// After a grant whose requests were all answered, the first answer to its clean-up counts. If one of them may still arrive, the owner is
-// looked for again, after the release too.
+// After a grant whose requests were all answered, the first answer to its clean-up counts. If one of them may still
+// arrive, the owner is looked for again, after the release too.
 func TestUnsureGrantIsCleanedUpAgain(t *testing.T) {
 	for _, unsure := range []bool{false, true} {
 		for name, end := range map[string]func(t *testing.T, s *Leases, g Grant){

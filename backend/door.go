@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Enter begins a call of one of the client's methods. It returns the error of a call that must not begin: invalid, if that is not nil, the
-// error of a context that has ended, or ErrClosed. Otherwise the call ends with Leave, and Close waits for it.
+// Enter begins a call of one of the client's methods. It returns the error of a call that must not begin: invalid, if
+// that is not nil, the error of a context that has ended, or ErrClosed. Otherwise the call ends with Leave, and Close
+// waits for it.
 func (s *Leases) Enter(ctx context.Context, invalid error) error {
 	if invalid != nil {
 		return invalid
@@ -34,10 +35,10 @@ func (s *Leases) Leave() {
 	}
 }
 
-// Call makes a call of one of the client's methods: it calls do between Enter and Leave, with a context that also ends when Close begins,
-// and returns do's error as callers may see it. If ctx has ended, that is ctx's, joined with do's. If Close has begun, it is ErrClosed. The
-// end of another context is ErrUnavailable. ErrHeld, ErrLost, ErrInvalid and ErrUnsupported, which say what the store answered, stay
-// as they are.
+// Call makes a call of one of the client's methods: it calls do between Enter and Leave, with a context that also ends
+// when Close begins, and returns do's error as callers may see it. If ctx has ended, that is ctx's, joined with do's.
+// If Close has begun, it is ErrClosed. The end of another context is ErrUnavailable. ErrHeld, ErrLost, ErrInvalid and
+// ErrUnsupported, which say what the store answered, stay as they are.
 func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
 	if err := s.Enter(ctx, invalid); err != nil {
 		return err
@@ -57,13 +58,13 @@ func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Co
 	return NotOurs(ctx, err)
 }
 
-// Acquire is a Backend's Acquire by w: one attempt, or as many as it takes if r waits. If they fail, it removes in the background what the
-// store may keep of the owner.
+// Acquire is a Backend's Acquire by w: one attempt, or as many as it takes if r waits. If they fail, it removes in the
+// background what the store may keep of the owner.
 func (s *Leases) Acquire(ctx context.Context, r Request, w Waiter) (l Lease, err error) {
 	g := s.requests.Guarantees()
 	invalid := r.Validate()
 	if invalid == nil && g.MaxTTL > 0 && r.TTL > g.MaxTTL {
-		invalid = fmt.Errorf("%w: ttl %v is longer than %v, the longest that this store grants", ErrInvalid, r.TTL, g.MaxTTL)
+		invalid = fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, r.TTL, g.MaxTTL)
 	}
 	err = s.Call(ctx, invalid, func(ctx context.Context) (err error) {
 		if r.Wait {
@@ -72,7 +73,7 @@ func (s *Leases) Acquire(ctx context.Context, r Request, w Waiter) (l Lease, err
 		} else {
 			l, err = w.try(ctx)
 		}
-		refused := errors.Is(err, ErrHeld) && !IsContextError(err) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
+		refused := isAnswer(err) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed)
 		switch {
 		case err == nil:
 		case w.CleanUp != nil:
@@ -91,8 +92,8 @@ func (s *Leases) Acquire(ctx context.Context, r Request, w Waiter) (l Lease, err
 	return l, nil
 }
 
-// Go runs f on a goroutine for which Close waits. Its context ends when Close can wait no longer. Go reports whether it runs f: not after
-// that.
+// Go runs f on a goroutine for which Close waits. Its context ends when Close can wait no longer. Go reports whether it
+// runs f: not after that.
 func (s *Leases) Go(f func(ctx context.Context)) bool {
 	s.underway.Add(1)
 	if s.base.Err() != nil {

@@ -198,7 +198,8 @@ func TestAcquireCleansUp(t *testing.T) {
 	}
 }
 
-// A wait whose last request was answered needs one removal. If its context ends during a request, the removal is not final.
+// A wait whose last request was answered needs one removal. If its context ends during a request, the removal is not
+// final.
 func TestAcquireCleansUpAfterWait(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		f := &fakeStore{}

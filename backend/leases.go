@@ -10,9 +10,9 @@ import (
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases is what every client of a store needs: it tracks the leases that the client has been granted, with one timer and, while
-// idle, no goroutine; it counts the calls of the client ([Leases.Call]), cleans up after those that failed, and ends all of it in
-// Close. It is safe for concurrent use.
+// Leases is what every client of a store needs: it tracks the leases that the client has been granted, with one timer
+// and, while idle, no goroutine; it counts the calls of the client ([Leases.Call]), cleans up after those that failed,
+// and ends all of it in Close. It is safe for concurrent use.
 type Leases struct {
 	requests Requests
 	timeout  time.Duration
@@ -45,8 +45,8 @@ type Grant struct {
 	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
 	TTL   time.Duration // as granted, at least what was asked
 	Data  any           // kept in Life.Data
-	// Unsure means that a request for this grant went unanswered and may still reach the store. The owner is cleaned up once more after
-	// the release.
+	// Unsure means that a request for this grant went unanswered and may still reach the store. The owner is cleaned up
+	// once more after the release.
 	Unsure bool
 }
 
@@ -97,13 +97,14 @@ func (s *Leases) Len() int {
 	return s.clock.Len()
 }
 
-// closeGrace is how long Close waits for calls, releases and clean-ups, and again for the end of those that it has cancelled.
+// closeGrace is how long Close waits for calls, releases and clean-ups, and again for the end of those that it has
+// cancelled.
 const closeGrace = time.Second
 
-// Close ends the client's work in this order: it refuses new calls, ends the context of those under way and loses every live lease; it
-// waits for calls, releases and clean-ups, up to a second; it ends their contexts ([Leases.Go]), and waits again, up to a second. Then
-// nothing uses the client's connections, unless it ignores its context: close them after Close, and call Drain. Close reports whether
-// this was the first call.
+// Close ends the client's work in this order: it refuses new calls, ends the context of those under way and loses every
+// live lease; it waits for calls, releases and clean-ups, up to a second; it ends their contexts ([Leases.Go]), and
+// waits again, up to a second. Then nothing uses the client's connections, unless it ignores its context: close them
+// after Close, and call Drain. Close reports whether this was the first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
 	if s.closed.Swap(true) {

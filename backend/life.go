@@ -21,8 +21,8 @@ type Requests interface {
 
 	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means
 	// removed. ErrLost means that the store answered and had nothing of this owner. Any other error means unknown. It
-	// is repeated after an unknown outcome. It is also called for an owner whose Acquire failed ([Leases.Abandon]): then l.Data
-	// is nil.
+	// is repeated after an unknown outcome. It is also called for an owner whose Acquire failed ([Leases.Abandon]):
+	// then l.Data is nil.
 	ReleaseLease(ctx context.Context, l *Life) error
 }
 

@@ -16,8 +16,8 @@ type Pause struct {
 	last     time.Duration
 }
 
-// Next returns the next pause, between Min and Max. hint, if positive, is when the store expects the key to be free: the
-// pause ends then, with a little jitter, if that is sooner.
+// Next returns the next pause, between Min and Max. hint, if positive, is when the store expects the key to be free:
+// the pause ends then, with a little jitter, if that is sooner.
 func (p *Pause) Next(hint time.Duration) time.Duration {
 	upper := min(3*max(p.last, p.Min), p.Max)
 	d := p.Min
@@ -51,30 +51,30 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // leastPatience is the shortest time for which a waiter outlives an outage of the store.
 const leastPatience = 10 * time.Second
 
-// A Waiter acquires a key that may be busy. Once the store has said that it is, other errors count as an outage, which the waiter outlives
-// for its patience. A failing first attempt ends it at once.
+// A Waiter acquires a key that may be busy. Once the store has said that it is, other errors count as an outage, which
+// the waiter outlives for its patience. A failing first attempt ends it at once.
 type Waiter struct {
-	// Try makes one attempt. A busy key is an error that matches ErrHeld. After ErrLost, a grant that arrived too late, there is no other
-	// attempt: [Leases.Grant] gives the grant back, and with it the next one of the same owner. For the same reason Try must not
-	// [Leases.Abandon] what it may have been granted.
+	// Try makes one attempt. A busy key is an error that matches ErrHeld. After ErrLost, a grant that arrived too late,
+	// there is no other attempt: [Leases.Grant] gives the grant back, and with it the next one of the same owner. For
+	// the same reason Try must not [Leases.Abandon] what it may have been granted.
 	Try func(ctx context.Context) (Lease, error)
-	// Sleep returns after a refusal when it is time to try again. Its error is treated as one of Try. If Sleep is nil, the waiter polls: it
-	// pauses, at most until the end of the TTL of a HeldError.
+	// Sleep returns after a refusal when it is time to try again. Its error is treated as one of Try. If Sleep is nil,
+	// the waiter polls: it pauses, at most until the end of the TTL of a HeldError.
 	Sleep func(ctx context.Context) error
-	// Refused returns a refusal that a Try met before it failed with another error, once; nil if there was none. A store whose Try waits
-	// by itself sets it.
+	// Refused returns a refusal that a Try met before it failed with another error, once; nil if there was none. A
+	// store whose Try waits by itself sets it.
 	Refused func() error
 	// Pause is the time between attempts without Sleep, and after a failure.
 	Pause Pause
-	// Patience is how long the waiter outlives an outage, from its first failure on; 10 s if it is 0. [Leases.Acquire] makes it no shorter
-	// than the TTL.
+	// Patience is how long the waiter outlives an outage, from its first failure on; 10 s if it is 0. [Leases.Acquire]
+	// makes it no shorter than the TTL.
 	Patience time.Duration
-	// Passing reports whether an error other than ErrHeld may pass by itself; other errors end the wait. nil: all may, except those of this
-	// package that no attempt can change.
+	// Passing reports whether an error other than ErrHeld may pass by itself; other errors end the wait. nil: all may,
+	// except those of this package that no attempt can change.
 	Passing func(err error) bool
-	// CleanUp removes what the store may keep of the owner, or begins to do so in the background. [Leases.Acquire] calls it whenever it
-	// fails. nil stands for [Leases.Withdraw], or [Leases.Abandon] if a Try had an unknown outcome; for nothing if the key was refused
-	// without a wait.
+	// CleanUp removes what the store may keep of the owner, or begins to do so in the background. [Leases.Acquire]
+	// calls it whenever it fails. nil stands for [Leases.Withdraw], or [Leases.Abandon] if a Try had an unknown
+	// outcome; for nothing if the key was refused without a wait.
 	CleanUp func()
 
 	unsure bool // a Try had an unknown outcome
@@ -150,7 +150,9 @@ func endOfWait(ctx context.Context, busy, err error) error {
 }
 
 // Poll is [Waiter.Wait] of a store that cannot make clients wait.
-func Poll(ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (Lease, error)) (Lease, error) {
+func Poll(
+	ctx context.Context, pause Pause, patience time.Duration, try func(ctx context.Context) (Lease, error),
+) (Lease, error) {
 	w := Waiter{Try: try, Pause: pause, Patience: patience}
 	return w.Wait(ctx)
 }

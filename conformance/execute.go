@@ -24,8 +24,8 @@ type Options struct {
 	Observe  func(Result)   // called as each check's result comes in, one call at a time
 	NotReady func(error)    // called before the first check with why the store cannot grant yet (backend.Readiness), if it is waited for
 
-	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and checks
-	// of what ended leases leave behind release 5,000 leases instead of 20,000.
+	// Short leaves out what takes longest: only the first of Members fails, random histories are half as long, and
+	// checks of what ended leases leave behind release 5,000 leases instead of 20,000.
 	Short bool
 }
 

@@ -50,7 +50,9 @@ func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err e
 // Break implements [backend.Breaker]. It deletes the first contender's key, if that is the owner's, and revokes its lease of etcd's, which
 // no other lock uses and which the holder would go on renewing until its watch tells.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error { return b.breakLease(ctx, key, owner) })
+	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return b.breakLease(ctx, key, owner)
+	})
 }
 
 func (b *Backend) breakLease(ctx context.Context, key, owner string) error {

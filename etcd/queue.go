@@ -28,8 +28,9 @@ type position struct {
 	seen   int64     // the revision at which that was so, or at which the one before was deleted; 0 if not known
 }
 
-// queue asks for the key, or for its turn in the queue, which etcd orders by when the owners' keys were created. It returns ErrHeld once
-// it has a place behind others. If its place is gone, or a lease for the lock, it queues again at the end.
+// queue asks for the key, or for its turn in the queue, which etcd orders by when the owners' keys were created. It
+// returns ErrHeld once it has a place behind others. If its place is gone, or a lease for the lock, it queues again at
+// the end.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {

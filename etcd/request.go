@@ -27,7 +27,8 @@ const (
 //
 // unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
 func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error) (unanswered bool, err error) {
-	r := backend.Repeat{Timeout: b.options.Timeout, Pause: backend.Pause{Min: leastPause, Max: mostPause}, Classify: classify}
+	pause := backend.Pause{Min: leastPause, Max: mostPause}
+	r := backend.Repeat{Timeout: b.options.Timeout, Pause: pause, Classify: classify}
 	unanswered, err = r.Do(ctx, func(bool) error {
 		most := b.attemptTime(ctx)
 		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), most)

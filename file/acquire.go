@@ -38,8 +38,8 @@ type attempt struct {
 	opportunity time.Duration  // from now: see record
 }
 
-// cleanUp removes what the store may keep of an owner that will not use it: now, which takes some 20 µs, or in the background if
-// somebody keeps the bucket locked.
+// cleanUp removes what the store may keep of an owner that will not use it: now, which takes some 20 µs, or in the
+// background if somebody keeps the bucket locked.
 func (a *attempt) cleanUp() {
 	if !a.touched {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a process that was
-// stopped at the wrong moment.
+// requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a
+// process that was stopped at the wrong moment.
 const requestTimeout = 5 * time.Second
 
 // A Backend is one client of a directory of locks. It implements backend.Backend.

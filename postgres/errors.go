@@ -64,10 +64,11 @@ func unavailable(err error) error {
 	err = translate(err)
 	var connecting *pgconn.ConnectError
 	silent := errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == ""
+	named := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrUnavailable)
 	switch {
 	case errors.Is(err, ErrExhausted) && backend.IsContextError(err): // one host was full, and another silent
 		return fmt.Errorf("%w: %v", ErrExhausted, err)
-	case silent && !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrUnavailable):
+	case silent && !named:
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err

@@ -17,8 +17,8 @@ const (
 	lateGrant = 20
 )
 
-// Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and again where that is
-// not possible.
+// Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and
+// again where that is not possible.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	w := backend.Waiter{
 		Pause:   backend.Pause{Min: pollMin, Max: pollMax},
@@ -29,7 +29,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if queues {
 		defer b.pool.endWait()
 	}
-	tryFirst := !queues || b.guarantees.Round(r.TTL) <= b.options.Share // a lease that is free now can join the connection of others
+	// A lease that is free now can join the connection of others.
+	tryFirst := !queues || b.guarantees.Round(r.TTL) <= b.options.Share
 	queued := false
 	if queues {
 		w.Sleep = func(ctx context.Context) error { // a refused try is followed by a place in the queue
@@ -52,8 +53,8 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	return b.leases.Acquire(ctx, r, w)
 }
 
-// attempt calls once, and again where a connection that was at rest turns out to have ended before. A waiter also waits for connections to
-// come back; a full lock table is everybody's trouble.
+// attempt calls once, and again where a connection that was at rest turns out to have ended before. A waiter also waits
+// for connections to come back; a full lock table is everybody's trouble.
 func (b *Backend) attempt(ctx context.Context, r backend.Request,
 	once func(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error),
 ) (backend.Lease, error) {

@@ -30,8 +30,8 @@ type attempt struct {
 // leastPatience is the shortest time for which a waiter outlives an outage.
 const leastPatience = 10 * time.Second
 
-// try makes one attempt. Unless it may wait, it looks first whether the key is busy. If its session has ended, it begins again in another
-// one, once.
+// try makes one attempt. Unless it may wait, it looks first whether the key is busy. If its session has ended, it
+// begins again in another one, once.
 func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
 	for range 2 {
 		if err = nil; !a.r.Wait {

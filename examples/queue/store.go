@@ -62,8 +62,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Acquire implements backend.Backend. A waiter asks for the key until it is granted: when the server says that the turn has come, when the
-// connection has broken, and from time to time. It listens before it asks, since the message may come before the answer.
+// Acquire implements backend.Backend. A waiter asks for the key until it is granted: when the server says that the turn
+// has come, when the connection has broken, and from time to time. It listens before it asks, since the message may
+// come before the answer.
 func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	turn := make(chan struct{}, 1)
 	if r.Wait {

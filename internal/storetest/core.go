@@ -18,8 +18,8 @@ func Core(extra ...string) Suite {
 	}
 }
 
-// Main is conformance.Run, for the usual setup of a store. With -short, unless ANYLOCK_CONFORMANCE_FULL is 1, it runs the core and the histories
-// only: the whole suite runs in "make test-race" and "make test-all".
+// Main is conformance.Run, for the usual setup of a store. With -short, unless ANYLOCK_CONFORMANCE_FULL is 1, it runs
+// the core and the histories only: the whole suite runs in "make test-race" and "make test-all".
 func Main(t *testing.T, newHarness func(t *testing.T) conformance.Harness) {
 	t.Helper()
 	if testing.Short() && os.Getenv("ANYLOCK_CONFORMANCE_FULL") != "1" {
