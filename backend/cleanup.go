@@ -9,47 +9,58 @@ import (
 const (
 	cleanupFirst = 20 * time.Millisecond // the first pause between attempts; it doubles
 	cleanupMost  = time.Second           // the longest pause
-	// A request that was given up may still be on its way when the store answers "nothing there": a server's thread, or one
-	// processor of a virtual machine, can stand still for hundreds of milliseconds. The answer is believed when the store
-	// gives it twice, this far apart.
-	cleanupSettle = time.Second
+	// lateArrival is how long a request that was given up may still take to reach the store: a server's thread, or one
+	// processor of a virtual machine, can stand still for hundreds of milliseconds. An owner counts as removed when the
+	// store has had nothing of it for so long.
+	lateArrival = time.Second
 )
 
-// Abandon removes, in the background, what the store may keep of owner after a request whose outcome is unknown: at
-// once, then again until the store has removed it, or has said twice that there is nothing, or ttl has run out.
+// Abandon removes, in the background, what the store may keep of owner after an Acquire whose outcome is unknown. It
+// asks at once, then again, until the store has had nothing of owner for a second, or ttl has run out. After Close it
+// does nothing.
 func (s *Leases) Abandon(key, owner string, ttl time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.abandonLocked(key, owner, nil, ttl)
+	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, true)
 }
 
-func (s *Leases) abandonLocked(key, owner string, data any, ttl time.Duration) {
-	if s.closed {
-		return // its TTL ends it
-	}
-	l := &Life{Data: data, leases: s, key: key, owner: owner, state: lost}
-	s.cleanups.Go(func() { s.cleanUp(l, ttl) })
+// Withdraw removes, in the background, what the store keeps of owner after an Acquire that failed, such as its place in
+// a queue. All requests of owner must have been answered: the store's answer to the removal is final. Withdraw asks
+// until there is one, or ttl has run out.
+func (s *Leases) Withdraw(key, owner string, ttl time.Duration) {
+	s.cleanUp(&Life{leases: s, key: key, owner: owner}, ttl, false)
 }
 
-func (s *Leases) cleanUp(l *Life, ttl time.Duration) {
-	ctx, cancel := context.WithTimeout(s.base, max(ttl, s.timeout))
-	defer cancel()
-	var absent time.Time // when the store first said that there is nothing
-	for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
-		err := s.request(ctx, l)
-		switch {
-		case err == nil:
-			return
-		case !errors.Is(err, ErrLost):
-		case absent.IsZero():
-			absent = time.Now()
-		case time.Since(absent) >= cleanupSettle:
-			return
+// cleanUp removes, in the background, what the store may keep of l's owner. The first answer counts, unless an
+// unanswered request may grant the key again. Once Close has begun, the second answer counts.
+func (s *Leases) cleanUp(l *Life, ttl time.Duration, mayReturn bool) {
+	l = &Life{Data: l.Data, leases: s, key: l.key, owner: l.owner, state: lost}
+	s.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, max(ttl, s.timeout))
+		defer cancel()
+		var absent time.Time // since when the store has had nothing
+		closing := s.closing.Done()
+		for pause := cleanupFirst; ; pause = min(2*pause, cleanupMost) {
+			err := s.request(ctx, l)
+			answered := err == nil || errors.Is(err, ErrLost)
+			switch enough := time.Since(absent) >= lateArrival || closing == nil; {
+			case answered && !mayReturn, answered && err != nil && !absent.IsZero() && enough:
+				return
+			case answered && (err == nil || absent.IsZero()):
+				absent = time.Now()
+			}
+			t := time.NewTimer(pause)
+			select {
+			case <-t.C:
+			case <-closing:
+				closing = nil
+				t.Reset(cleanupFirst)
+				<-t.C
+			case <-ctx.Done():
+			}
+			if t.Stop(); ctx.Err() != nil {
+				return
+			}
 		}
-		if Sleep(ctx, pause) != nil {
-			return
-		}
-	}
+	})
 }
 
 func (s *Leases) request(ctx context.Context, l *Life) error {
@@ -65,15 +76,13 @@ func (s *Leases) releaseOnce(l *Life) {
 
 // giveBack is releaseOnce in the background, for leases that the store has prolonged after their end.
 func (s *Leases) giveBack(lives ...*Life) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(lives) == 0 {
+	if len(lives) == 0 {
 		return
 	}
-	s.cleanups.Go(func() {
+	s.Go(func(ctx context.Context) {
 		for _, l := range lives {
-			if s.base.Err() == nil {
-				_ = s.request(s.base, l)
+			if ctx.Err() == nil {
+				_ = s.request(ctx, l)
 			}
 		}
 	})

@@ -26,6 +26,19 @@ func TestHeldErrorIsOneLine(t *testing.T) {
 }
 
 // What Poll has returned may be passed to ContextError again.
+// A late context has ended by its deadline, and its timer has not run yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// A refusal stays in the error of a context that is made twice, also if the context's timer is late.
+func TestLateTimerKeepsBusy(t *testing.T) {
+	ctx := late{context.Background()}
+	err := ContextError(ctx, ContextError(ctx, ErrHeld))
+	wantErr(t, "late", err, context.DeadlineExceeded)
+	wantErr(t, "late", err, ErrHeld)
+}
+
 func TestContextErrorKeepsBusy(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("shutting down"))

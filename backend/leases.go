@@ -4,30 +4,36 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anylock/lock/internal/alarm"
 )
 
-// Leases tracks every lease that one client of a store has been granted, with one timer and, while idle, no goroutine.
-// It is safe for concurrent use.
+// Leases is what every client of a store needs: it tracks the leases that the client has been granted, with one timer
+// and, while idle, no goroutine; it counts the calls of the client ([Leases.Call]), cleans up after those that failed,
+// and ends all of it in Close. It is safe for concurrent use.
 type Leases struct {
 	requests Requests
 	timeout  time.Duration
 
-	mu     sync.Mutex
-	clock  alarm.Clock[*Life] // of the deadlines of live leases
-	closed bool
+	mu    sync.Mutex
+	clock alarm.Clock[*Life] // of the deadlines of live leases
 
-	cleanups sync.WaitGroup  // and releases under way
+	closed   atomic.Bool     // Close has begun; set with mu
+	underway atomic.Int64    // calls, releases and background work
+	idle     chan struct{}   // receives when the last of them ends after Close has begun
+	closing  context.Context // ends when Close begins
 	base     context.Context // ends when every request must
+	begin    context.CancelFunc
 	cancel   context.CancelFunc
 }
 
 // NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
 func NewLeases(r Requests, timeout time.Duration) *Leases {
-	s := &Leases{requests: r, timeout: timeout}
+	s := &Leases{requests: r, timeout: timeout, idle: make(chan struct{}, 1)}
 	s.clock = alarm.New[*Life](s.expire)
+	s.closing, s.begin = context.WithCancel(context.Background())
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -39,6 +45,9 @@ type Grant struct {
 	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
 	TTL   time.Duration // as granted, at least what was asked
 	Data  any           // kept in Life.Data
+	// Unsure means that a request for this grant went unanswered and may still reach the store. The owner is cleaned up
+	// once more after the release.
+	Unsure bool
 }
 
 // Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
@@ -46,7 +55,7 @@ type Grant struct {
 // closed.
 // After a failure the owner is spent: asking again under its name would race with giving the first grant back.
 func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
-	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token}
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, mayReturn: g.Unsure}
 	l.place.Item = l
 	deadline := Deadline(g.Sent, g.TTL)
 	s.mu.Lock()
@@ -59,8 +68,12 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 	end, ends := ctx.Deadline()
 	var err error
 	switch {
-	case s.closed:
-		go s.releaseOnce(l) // Close does not wait for it: the client may be gone already
+	case s.closed.Load():
+		s.underway.Add(1)
+		go func() {
+			defer s.Leave()
+			s.releaseOnce(l)
+		}()
 		return nil, ErrClosed
 	case ctx.Err() != nil, ends && !now.Before(end):
 		err = endError(ctx, nil)
@@ -73,7 +86,7 @@ func (s *Leases) Grant(ctx context.Context, r Request, g Grant) (*Life, error) {
 		s.clock.Arm()
 		return l, nil
 	}
-	s.abandonLocked(r.Key, r.Owner, g.Data, g.TTL)
+	s.cleanUp(l, g.TTL, g.Unsure)
 	return nil, err
 }
 
@@ -84,39 +97,33 @@ func (s *Leases) Len() int {
 	return s.clock.Len()
 }
 
-// Closed reports whether Close has been called.
-func (s *Leases) Closed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// closeGrace is how long Close lets requests go on: what they leave behind ends with its TTL.
+// closeGrace is how long Close waits for calls, releases and clean-ups, and again for the end of those that it has
+// cancelled.
 const closeGrace = time.Second
 
-// Close loses every live lease, and returns when the releases and clean-ups under way have ended, which it makes them do
-// after a second. Call it after ending the Acquires that wait, whose Abandon is ignored from then on, and before closing
-// the client that the requests go through. It reports whether this was the first call.
+// Close ends the client's work in this order: it refuses new calls, ends the context of those under way and loses every
+// live lease; it waits for calls, releases and clean-ups, up to a second; it ends their contexts ([Leases.Go]), and
+// waits again, up to a second. Then nothing uses the client's connections, unless it ignores its context: close them
+// after Close, and call Drain. Close reports whether this was the first call.
 func (s *Leases) Close() bool {
 	s.mu.Lock()
-	if s.closed {
+	if s.closed.Swap(true) {
 		s.mu.Unlock()
 		return false
 	}
-	s.closed = true
 	var calls []func()
 	for e := s.clock.First(); e != nil; e = s.clock.First() {
 		calls = append(calls, e.Item.endLocked(closed))
 	}
 	s.clock.Stop()
 	s.mu.Unlock()
+	s.begin()
 	for _, call := range calls {
 		call()
 	}
-	grace := time.AfterFunc(closeGrace, s.cancel)
-	s.cleanups.Wait()
-	grace.Stop()
+	s.Drain()
 	s.cancel()
+	s.Drain()
 	return true
 }
 

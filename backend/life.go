@@ -21,8 +21,8 @@ type Requests interface {
 
 	// ReleaseLease removes whatever the store keeps of l.Owner on l.Key: its lease, or its place in a queue. nil means
 	// removed. ErrLost means that the store answered and had nothing of this owner. Any other error means unknown. It
-	// is repeated after an unknown outcome. It is also called for an owner whose Acquire got no answer: then l.Data is
-	// nil.
+	// is repeated after an unknown outcome. It is also called for an owner whose Acquire failed ([Leases.Abandon]):
+	// then l.Data is nil.
 	ReleaseLease(ctx context.Context, l *Life) error
 }
 
@@ -50,19 +50,20 @@ type Life struct {
 	release bounded   // the context of the first release
 
 	// Guarded by leases.mu.
-	place    alarm.Entry[*Life] // at the deadline
-	state    state
-	ending   bool          // a release is under way
-	unsure   bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
-	givenUp  bool          // Release was called after the loss
-	renewing bool          // a renewal is under way
-	lost     chan struct{} // nil until it is asked for
-	asked    time.Duration // after granted, when the latest renewal began
-	renewed  chan struct{} // closed at its end; nil until somebody waits for that
-	ended    chan struct{} // of the release under way; nil until somebody waits for that
-	kept     time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
-	lateTTL  time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
-	onLost   func()
+	place     alarm.Entry[*Life] // at the deadline
+	state     state
+	ending    bool          // a release is under way
+	unsure    bool          // a renewal had an unknown outcome: the store may hold the key for longer than we do
+	givenUp   bool          // Release was called after the loss
+	mayReturn bool          // an unanswered request may grant the key to the owner again, after the release
+	renewing  bool          // a renewal is under way
+	lost      chan struct{} // nil until it is asked for
+	asked     time.Duration // after granted, when the latest renewal began
+	renewed   chan struct{} // closed at its end; nil until somebody waits for that
+	ended     chan struct{} // of the release under way; nil until somebody waits for that
+	kept      time.Duration // for how long after granted the store may keep the key, whatever requests went unanswered
+	lateTTL   time.Duration // the shortest that a renewal asks for which went unanswered, and may still reach the store; 0 for none
+	onLost    func()
 }
 
 // Key is the key that is leased.

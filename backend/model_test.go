@@ -101,7 +101,7 @@ func (s *lossyStore) travel(ctx context.Context, apply func() error) error {
 	case 3: // arrives after its sender has given up
 		err := hang(ctx)
 		s.pending.Go(func() {
-			time.Sleep(min(delay, cleanupSettle/2)) // sleeps: in fake time
+			time.Sleep(min(delay, lateArrival/2)) // sleeps: in fake time
 			_ = apply()
 		})
 		return err

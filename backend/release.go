@@ -49,7 +49,7 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 	switch {
 	case l.state == live && l.pastLocked():
 		call = l.endLocked(lost)
-	case l.state == releasing && s.closed:
+	case l.state == releasing && s.closed.Load():
 		call = l.loseLocked(closed)
 	}
 	switch l.state {
@@ -58,11 +58,11 @@ func (l *Life) beginRelease() (repeated, over bool, err error) {
 		l.state = releasing
 		s.removeLocked(l)
 		l.ending = true
-		s.cleanups.Add(1) // Close waits for it
+		s.underway.Add(1) // Close waits for it
 		s.mu.Unlock()
 		return repeated, false, nil
 	case lost:
-		unsure, l.unsure = l.unsure && !s.closed, false
+		unsure, l.unsure = l.unsure && !s.closed.Load(), false
 		l.givenUp = true
 		err = ErrLost
 	case closed:
@@ -86,21 +86,23 @@ func (l *Life) endRelease(err error, repeated bool) error {
 		close(l.ended)
 		l.ended = nil
 	}
-	s.cleanups.Done()
+	answered := err == nil || errors.Is(err, ErrLost)
 	switch {
-	case err == nil, errors.Is(err, ErrLost) && repeated: // the attempt that went unanswered did it
+	case answered && (err == nil || repeated): // the attempt that went unanswered did it
 		l.state = released
 		l.onLost = nil
 		err = nil
-	case errors.Is(err, ErrLost):
+	case answered:
 		call = l.loseLocked(lost)
-	case s.closed:
+	case s.closed.Load():
 		call = l.loseLocked(closed)
 		err = ErrClosed
-	default:
-		s.abandonLocked(l.key, l.owner, l.Data, l.kept-time.Since(l.granted))
+	}
+	if l.mayReturn || !answered && l.state == releasing {
+		s.cleanUp(l, l.kept-time.Since(l.granted), l.mayReturn)
 	}
 	s.mu.Unlock()
+	s.Leave()
 	call()
 	return err
 }

@@ -204,8 +204,8 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.timedOut(r)
 		}
-		if !c.abandonsBriefly(r, "a cancelled wait") {
-			c.abandon(r)
+		if !c.abandonsBriefly(r, "a cancelled wait") && !c.is("cancelled request is not cleaned up") {
+			c.leases.Withdraw(r.Key, r.Owner, r.TTL)
 		}
 		return granted{}, c.endOfWait(ctx)
 	case <-done:

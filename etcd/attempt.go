@@ -28,19 +28,16 @@ type attempt struct {
 	granted  bool  // Leases has it
 	rev      int64 // the revision at which the owner's key was created in the queue; 0 when there is none
 	mod      int64 // the revision at which it was last written there
-	busy     error // ErrHeld once the servers have told that somebody has the key or is before
+
+	// Of a waiter.
+	busy    error    // a refusal that the Waiter does not know of
+	entered bool     // the first request was answered
+	at      position // in the queue
 }
 
 func newAttempt(b *Backend, r backend.Request) *attempt {
 	prefix, name := b.naming.prefix(r.Key), b.names.take()
 	return &attempt{b: b, r: r, ttl: b.guarantees.Round(r.TTL), prefix: prefix, name: name, own: prefix + name}
-}
-
-func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	if a.r.Wait {
-		return a.queue(ctx)
-	}
-	return a.try(ctx)
 }
 
 // leaseLosses is how often in a row a request may find that its lease has just gone: after an outage the pool is stale.

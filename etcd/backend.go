@@ -2,9 +2,7 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,12 +35,9 @@ type Backend struct {
 	waited  atomic.Int64 // when a key was last busy for an Acquire that waits, in unix nanoseconds
 
 	closing context.Context // ends when Close begins
-	begin   context.CancelFunc
 	base    context.Context // of what goes on in the background; ends when Close can wait no longer
 	end     context.CancelFunc
-	once    sync.Once
 	owned   io.Closer // the client, if this Backend opened it
-	closed  error
 }
 
 var (
@@ -61,9 +56,9 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		names:       newNames(),
 		guarantees:  guarantees(usualMinTTL),
 	}
-	b.closing, b.begin = context.WithCancel(context.Background())
-	b.base, b.end = context.WithCancel(context.Background())
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.closing = b.leases.Closing()
+	b.base, b.end = context.WithCancel(context.Background())
 	b.pool = newPool(b)
 	b.renewer = newRenewer(directLeases{b.leaseClient, &b.proxied}, b.base, &b.calls)
 	b.watches = newWatches(pb.NewWatchClient(client.ActiveConnection()), b.closing, &b.calls, b.naming.prefix("any"))
@@ -73,36 +68,27 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.calls.Enter(ctx, b.closing.Done(), r.Validate()); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
-	actx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.closing, cancel)()
 	a := newAttempt(b, r)
-	l, err := a.run(actx)
-	if err == nil {
-		return l, nil
+	w := backend.Waiter{
+		Try: a.try, Refused: a.lastRefusal, CleanUp: a.giveUp, Passing: passing,
+		Pause: backend.Pause{Min: leastPause, Max: time.Second},
 	}
-	a.giveUp()
-	switch {
-	case backend.Ended(ctx) && !errors.Is(err, ctx.Err()) && !errors.Is(err, backend.ErrHeld) && !backend.Definite(err):
-		return nil, backend.ContextError(ctx, nil)
-	case backend.Ended(ctx):
-		return nil, err
-	case b.isClosing():
-		return nil, backend.ErrClosed
+	if r.Wait {
+		w.Try, w.Sleep = a.queue, a.await
 	}
-	return nil, err
+	return b.leases.Acquire(ctx, r, w)
 }
 
 // Inspect implements [backend.Backend]. The first in the queue is told as the holder from when the key was left to it.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.calls.End()
+func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+		h, err = b.inspect(ctx, key)
+		return err
+	})
+	return h, err
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var first *clientv3.GetResponse
 	_, err := b.repeat(ctx, func(ctx context.Context) (err error) {
 		first, err = b.kv.Get(ctx, b.naming.prefix(key), clientv3.WithFirstCreate()...)
@@ -135,28 +121,24 @@ func holder(first *mvccpb.KeyValue) backend.Holder {
 // Guarantees implements [backend.Backend].
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
-func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
+func (b *Backend) isClosing() bool { return b.leases.Closed() }
 
-// closeGrace is how long Close waits for requests under way, such as waiters leaving their queues.
+// closeGrace is how long Close waits for requests in the background, such as waiters leaving their queues.
 const closeGrace = time.Second
 
 // Close implements [backend.Backend]. Leases of etcd's that no lock uses are revoked. A client given to New stays open.
-func (b *Backend) Close() error {
-	b.once.Do(func() {
-		b.begin()
-		grace := time.AfterFunc(2*closeGrace, b.end)
-		b.calls.Drain(closeGrace)
-		b.leases.Close()
-		b.pool.close()
-		b.calls.Drain(closeGrace)
-		b.calls.Seal()
-		grace.Stop()
-		b.end()
-		b.watches.close()
-		if b.owned != nil {
-			b.closed = b.owned.Close()
-		}
-		b.calls.Drain(closeGrace)
-	})
-	return b.closed
+func (b *Backend) Close() (err error) {
+	if !b.leases.Close() {
+		return nil
+	}
+	b.pool.close()
+	b.calls.Drain(closeGrace)
+	b.calls.Seal()
+	b.end()
+	b.watches.close()
+	if b.owned != nil {
+		err = b.owned.Close()
+	}
+	b.calls.Drain(closeGrace)
+	return err
 }

@@ -79,22 +79,15 @@ func refused(err error) bool {
 }
 
 // Examine implements [backend.Examiner]. It asks every endpoint of the URL for its status.
-func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
-	list, err := b.examineCluster(ctx)
-	if err == nil {
-		list = append(list, b.examineServers(ctx)...)
-	}
-	switch {
-	case backend.Ended(ctx):
-		return nil, backend.ContextError(ctx, err)
-	case b.isClosing():
-		return nil, backend.ErrClosed
-	}
-	return list, unavailable(err)
+func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		if list, err = b.examineCluster(ctx); err == nil {
+			list = append(list, b.examineServers(ctx)...)
+			err = backend.ContextError(ctx, nil)
+		}
+		return unavailable(err)
+	})
+	return list, err
 }
 
 func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, err error) {

@@ -271,6 +271,7 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	}
 	defer b.Close()
 	holder := acquire(t, opened(t, s.URL()), req("k", time.Minute))
+	const leastPatience = 10 * time.Second
 	done := queueUp(t, b, waiting("k", leastPatience), 1)
 	time.Sleep(leastPatience + time.Second) // sleeps: a wait that is longer than the outage may be
 	p.Refuse(true)

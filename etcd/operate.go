@@ -12,10 +12,14 @@ import (
 
 // List implements [backend.Lister]. It reads the names of all contenders.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	if err := b.calls.Enter(ctx, b.closing.Done(), nil); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		keys, err = b.list(ctx, prefix)
+		return err
+	})
+	return keys, err
+}
+
+func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
 	const page = 1000
 	all := b.naming.namespace + "/" + nameMark
 	from := all + encoding.Encode(prefix)
@@ -46,10 +50,12 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 // Break implements [backend.Breaker]. It deletes the first contender's key, if that is the owner's, and revokes its lease of etcd's, which
 // no other lock uses and which the holder would go on renewing until its watch tells.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := b.calls.Enter(ctx, b.closing.Done(), backend.ValidateKey(key)); err != nil {
-		return err
-	}
-	defer b.calls.End()
+	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return b.breakLease(ctx, key, owner)
+	})
+}
+
+func (b *Backend) breakLease(ctx context.Context, key, owner string) error {
 	var tried bool
 	var broken []*mvccpb.KeyValue // with the lease that the key had in the end: one that it has left may be another lock's
 	unanswered, err := b.repeat(ctx, func(ctx context.Context) error {

@@ -20,8 +20,6 @@ const (
 	// recheck is how long a waiter trusts the silence of its watch, with up to half as much again; and how long a holder waits with
 	// another look for its key where one has failed.
 	recheck = 5 * time.Second
-	// leastPatience is the shortest time for which a queued waiter outlives an outage.
-	leastPatience = 10 * time.Second
 )
 
 // A position is what a waiter knows of its place in the queue.
@@ -30,66 +28,55 @@ type position struct {
 	seen   int64     // the revision at which that was so, or at which the one before was deleted; 0 if not known
 }
 
-// queue asks for the key, and waits for it in the queue, which etcd orders by when the owners' keys were created. A queued
-// waiter outlives an outage of max(TTL, leastPatience), and queues again at the end if its place is gone.
+// queue asks for the key, or for its turn in the queue, which etcd orders by when the owners' keys were created. It
+// returns ErrHeld once it has a place behind others. If its place is gone, or a lease for the lock, it queues again at
+// the end.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
-	ended := func(err error) error {
-		if a.busy != nil {
-			err = a.busy
-		}
-		return backend.ContextError(ctx, err)
-	}
-	l, at, err := a.enter(ctx)
-	switch {
-	case l != nil:
-		return l, nil
-	case err == nil, isLeaseNotFound(err):
-	case a.busy != nil && backend.Ended(ctx) && !a.granted:
-		return nil, ended(err)
-	default:
-		return nil, err
-	}
-	patience := max(a.ttl, leastPatience)
-	var failing time.Time // when the first request failed since one was answered; zero while they are
 	pause := backend.Pause{Min: leastPause, Max: time.Second}
 	for {
+		l, err := a.step(ctx)
+		gone := errors.Is(err, backend.ErrLost) || isLeaseNotFound(err)
 		switch {
-		case a.rev == 0:
-			l, at, err = a.enqueue(ctx)
-		case at.before.key == "":
-			l, at, err = a.promote(ctx, at.seen)
-		default:
-			at, err = a.await(ctx, at)
-		}
-		switch {
-		case l != nil:
+		case err == nil && l != nil:
 			return l, nil
+		case err == nil && a.at.before.key == "":
+			continue
 		case err == nil:
-			failing = time.Time{}
-			pause.Reset()
+			return nil, backend.ErrHeld
 		case a.granted: // and given back, which would meet what this owner is granted from now on
 			return nil, err
-		case backend.Ended(ctx):
-			return nil, ended(err)
-		case errors.Is(err, backend.ErrLost), isLeaseNotFound(err):
-			// The place, or a lease for the lock, is gone. What there is will tell.
-			failing = time.Time{}
-		case !passing(err):
-			return nil, err
-		case failing.IsZero(): // not before: a waiter hears nothing for long while all is well
-			failing = time.Now()
-		case time.Since(failing) > patience:
-			return nil, err
 		}
-		if err != nil {
-			// At the revision looked at the place was still there, and so it would be for ever: to a process that was
-			// frozen past its turn, events come as late as this.
-			at.seen = 0
-			if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
-				return nil, ended(err)
+		// At the revision looked at the place was still there, and so it would be for ever: to a process that was
+		// frozen past its turn, events come as late as this.
+		a.at = position{}
+		if gone {
+			if err = backend.Sleep(ctx, pause.Next(0)); err == nil {
+				continue
 			}
 		}
+		return nil, err
 	}
+}
+
+// step makes one request for the key, and enters in a.at what it finds.
+func (a *attempt) step(ctx context.Context) (l backend.Lease, err error) {
+	switch {
+	case !a.entered:
+		l, a.at, err = a.enter(ctx)
+		a.entered = err == nil || isLeaseNotFound(err)
+	case a.rev == 0:
+		l, a.at, err = a.enqueue(ctx)
+	default:
+		l, a.at, err = a.promote(ctx, a.at.seen)
+	}
+	return l, err
+}
+
+// lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
+func (a *attempt) lastRefusal() error {
+	busy := a.busy
+	a.busy = nil
+	return busy
 }
 
 // enter makes the first request. Where keys have been busy lately, one transaction takes the key or a place in the queue,
@@ -100,7 +87,7 @@ func (a *attempt) enter(ctx context.Context) (backend.Lease, position, error) {
 		if err == nil || !errors.Is(err, backend.ErrHeld) {
 			return l, position{}, err
 		}
-		a.busy = err
+		a.busy, a.entered = err, true
 	}
 	a.b.waited.Store(time.Now().UnixNano())
 	return a.enqueue(ctx)
@@ -157,9 +144,6 @@ func (a *attempt) enqueue(ctx context.Context) (l backend.Lease, at position, er
 // behind enters whom the servers have told to be before.
 func (a *attempt) behind(at *position, before *mvccpb.KeyValue) {
 	at.before = contender{string(before.Key), before.CreateRevision}
-	if a.busy == nil {
-		a.busy = backend.ErrHeld
-	}
 }
 
 // promote takes the key if nobody is before, and tells who is otherwise.
@@ -198,7 +182,18 @@ func (a *attempt) losePlace() {
 }
 
 // await returns when the contender before may be gone.
-func (a *attempt) await(ctx context.Context, at position) (position, error) {
+func (a *attempt) await(ctx context.Context) error {
+	at, err := a.watchAhead(ctx, a.at)
+	if a.at = at; errors.Is(err, backend.ErrLost) || isLeaseNotFound(err) {
+		a.at, err = position{}, nil // what there is, queue finds out
+	}
+	if err != nil {
+		a.at.seen = 0
+	}
+	return err
+}
+
+func (a *attempt) watchAhead(ctx context.Context, at position) (position, error) {
 	gone, looks := make(chan int64, 1), make(chan int64, 1)
 	w := a.b.watches.add(at.before, func(from int64) {
 		select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -24,39 +23,34 @@ const (
 
 // repeat sends a request until it is answered, again where an attempt has failed in a way that passes: the connection
 // broke, there was no leader, or no answer came in time. So op must be safe to repeat. The client spreads attempts over
-// its endpoints. Options.Timeout bounds the whole; but no first attempt is the last that fails only because the process did not run.
+// its endpoints. Options.Timeout bounds the whole.
 //
 // unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
 func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error) (unanswered bool, err error) {
-	end := time.Now().Add(b.options.Timeout)
 	pause := backend.Pause{Min: leastPause, Max: mostPause}
-	for first := true; ; first = false {
+	r := backend.Repeat{Timeout: b.options.Timeout, Pause: pause, Classify: classify}
+	unanswered, err = r.Do(ctx, func(bool) error {
 		most := b.attemptTime(ctx)
 		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), most)
-		err = op(actx)
-		timedOut := backend.Ended(actx)
-		cancel()
-		if err == nil || !uncertain(err) {
-			return unanswered, err
-		}
-		unanswered = true
-		if backend.Ended(ctx) {
-			return true, backend.ContextError(ctx, unavailable(err))
-		}
-		if timedOut {
+		defer cancel()
+		err := op(actx)
+		if err != nil && uncertain(err) && backend.Ended(actx) && !backend.Ended(ctx) {
 			err = noneWithin(most, err)
 		}
-		if !passing(err) || !first && !time.Now().Before(end) {
-			return true, unavailable(err)
-		}
-		d := pause.Next(0)
-		if timedOut {
-			d = rand.N(leastPause)
-		}
-		if serr := backend.Sleep(ctx, d); serr != nil {
-			return true, backend.ContextError(ctx, unavailable(err))
-		}
+		return err
+	})
+	if backend.IsContextError(err) && backend.Ended(ctx) {
+		return unanswered, err
 	}
+	return unanswered, unavailable(err)
+}
+
+// classify returns the outcome of a request that failed with err, and whether it may pass by itself.
+func classify(err error) (o backend.Outcome, passes bool) {
+	if !uncertain(err) {
+		return backend.Answered, false
+	}
+	return backend.Unknown, passing(err)
 }
 
 // unavailable is err as callers get it whose context has not ended: where the servers could not be asked, or a limit of ours has ended the

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,22 +10,15 @@ import (
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.calls.Enter(ctx, b.done, r.Validate()); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
 	a := &attempt{b: b, r: r, ttl: guarantees.Round(r.TTL)}
-	var l *backend.Life
-	var err error
 	if r.Wait {
-		l, err = a.wait(ctx)
-	} else {
-		l, err = a.once(ctx)
+		a.ticket = b.inbox.join()
+		defer b.inbox.leave(a.ticket)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return b.leases.Acquire(ctx, r, backend.Waiter{
+		Try: a.try, Sleep: a.sleep, CleanUp: a.cleanUp,
+		Pause: backend.Pause{Min: 10 * time.Millisecond, Max: time.Second},
+	})
 }
 
 // An attempt is one call of Acquire.
@@ -46,47 +38,27 @@ type attempt struct {
 	opportunity time.Duration  // from now: see record
 }
 
-func (a *attempt) once(ctx context.Context) (*backend.Life, error) {
-	err := a.try(ctx)
-	switch {
-	case err != nil:
-		a.giveBack()
-		return nil, cmp.Or(backend.ContextError(ctx, err), err)
-	case !a.granted:
-		return nil, &backend.HeldError{Holder: a.holder}
-	}
-	return a.begin(ctx)
-}
-
-// begin begins the life of the lease that was granted.
-func (a *attempt) begin(ctx context.Context) (*backend.Life, error) {
-	l, err := a.b.leases.Grant(ctx, a.r, a.grant)
-	if err != nil {
-		a.giveBack()
-		return nil, err
-	}
-	return l, nil
-}
-
-// giveBack removes what the store may keep of an owner that will not use it: now, or in the background.
-func (a *attempt) giveBack() {
+// cleanUp removes what the store may keep of an owner that will not use it: now, which takes some 20 µs, or in the
+// background if somebody keeps the bucket locked.
+func (a *attempt) cleanUp() {
 	if !a.touched {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	const atOnce = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), atOnce)
 	defer cancel()
 	if err := a.b.release(ctx, a.r.Key, a.r.Owner); err != nil && !errors.Is(err, backend.ErrLost) {
-		a.b.leases.Abandon(a.r.Key, a.r.Owner, a.ttl)
+		a.b.leases.Withdraw(a.r.Key, a.r.Owner, a.ttl)
 	}
 }
 
 // try looks once: it takes the key if it may, else it joins the queue if the request waits.
-func (a *attempt) try(ctx context.Context) error {
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	var inbox uint64
 	if a.r.Wait {
 		var err error
 		if inbox, err = a.b.inbox.address(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	post := messages{inbox: a.b.inbox}
@@ -95,14 +67,16 @@ func (a *attempt) try(ctx context.Context) error {
 	err := a.b.store.update(ctx, a.r.Key, access{create: true}, func(r *record, now int64) (bool, error) {
 		post.drop()
 		a.granted = false
-		write, err := a.change(r, now, &post, inbox)
-		a.touched = a.touched || write
-		return write, err
+		return a.change(r, now, &post, inbox)
 	})
-	if err == nil {
-		post.send()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	post.send()
+	if !a.granted {
+		return nil, &backend.HeldError{Holder: a.holder}
+	}
+	return a.b.leases.Grant(ctx, a.r, a.grant)
 }
 
 // change is what try does to the record.
@@ -134,7 +108,7 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 	if a.place = r.place(a.r.Owner); a.place < 0 {
 		a.place = len(r.queue)
 		r.queue = append(r.queue, me)
-		changed = true
+		changed, a.touched = true, true
 	} else if r.queue[a.place] != me {
 		r.queue[a.place] = me
 		changed = true
@@ -144,6 +118,6 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 }
 
 func (a *attempt) got(r *record) {
-	a.granted = true
+	a.granted, a.touched = true, true
 	a.grant = backend.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
 }

@@ -1,36 +1,28 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 )
 
-const (
-	// requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a
-	// process that was stopped at the wrong moment.
-	requestTimeout = 5 * time.Second
-	// leaveTimeout bounds what a cancelled Acquire does before it returns; the rest is done in the background.
-	leaveTimeout = 50 * time.Millisecond
-)
+// requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a
+// process that was stopped at the wrong moment.
+const requestTimeout = 5 * time.Second
 
 // A Backend is one client of a directory of locks. It implements backend.Backend.
 type Backend struct {
 	store  *store
 	leases *backend.Leases
 	inbox  *inbox
-	calls  calls.Calls
-	done   chan struct{} // closed by Close
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(s *store) *Backend {
-	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}, done: make(chan struct{})}
+	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}}
 	b.leases = backend.NewLeases(requests{b}, requestTimeout)
 	return b
 }
@@ -39,20 +31,23 @@ func newBackend(s *store) *Backend {
 func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
 // Inspect implements backend.Backend.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := b.calls.Enter(ctx, b.done, backend.ValidateKey(key)); err != nil {
-		return backend.Holder{}, err
-	}
-	defer b.calls.End()
-	var h backend.Holder
-	err := b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
+func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+		h, err = b.inspect(ctx, key)
+		return err
+	})
+	return h, err
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.store.update(ctx, key, access{}, func(r *record, now int64) (bool, error) {
 		h = r.holder(now)
 		return false, nil
 	})
-	if err != nil && !errors.Is(err, errAbsent) {
-		return backend.Holder{}, cmp.Or(backend.ContextError(ctx, err), err)
+	if errors.Is(err, errAbsent) {
+		err = nil
 	}
-	return h, nil
+	return h, err
 }
 
 func (r *record) holder(now int64) backend.Holder {
@@ -76,15 +71,10 @@ func (r *record) next(now int64) backend.Holder {
 
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
-	if !b.calls.Close(b.done) {
-		return nil
+	if b.leases.Close() {
+		b.inbox.close()
+		b.store.spare.close()
 	}
-	b.leases.Close()
-	b.calls.Drain(4 * leaveTimeout)
-	close(b.store.done) // for what is left, see lock
-	b.calls.Drain(requestTimeout)
-	b.inbox.close()
-	b.store.spare.close()
 	return nil
 }
 

@@ -84,7 +84,7 @@ func names(path string, l locked) bool {
 	return err == nil && at.inode == l.inode
 }
 
-// lock opens and locks a bucket's file. It waits until ctx ends or the store is closed, never in the kernel.
+// lock opens and locks a bucket's file. It waits until ctx ends, never in the kernel.
 func (s *store) lock(ctx context.Context, path string, how access) (locked, image, error) {
 	var stuck stall
 	for pause := time.Duration(0); ; pause = nextPause(pause) {
@@ -106,11 +106,6 @@ func (s *store) lock(ctx context.Context, path string, how access) (locked, imag
 			if err != nil {
 				return locked{}, image{}, err
 			}
-		}
-		select {
-		case <-s.done:
-			return locked{}, image{}, backend.ErrClosed
-		default:
 		}
 		if err := backend.Sleep(ctx, pause); err != nil {
 			return locked{}, image{}, err

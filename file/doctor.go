@@ -48,20 +48,19 @@ var rules = []backend.Rule[folder]{
 }
 
 // Examine implements backend.Examiner. Opening refuses network file systems.
-func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
-	if b.leases.Closed() {
-		return nil, backend.ErrClosed
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(b.store.dir)
-	if err != nil {
-		return nil, err
-	}
-	f := folder{dir: b.store.dir, mode: info.Mode()}
-	if f.kind, f.bytes, f.nodes, err = describeFS(f.dir); err != nil {
-		return []backend.Finding{backend.Unseen("", "the file system", err)}, nil
-	}
-	return backend.Apply(rules, "", f), nil
+func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
+	err = b.leases.Call(ctx, nil, func(context.Context) error {
+		info, err := os.Stat(b.store.dir)
+		if err != nil {
+			return err
+		}
+		f := folder{dir: b.store.dir, mode: info.Mode()}
+		if f.kind, f.bytes, f.nodes, err = describeFS(f.dir); err != nil {
+			list = []backend.Finding{backend.Unseen("", "the file system", err)}
+		} else {
+			list = backend.Apply(rules, "", f)
+		}
+		return nil
+	})
+	return list, err
 }

@@ -65,12 +65,12 @@ func openStore(dir string) (*store, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(boot))
-	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now, done: make(chan struct{})}
+	s := &store{dir: dir, boot: bootID(sum[:16]), clock: clock, wall: time.Now}
 	s.mode = fileMode(info.Mode())
 	if err := s.takeFolder(); err != nil {
 		return nil, err
 	}
-	s.spare, err = newReserve(dir, s.done)
+	s.spare, err = newReserve(dir)
 	return s, err
 }
 

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,17 +11,13 @@ import (
 
 // List implements backend.Lister. It reads every bucket.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	if err := b.calls.Enter(ctx, b.done, nil); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
-	for i := range buckets {
-		path := b.store.path(fmt.Sprintf("%s%02x", bucketPrefix, i))
-		if keys, err = b.store.list(ctx, path, prefix, keys); err != nil {
-			return nil, cmp.Or(backend.ContextError(ctx, err), err)
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
+		for i := 0; i < buckets && err == nil; i++ {
+			keys, err = b.store.list(ctx, b.store.path(fmt.Sprintf("%s%02x", bucketPrefix, i)), prefix, keys)
 		}
-	}
-	return keys, nil
+		return err
+	})
+	return keys, err
 }
 
 // list appends the keys of a bucket.
@@ -55,16 +50,14 @@ func (s *store) list(ctx context.Context, path, prefix string, keys []string) ([
 
 // Break implements backend.Breaker.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	h, err := b.Inspect(ctx, key)
-	if err != nil {
-		return err
-	}
-	if h.Owner != owner { // a waiter keeps its place: its Acquire would not know
-		return backend.ErrLost
-	}
-	err = b.release(ctx, key, owner)
-	if err != nil && !errors.Is(err, backend.ErrLost) {
-		err = cmp.Or(backend.ContextError(ctx, err), err)
-	}
-	return err
+	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		h, err := b.inspect(ctx, key)
+		if err == nil && h.Owner != owner { // a waiter keeps its place: its Acquire would not know
+			err = backend.ErrLost
+		}
+		if err != nil {
+			return err
+		}
+		return b.release(ctx, key, owner)
+	})
 }

@@ -15,8 +15,7 @@ const spareFDs = 3
 // A reserve keeps descriptors open for renewals and releases, so that a process that has no descriptor left keeps its
 // leases. It is safe for concurrent use.
 type reserve struct {
-	spares chan int      // copies of base; has room for spareFDs
-	done   chan struct{} // the store's
+	spares chan int // copies of base; has room for spareFDs
 
 	mu      sync.Mutex
 	base    int // the open folder
@@ -24,13 +23,13 @@ type reserve struct {
 	closed  bool
 }
 
-// newReserve opens the descriptors. done ends the wait for one.
-func newReserve(dir string, done chan struct{}) (*reserve, error) {
+// newReserve opens the descriptors.
+func newReserve(dir string) (*reserve, error) {
 	base, err := openAt(dir, openRead, 0)
 	if err != nil {
 		return nil, err
 	}
-	r := &reserve{base: base, spares: make(chan int, spareFDs), done: done}
+	r := &reserve{base: base, spares: make(chan int, spareFDs)}
 	for range spareFDs {
 		fd, err := copyFD(base)
 		if err != nil {
@@ -81,8 +80,6 @@ func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return -1, fmt.Errorf("%w: %w", backend.ContextError(ctx, nil), err)
-		case <-r.done:
-			return -1, backend.ErrClosed
 		}
 	}
 }

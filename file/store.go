@@ -18,10 +18,9 @@ import (
 type store struct {
 	dir   string
 	boot  bootID
-	mode  uint32        // of new files
-	known sync.Map      // the paths of buckets that were seen in this boot
-	spare *reserve      // of descriptors, for renewals and releases
-	done  chan struct{} // closed when nobody may wait for a bucket any more
+	mode  uint32   // of new files
+	known sync.Map // the paths of buckets that were seen in this boot
+	spare *reserve // of descriptors, for renewals and releases
 
 	clock func() int64     // the host's monotonic clock; another one in tests
 	wall  func() time.Time // the wall clock; another one in tests

@@ -11,8 +11,7 @@ import (
 type Backend struct {
 	store  *Store
 	leases *backend.Leases
-	done   chan struct{} // closed by Close
-	left   func()        // what Close does last
+	left   func() // what Close does last
 }
 
 var _ interface {
@@ -21,7 +20,7 @@ var _ interface {
 } = (*Backend)(nil)
 
 func newBackend(s *Store, left func()) *Backend {
-	b := &Backend{store: s, done: make(chan struct{}), left: left}
+	b := &Backend{store: s, left: left}
 	const timeout = time.Second // never reached: no request waits for anything but a mutex
 	b.leases = backend.NewLeases(requests{s}, timeout)
 	return b
@@ -29,17 +28,10 @@ func newBackend(s *Store, left func()) *Backend {
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := r.Validate(); err != nil {
+	if err := b.leases.Enter(ctx, r.Validate()); err != nil {
 		return nil, err
 	}
-	select {
-	case <-b.done:
-		return nil, backend.ErrClosed
-	default:
-	}
-	if ctx.Err() != nil { // a deadline that has just passed is Grant's to notice
-		return nil, backend.ContextError(ctx, nil)
-	}
+	defer b.leases.Leave()
 	g, err := b.acquire(ctx, r)
 	if err != nil {
 		return nil, err
@@ -67,7 +59,7 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 		case <-ctx.Done():
 			b.store.leave(w)
 			return backend.Grant{}, backend.ContextError(ctx, &backend.HeldError{Holder: holder})
-		case <-b.done:
+		case <-b.leases.Closing().Done():
 			b.store.leave(w)
 			return backend.Grant{}, backend.ErrClosed
 		}
@@ -83,17 +75,12 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 }
 
 // Inspect implements backend.Backend.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
-	if b.leases.Closed() {
-		return backend.Holder{}, backend.ErrClosed
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return backend.Holder{}, err
-	}
-	return b.store.inspect(key), nil
+func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.leases.Call(ctx, backend.ValidateKey(key), func(context.Context) error {
+		h = b.store.inspect(key)
+		return nil
+	})
+	return h, err
 }
 
 // Guarantees implements backend.Backend.
@@ -119,7 +106,6 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
 	if b.leases.Close() {
-		close(b.done)
 		b.left()
 	}
 	return nil

@@ -10,12 +10,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const (
-	// queueAtMost is how long a waiter that holds the first store's half queues for the second's.
-	queueAtMost = time.Second
-	// patience is how long a waiter that has been told that the key is busy outlives an outage.
-	patience = 10 * time.Second
-)
+// queueAtMost is how long a waiter that holds the first store's half queues for the second's.
+const queueAtMost = time.Second
 
 // Settled is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
 // lease may be granted with a number from before.
@@ -23,35 +19,14 @@ const Settled = 2 * time.Second
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.validate(r); err != nil {
+	if err := b.validateKey(r.Key); err != nil {
 		return nil, err
 	}
-	if !b.calls.Begin() {
-		return nil, backend.ErrClosed
-	}
-	defer b.calls.End()
-	asked, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.closing, cancel)()
-	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}}
-	l, err := a.acquire(asked)
-	switch {
-	case err == nil:
-		return l, nil
-	case b.closing.Err() != nil:
-		return nil, backend.ErrClosed
-	}
-	return nil, err
-}
-
-func (b *Backend) validate(r backend.Request) error {
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	if most := b.guarantees.MaxTTL; most > 0 && r.TTL > most {
-		return fmt.Errorf("%w: ttl %v is longer than one of the stores grants, %v", backend.ErrInvalid, r.TTL, most)
-	}
-	return b.validateKey(r.Key)
+	pause := backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}
+	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: pause}
+	return b.leases.Acquire(ctx, r, backend.Waiter{
+		Try: a.try, Refused: a.lastRefusal, Pause: pause, CleanUp: func() {}, // each store cleans up its own half
+	})
 }
 
 // An attempt is one Acquire.
@@ -59,72 +34,55 @@ type attempt struct {
 	pair    *Backend
 	r       backend.Request
 	ttl     time.Duration // rounded
-	pause   backend.Pause
-	firsts  int       // requests to the first store
-	seconds int       // and to the second
-	busy    error     // the last refusal
-	told    time.Time // when that came, or there was no room for one more lease, or the first store was waited for
+	pause   backend.Pause // while there is no room
+	firsts  int           // requests to the first store
+	seconds int           // and to the second
+	busy    error         // a refusal that the Waiter does not know of yet
 }
 
-// acquire makes one attempt, or as many as it takes if the request waits.
-func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+// try makes one attempt. A waiter makes it when there is room for one more lease.
+func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	for {
-		if a.r.Wait && a.full() != nil && backend.Sleep(ctx, a.pause.Next(0)) == nil {
-			continue // and does not hold the first meanwhile
-		}
-		l, err := a.once(ctx)
-		if errors.Is(err, errOld) {
-			continue
-		}
-		if err == nil {
-			return l, nil
-		}
-		a.note(err)
-		if full := a.full(); full != nil && errors.Is(err, backend.ErrUnavailable) {
+		var err error
+		if full := a.full(); full == nil || !a.r.Wait {
+			var h *halves
+			if h, err = a.both(ctx); err == nil {
+				var l *lease
+				if l, err = a.grant(ctx, h); err == nil {
+					return l, nil
+				}
+			}
+			if errors.Is(err, errOld) {
+				continue
+			}
+			if full = a.full(); full == nil || !errors.Is(err, backend.ErrUnavailable) {
+				return nil, err
+			}
 			err = full
 		}
-		switch {
-		case !a.r.Wait, backend.Definite(err), errors.Is(err, backend.ErrLost):
-			return nil, backend.NotOurs(ctx, err)
-		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, a.busy)
-		case a.told.IsZero() || time.Since(a.told) > patience:
-			return nil, backend.NotOurs(ctx, err)
+		if !a.r.Wait {
+			return nil, err
 		}
-		if backend.Sleep(ctx, a.pause.Next(0)) != nil {
-			return nil, backend.ContextError(ctx, a.busy)
+		if err := backend.Sleep(ctx, a.pause.Next(0)); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// full is an error if this client holds as many leases as one of the stores lets it. A waiter outlives that.
+// lastRefusal returns the refusal that the Waiter does not know of, nil if there is none.
+func (a *attempt) lastRefusal() error {
+	busy := a.busy
+	a.busy = nil
+	return busy
+}
+
+// full is an error if this client holds as many leases as one of the stores lets it.
 func (a *attempt) full() error {
 	most := a.pair.guarantees.MaxLeases
 	if most == 0 || a.pair.leases.Len() < most {
 		return nil
 	}
-	a.told = time.Now()
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
-}
-
-// note keeps a refusal.
-func (a *attempt) note(err error) {
-	if !errors.Is(err, backend.ErrHeld) {
-		return
-	}
-	a.busy, a.told = backend.ErrHeld, time.Now()
-	if held, ok := errors.AsType[*backend.HeldError](err); ok {
-		a.busy = held
-	}
-}
-
-// once makes one attempt.
-func (a *attempt) once(ctx context.Context) (*lease, error) {
-	h, err := a.both(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return a.grant(ctx, h)
 }
 
 // both takes the first store's half, then the second's, or neither.
@@ -136,8 +94,8 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 		return nil, b.unsureToken(ctx, err)
 	}
 	since := time.Now()
-	if since.Sub(asked) > queueAtMost {
-		a.told = since // by waiting
+	if a.r.Wait && since.Sub(asked) > queueAtMost {
+		a.busy = backend.ErrHeld
 	}
 	second, err := a.second(ctx, first)
 	if err == nil {
@@ -157,7 +115,7 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || backend.Ended(ctx) {
 		return nil, err
 	}
-	a.note(err)
+	a.busy = err
 	until := earlier(time.Now().Add(queueAtMost), first.Deadline())
 	queueing, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -205,13 +163,13 @@ func refused(ctx context.Context, held, err error) error {
 
 // giveBack releases a half, and waits for that unless ctx ends.
 func (b *Backend) giveBack(ctx context.Context, half backend.Lease) {
-	b.calls.Join()
 	done := make(chan struct{})
-	go func() {
-		defer b.calls.End()
+	if !b.leases.Go(func(context.Context) {
 		defer close(done)
 		_ = half.Release(context.WithoutCancel(ctx)) // its TTL ends it in any case
-	}()
+	}) {
+		return
+	}
 	select {
 	case <-done:
 	case <-ctx.Done():

@@ -10,19 +10,22 @@ import (
 
 // Examine implements backend.Examiner. Where tells which of the two stores a finding is of.
 func (b *Backend) Examine(ctx context.Context) (all []backend.Finding, err error) {
-	for _, s := range []Store{b.first, b.second} {
-		e, ok := s.Backend.(backend.Examiner)
-		if !ok {
-			continue
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
+		for _, s := range []Store{b.first, b.second} {
+			e, ok := s.Backend.(backend.Examiner)
+			if !ok {
+				continue
+			}
+			list, err := e.Examine(ctx)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.Name, err)
+			}
+			for _, f := range list {
+				f.Where = strings.TrimSpace(s.Name + " " + f.Where)
+				all = append(all, f)
+			}
 		}
-		list, err := e.Examine(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
-		for _, f := range list {
-			f.Where = strings.TrimSpace(s.Name + " " + f.Where)
-			all = append(all, f)
-		}
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }

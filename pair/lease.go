@@ -40,7 +40,7 @@ func earlier(a, b time.Time) time.Time {
 func (l *lease) Release(ctx context.Context) error {
 	err := l.Life.Release(ctx)
 	if errors.Is(err, backend.ErrLost) {
-		l.pair.calls.Background(func() {
+		l.pair.leases.Go(func(context.Context) {
 			_ = l.release(context.WithoutCancel(ctx)) // its TTL ends it in any case
 		})
 	}

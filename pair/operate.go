@@ -26,50 +26,52 @@ func (b listingBatching) List(ctx context.Context, prefix string) ([]string, err
 	return b.list(ctx, prefix)
 }
 
-// list tells what either store does, since a key that one of them knows to be held counts as held.
+// list returns what either store lists, since a key that one of them knows to be held counts as held.
 func (b *Backend) list(ctx context.Context, prefix string) (keys []string, err error) {
-	for _, s := range []Store{b.first, b.second} {
-		told, err := s.Backend.(backend.Lister).List(ctx, s.Prefix+prefix)
-		if err != nil {
-			return nil, err
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
+		for _, s := range []Store{b.first, b.second} {
+			listed, err := s.Backend.(backend.Lister).List(ctx, s.Prefix+prefix)
+			if err != nil {
+				return err
+			}
+			for _, key := range listed {
+				keys = append(keys, strings.TrimPrefix(key, s.Prefix))
+			}
 		}
-		for _, key := range told {
-			keys = append(keys, strings.TrimPrefix(key, s.Prefix))
-		}
-	}
+		return nil
+	})
 	slices.Sort(keys)
-	return slices.Compact(keys), nil
+	return slices.Compact(keys), err
 }
 
 // Break implements backend.Breaker: it ends both halves, the second store's first, or the only half of a process that uses one store. A
 // process that holds the first store and finds the second busy is waiting, and has no lease to end. ErrUnsupported means that one of the
 // stores cannot break leases.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := b.validateKey(key); err != nil {
-		return err
-	}
-	if !can[backend.Breaker](b) {
-		return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name, b.second.Name)
-	}
-	result := backend.ErrLost
-	for _, s := range []Store{b.second, b.first} {
-		h, err := s.Backend.Inspect(ctx, s.Prefix+key)
-		if err == nil && !h.Held() {
-			continue
+	return b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) error {
+		if !can[backend.Breaker](b) {
+			return fmt.Errorf("%w: %s or %s cannot end the leases of others", backend.ErrUnsupported, b.first.Name, b.second.Name)
 		}
-		if err == nil && plainOwner(h.Owner) != plainOwner(owner) {
-			break
+		result := backend.ErrLost
+		for _, s := range []Store{b.second, b.first} {
+			h, err := s.Backend.Inspect(ctx, s.Prefix+key)
+			if err == nil && !h.Held() {
+				continue
+			}
+			if err == nil && plainOwner(h.Owner) != plainOwner(owner) {
+				break
+			}
+			if err == nil {
+				err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, h.Owner)
+			}
+			if err == nil {
+				result = nil
+			} else if !errors.Is(err, backend.ErrLost) {
+				return err
+			}
 		}
-		if err == nil {
-			err = s.Backend.(backend.Breaker).Break(ctx, s.Prefix+key, h.Owner)
-		}
-		if err == nil {
-			result = nil
-		} else if !errors.Is(err, backend.ErrLost) {
-			return err
-		}
-	}
-	return result
+		return result
+	})
 }
 
 // plainOwner is the owner of the request that numbered has made owner of.

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 )
 
 // A Store is one of the two, and what package lock would add to it where it is alone.
@@ -26,11 +25,7 @@ type Backend struct {
 	cut           uint64
 	guarantees    backend.Guarantees
 	leases        *backend.Leases
-	calls         calls.Calls // Acquires and hand-backs
-
-	closing context.Context // ends when Close begins
-	close   context.CancelFunc
-	closed  atomic.Bool // Close has been called
+	closeStores   func() error // once
 }
 
 // releaseTimeout is above every store's own.
@@ -42,7 +37,13 @@ func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
 	b.leases = backend.NewLeases(requests{&b.guarantees}, releaseTimeout)
-	b.closing, b.close = context.WithCancel(context.Background())
+	b.closeStores = sync.OnceValue(func() error {
+		first := make(chan error, 1)
+		go func() { first <- b.first.Backend.Close() }()
+		err := b.second.Backend.Close()
+		return errors.Join(<-first, err)
+	})
+	context.AfterFunc(b.leases.Base(), func() { _ = b.closeStores() }) // which ends releases that hang
 	batches, lists := can[backend.BatchRenewer](b), can[backend.Lister](b)
 	switch {
 	case batches && lists:
@@ -79,24 +80,32 @@ func (b *Backend) NotReady() error {
 
 // Capacity implements backend.Capacity.
 func (b *Backend) Capacity(ctx context.Context) (leases int, err error) {
-	for _, s := range []Store{b.first, b.second} {
-		if c, ok := s.Backend.(backend.Capacity); ok {
-			n, err := c.Capacity(ctx)
-			if err != nil {
-				return 0, fmt.Errorf("%s: %w", s.Name, err)
+	err = b.leases.Call(ctx, nil, func(ctx context.Context) error {
+		for _, s := range []Store{b.first, b.second} {
+			if c, ok := s.Backend.(backend.Capacity); ok {
+				n, err := c.Capacity(ctx)
+				if err != nil {
+					return fmt.Errorf("%s: %w", s.Name, err)
+				}
+				leases = smaller(leases, n)
 			}
-			leases = smaller(leases, n)
 		}
-	}
-	return leases, nil
+		return nil
+	})
+	return leases, err
 }
 
 // Inspect implements backend.Backend. A key that one store alone knows to be held counts as held. Where two hold it, the one at the
 // second store has it: the other waits for that.
-func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := b.validateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
+func (b *Backend) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = b.leases.Call(ctx, b.validateKey(key), func(ctx context.Context) (err error) {
+		h, err = b.inspect(ctx, key)
+		return err
+	})
+	return h, err
+}
+
+func (b *Backend) inspect(ctx context.Context, key string) (backend.Holder, error) {
 	first, err := b.first.inspect(ctx, key)
 	if err != nil {
 		return backend.Holder{}, err
@@ -135,28 +144,11 @@ func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) 
 
 // Close implements backend.Backend.
 func (b *Backend) Close() error {
-	if b.closed.Swap(true) {
+	if !b.leases.Close() {
 		return nil
 	}
-	b.calls.Seal()
-	b.close()
-	// Leases end at once; releases and hand-backs have a second, as in a store of its own.
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		b.leases.Close()
-		b.calls.Drain(releaseTimeout)
-	}()
-	const grace = time.Second
-	select {
-	case <-ended:
-	case <-time.After(grace):
-	}
-	first := make(chan error, 1)
-	go func() { first <- b.first.Backend.Close() }()
-	err := b.second.Backend.Close()
-	err = errors.Join(<-first, err)
-	<-ended // what closed stores are asked, they answer at once
+	err := b.closeStores()
+	b.leases.Drain()
 	return err
 }
 

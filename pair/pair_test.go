@@ -249,9 +249,9 @@ func TestContextErrorIsTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := pair.New(pair.Store{Backend: slow{memory.New()}}, pair.Store{Backend: memory.New()}, 0)
 		defer b.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		for _, r := range []backend.Request{storetest.Try(key, ttl), storetest.Wait(key, ttl)} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
 			if _, err := b.Acquire(ctx, r); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) {
 				t.Errorf("wait %v: %v", r.Wait, err)
 			}

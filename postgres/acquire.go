@@ -8,20 +8,6 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// Acquire implements [backend.Backend].
-func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	acquire := b.try
-	if r.Wait {
-		acquire = b.wait
-	}
-	var l backend.Lease
-	err := b.call(ctx, r.Validate(), func() (err error) {
-		l, err = acquire(ctx, r)
-		return err
-	})
-	return l, err
-}
-
 // newHeld is what r asks for.
 func (b *Backend) newHeld(r backend.Request) *held {
 	h := &held{h: hashOf(r.Key), owner: r.Owner, ttl: b.guarantees.Round(r.TTL)}
@@ -36,17 +22,8 @@ type attempt struct {
 	token uint64 // 0 if the key is held
 }
 
-// try makes one attempt, and others where connections that were at rest turn out to have ended before.
-func (b *Backend) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	for n := 0; ; n++ {
-		l, again, err := b.tryOnce(ctx, r)
-		if !again || n > b.options.MaxLeases {
-			return l, err
-		}
-	}
-}
-
-func (b *Backend) tryOnce(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
+// try makes one attempt. again reports that the connection was at rest and turned out to have ended before.
+func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
 	h := b.newHeld(r)
 	s, err := b.pool.checkOut(ctx, &order{h: h, share: h.ttl <= b.options.Share, wait: r.Wait})
 	if err != nil {
@@ -125,12 +102,12 @@ func (b *Backend) grant(ctx context.Context, r backend.Request, a attempt) (back
 
 // expired gives up a lock whose lease is over: its session may live on with others.
 func (b *Backend) expired(h *held) {
-	if b.isClosing() {
+	if b.leases.Closed() {
 		return // its key stays held until the TTL has run out
 	}
 	// However long others have their turn before: they keep the session alive, and with it the lock.
-	b.calls.Background(func() {
-		if err := b.giveUp(b.base, h); errors.Is(err, errBroken) && h.s.direct {
+	b.leases.Go(func(ctx context.Context) {
+		if err := b.giveUp(ctx, h); errors.Is(err, errBroken) && h.s.direct {
 			b.hunt(h.s.server) // with others, as many may have broken at once
 		}
 	})

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
-	"github.com/anylock/lock/internal/calls"
 )
 
 // A Backend keeps locks in Postgres. It implements [backend.Backend].
@@ -23,17 +21,10 @@ type Backend struct {
 	leases     *backend.Leases
 	pool       pool
 	mint       mint
-	calls      calls.Calls
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
 
 	hunting sync.Mutex // guards what follows
 	ghosts  []server   // that are hunted
-
-	closing context.Context // ends when Close begins
-	close   context.CancelFunc
-	base    context.Context // ends when every request must
-	cancel  context.CancelFunc
-	once    sync.Once // of Close
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -59,10 +50,10 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 	if _, ok := b.config.RuntimeParams["application_name"]; !ok {
 		b.config.RuntimeParams["application_name"] = "anylock"
 	}
-	b.closing, b.close = context.WithCancel(context.Background())
-	b.base, b.cancel = context.WithCancel(context.Background())
 	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
 	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	context.AfterFunc(b.leases.Closing(), b.pool.wake)
+	context.AfterFunc(b.leases.Base(), b.stop)
 	return b
 }
 
@@ -79,47 +70,22 @@ func (b *Backend) room(locks int64) {
 func (b *Backend) Guarantees() backend.Guarantees { return b.guarantees }
 
 // call makes a call of Backend, unless it is invalid.
-func (b *Backend) call(ctx context.Context, invalid error, do func() error) error {
-	if err := b.calls.Enter(ctx, b.closing.Done(), invalid); err != nil {
-		return err
-	}
-	defer b.calls.End()
-	err := do()
-	if err != nil && b.isClosing() && !errors.Is(err, backend.ErrHeld) {
-		err = backend.ErrClosed
-	}
-	return told(ctx, err)
+func (b *Backend) call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
+	return b.leases.Call(ctx, invalid, func(ctx context.Context) error { return unavailable(do(ctx)) })
 }
-
-func (b *Backend) isClosing() bool { return b.closing.Err() != nil }
-
-// closeGrace is how long Close waits for requests under way.
-const closeGrace = time.Second
 
 // Close implements [backend.Backend]. Connections that carry leases stay open, with nobody reading from them, until the
 // server's timer ends them: the holders may still be at work.
 func (b *Backend) Close() error {
-	b.once.Do(b.end)
+	if b.leases.Close() {
+		b.pool.end()
+		b.leases.Drain()
+	}
 	return nil
-}
-
-func (b *Backend) end() {
-	b.close()
-	b.pool.wake()
-	grace := time.AfterFunc(closeGrace, b.stop)
-	b.leases.Close()
-	b.calls.Drain(closeGrace)
-	grace.Stop()
-	b.calls.Seal()
-	b.stop()
-	b.calls.Drain(closeGrace)
-	b.pool.end()
-	b.calls.Drain(closeGrace)
 }
 
 // stop ends all requests without an answer.
 func (b *Backend) stop() {
-	b.cancel()
 	p := &b.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 func (b *Backend) connect(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	stop := context.AfterFunc(b.base, cancel)
+	stop := context.AfterFunc(b.leases.Base(), cancel)
 	defer stop()
 	s, err := b.dial(ctx)
 	if err == nil && !b.probed.Load() {

@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -61,28 +59,17 @@ func translate(err error) error {
 	return err
 }
 
-// told is err as callers see it, of a call with ctx: without the end of a context that is not theirs, and ErrUnavailable where the
-// server could not be asked or did not answer.
-func told(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if backend.Ended(ctx) {
-		if errors.Is(err, cmp.Or(ctx.Err(), context.DeadlineExceeded)) { // the timer of a deadline that has passed may be late
-			return err
-		}
-		return backend.ContextError(ctx, err)
-	}
+// unavailable is err as callers see it: ErrUnavailable if the server could not be asked or did not answer.
+func unavailable(err error) error {
 	err = translate(err)
-	if errors.Is(err, ErrExhausted) && backend.IsContextError(err) { // one host was full, and another silent
-		return fmt.Errorf("%w: %v", ErrExhausted, err)
-	}
-	err = backend.NotOurs(ctx, err)
 	var connecting *pgconn.ConnectError
-	if errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == "" {
-		if !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed) && !errors.Is(err, backend.ErrUnavailable) {
-			return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
-		}
+	silent := errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == ""
+	named := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrUnavailable)
+	switch {
+	case errors.Is(err, ErrExhausted) && backend.IsContextError(err): // one host was full, and another silent
+		return fmt.Errorf("%w: %v", ErrExhausted, err)
+	case silent && !named:
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
 	return err
 }

@@ -17,11 +17,7 @@ func (b *Backend) hunt(ghost server) {
 	defer b.hunting.Unlock()
 	b.ghosts = append(b.ghosts, ghost)
 	if len(b.ghosts) == 1 {
-		b.calls.Join()
-		go func() {
-			defer b.calls.End()
-			b.huntAll()
-		}()
+		b.leases.Go(func(context.Context) { b.huntAll() })
 	}
 }
 
@@ -30,11 +26,11 @@ func (b *Backend) hunt(ghost server) {
 // so that one look shows that they have gone; it comes after one to three seconds, and later where looks fail.
 func (b *Backend) huntAll() {
 	pause := backend.Pause{Min: time.Second, Max: 10 * time.Second}
-	for backend.Sleep(b.closing, pause.Next(0)) == nil {
+	for backend.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
 		b.hunting.Lock()
 		ghosts := slices.Clone(b.ghosts)
 		b.hunting.Unlock()
-		left, err := b.terminate(b.closing, ghosts...)
+		left, err := b.terminate(b.leases.Closing(), ghosts...)
 		if err != nil {
 			continue
 		}

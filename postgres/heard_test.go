@@ -57,18 +57,3 @@ func TestErrorEndsWait(t *testing.T) {
 		t.Errorf("%v, want SQLSTATE %s", err, denied)
 	}
 }
-
-// A late context has ended by its deadline, and its timer has not run yet.
-type late struct{ context.Context }
-
-func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
-
-// What a wait has heard is told also at the moment at which its context's deadline has passed and its timer has not run.
-func TestLateTimerTellsBusy(t *testing.T) {
-	t.Parallel()
-	ctx := late{context.Background()}
-	err := told(ctx, backend.ContextError(ctx, backend.ErrHeld))
-	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, backend.ErrHeld) {
-		t.Errorf("%v, want the end of the context, and ErrHeld", err)
-	}
-}

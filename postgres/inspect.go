@@ -15,7 +15,7 @@ import (
 // Owner names the session. Token is 0. TTL is what is left of the session's timer, 0 where that is not known.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
 	var holder backend.Holder
-	err := b.call(ctx, backend.ValidateKey(key), func() (err error) {
+	err := b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
 		h := hashOf(key)
 		// A label follows the grant in the same request, so it may be a moment late.
 		const attempts, pause = 10, 2 * time.Millisecond

@@ -39,7 +39,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	if errors.Is(err, errBroken) {
 		err = backend.ErrLost
 	}
-	return ttl, told(context.WithoutCancel(ctx), err) // Leases knows whose context has ended
+	return ttl, unavailable(err)
 }
 
 func (s *session) prolong(h *held, ttl time.Duration) error {

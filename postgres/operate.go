@@ -12,7 +12,7 @@ import (
 // Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with pg_signal_backend. A lease that
 // shares its connection with others (lock_share) is ErrUnsupported, because they would end too.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	return b.call(ctx, backend.ValidateKey(key), func() error {
+	return b.call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		return b.breakLease(ctx, hashOf(key), owner)
 	})
 }

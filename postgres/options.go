@@ -105,9 +105,9 @@ func New(ctx context.Context, config *pgx.ConnConfig, opts *Options) (*Backend, 
 		return nil, fmt.Errorf("%w: the config is not made by pgx.ParseConfig", backend.ErrInvalid)
 	}
 	b := newBackend(config, o)
-	if err := b.look(ctx); err != nil {
+	if err := b.call(ctx, nil, b.look); err != nil {
 		calls.CloseUnopened(ctx, b)
-		return nil, told(ctx, err)
+		return nil, err
 	}
 	return b, nil
 }

@@ -67,7 +67,7 @@ func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 func (p *pool) seatLocked(o *order) (got seat, ok bool) {
 	h, most := o.h, p.b.options.MaxLeases
 	switch {
-	case p.b.isClosing():
+	case p.b.leases.Closed():
 		return seat{err: backend.ErrClosed}, true
 	case h == nil || p.carried < most:
 	case o.wait || p.pinnedLocked() < most:
@@ -177,16 +177,11 @@ func (p *pool) pinnedLocked() int {
 
 // dial makes a session, whose place is reserved.
 func (p *pool) dial(ctx context.Context, h *held) (*session, error) {
-	if h != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = p.b.untilClosing(ctx)
-		defer cancel()
-	}
 	s, err := p.b.connect(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
-	if err == nil && p.b.isClosing() {
+	if err == nil && p.b.leases.Closed() {
 		go s.conn.Conn().Close()
 		err = backend.ErrClosed
 	}

@@ -135,7 +135,7 @@ func (s *session) limit(limit time.Duration) {
 	select {
 	case <-s.ended:
 		end = longAgo
-	case <-s.b.base.Done():
+	case <-s.b.leases.Base().Done():
 		end = longAgo
 	default:
 	}
@@ -179,9 +179,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		return false, r.do()
 	}
 	done, gone := make(chan error), make(chan struct{})
-	s.b.calls.Join()
-	go func() {
-		defer s.b.calls.End()
+	if !s.b.leases.Go(func(context.Context) {
 		defer s.give()
 		s.limit(r.limit)
 		err := r.do()
@@ -192,7 +190,10 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 				r.left()
 			}
 		}
-	}()
+	}) {
+		s.give()
+		return false, backend.ErrClosed
+	}
 	select {
 	case err := <-done:
 		return false, err
@@ -343,13 +344,11 @@ func (s *session) abort() {
 	if s.longest(nil) > 0 { // or it has no lock
 		b.hunt(s.server)
 	}
-	b.calls.Join()
-	go func() {
-		defer b.calls.End()
-		ctx, cancel := context.WithTimeout(b.base, b.options.Timeout)
+	b.leases.Go(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 		defer cancel()
 		_ = s.conn.CancelRequest(ctx)
-	}()
+	})
 }
 
 // wire is the connection beneath its encryption.

@@ -188,7 +188,7 @@ func (s *session) call(function uint32, param int64) (row []string, err error) {
 // answer in time is given up.
 func (s *session) ask(send func(f *pgproto3.Frontend)) (rows [][]string, err error) {
 	rows, err = exchange(s.conn, send)
-	if errors.Is(err, errUnanswered) && s.b.base.Err() == nil { // Close leaves a session with leases to its timer
+	if errors.Is(err, errUnanswered) && s.b.leases.Base().Err() == nil { // Close leaves a session with leases to its timer
 		s.abort()
 	}
 	return rows, err

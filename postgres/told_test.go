@@ -13,7 +13,7 @@ import (
 // Of several hosts one may be full and another silent: what the full one has said is told, and no time limit of ours.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
 	err := translate(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
-	err = told(t.Context(), err)
+	err = unavailable(err)
 	if !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
 		t.Errorf("%v", err)
 	}

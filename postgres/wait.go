@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -13,67 +13,61 @@ const (
 	// Waiters for whom there is no connection ask again and again.
 	pollMin = 20 * time.Millisecond
 	pollMax = 500 * time.Millisecond
-	// patience is the least time for which a waiter outlives an outage.
-	patience = 10 * time.Second
 	// lateGrant is the part of its TTL that a wait may take before the lease is renewed to have its full TTL.
 	lateGrant = 20
 )
 
-// A waiter knows what it has heard of the server.
-type waiter struct {
-	busy  error     // its word that the key is held
-	heard time.Time // when it said so last, or a connection that was good broke; an error that it answers may come for ever
-}
-
-// wait queues at the server, each waiter on a connection of its own, and asks again and again where that is not possible.
-func (b *Backend) wait(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	cctx, cancel := b.untilClosing(ctx)
-	defer cancel()
-	queues := b.options.Mode == ModeSession && b.pool.beginWait()
+// Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and
+// again where that is not possible.
+func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	w := backend.Waiter{
+		Pause:   backend.Pause{Min: pollMin, Max: pollMax},
+		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
+		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
+	}
+	queues := r.Wait && b.options.Mode == ModeSession && b.pool.beginWait()
 	if queues {
 		defer b.pool.endWait()
 	}
-	shares := b.guarantees.Round(r.TTL) <= b.options.Share
-	pause := backend.Pause{Min: pollMin, Max: pollMax}
-	for w := new(waiter); ; {
-		var l backend.Lease
-		var err error
-		if !queues || shares && w.busy == nil {
-			// A lease that is free now can join the connection of others; one that has queued has its own.
-			l, err = b.try(cctx, r)
-		} else {
-			l, err = b.queue(cctx, r, w)
-		}
-		crowded := errors.Is(err, ErrExhausted) && code(err) != codeOutOfMemory // connections come back, a full lock table is everybody's trouble
-		switch {
-		case err == nil:
-			return l, nil
-		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, cmp.Or(w.busy, err))
-		case b.isClosing():
-			return nil, backend.ErrClosed
-		case errors.Is(err, backend.ErrHeld):
-			w.busy, w.heard = err, time.Now()
-			if queues {
-				continue
+	// A lease that is free now can join the connection of others.
+	tryFirst := !queues || b.guarantees.Round(r.TTL) <= b.options.Share
+	queued := false
+	if queues {
+		w.Sleep = func(ctx context.Context) error { // a refused try is followed by a place in the queue
+			if queued { // on a connection that broke
+				return backend.Sleep(ctx, pollMin)
 			}
-		case crowded:
-		case backend.Definite(err) || errors.Is(err, ErrExhausted) || errors.Is(err, backend.ErrLost):
-			return nil, err
-		case time.Since(w.heard) > max(r.TTL, patience):
-			return nil, err
-		}
-		if backend.Sleep(cctx, pause.Next(0)) != nil && backend.Ended(ctx) {
-			return nil, backend.ContextError(ctx, cmp.Or(w.busy, err))
+			return backend.ContextError(ctx, nil)
 		}
 	}
+	w.Try = func(ctx context.Context) (backend.Lease, error) {
+		once := b.queue
+		if tryFirst {
+			once, tryFirst = b.try, !queues
+		} else {
+			queued = true
+		}
+		l, err := b.attempt(ctx, r, once)
+		return l, unavailable(err)
+	}
+	return b.leases.Acquire(ctx, r, w)
 }
 
-// untilClosing is ctx that ends when Close begins, too.
-func (b *Backend) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
-	cctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(b.closing, func() { cancel(backend.ErrClosed) })
-	return cctx, func() { stop(); cancel(nil) }
+// attempt calls once, and again where a connection that was at rest turns out to have ended before. A waiter also waits
+// for connections to come back; a full lock table is everybody's trouble.
+func (b *Backend) attempt(ctx context.Context, r backend.Request,
+	once func(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error),
+) (backend.Lease, error) {
+	pause := backend.Pause{Min: pollMin, Max: pollMax}
+	for n := 0; ; n++ {
+		l, again, err := once(ctx, r)
+		crowded := r.Wait && errors.Is(translate(err), ErrExhausted) && code(err) != codeOutOfMemory
+		switch {
+		case crowded && backend.Sleep(ctx, pause.Next(0)) == nil:
+		case !again || n > b.options.MaxLeases:
+			return l, err
+		}
+	}
 }
 
 func (p *pool) beginWait() bool {
@@ -92,32 +86,33 @@ func (p *pool) endWait() {
 	p.waiters--
 }
 
-// queue waits once, if a first attempt is refused.
-func (b *Backend) queue(ctx context.Context, r backend.Request, w *waiter) (backend.Lease, error) {
+// queue makes a first attempt, and waits at the server if that is refused. again is as in try.
+func (b *Backend) queue(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error) {
 	h := b.newHeld(r)
 	s, err := b.pool.checkOut(ctx, &order{h: h, wait: true})
 	if err != nil {
 		b.pool.drop(h)
-		return nil, err
+		return nil, false, err
 	}
 	b.pool.began(h, nil, true)
-	a, busy := attempt{held: h}, false
+	a, busy, used := attempt{held: h}, false, s.answered.Load()
 	_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error {
 		if err := a.ask(ctx); err != nil || a.token > 0 {
 			return err
 		}
-		busy, w.busy = true, backend.ErrHeld // the statement that waits tells nothing before it is granted
+		busy = true
 		return a.queue()
 	}})
 	b.pool.began(h, nil, false)
-	if err != nil {
-		if busy || neverHeld(err) {
-			w.heard = time.Now()
-		}
-		b.pool.drop(h)
-		return nil, err
+	if err == nil {
+		l, err = b.grant(ctx, r, a)
+		return l, false, err
 	}
-	return b.grant(ctx, r, a)
+	b.pool.drop(h)
+	if busy { // the statement that waits tells nothing before it is granted
+		return nil, false, fmt.Errorf("%w, then: %w", backend.ErrHeld, err)
+	}
+	return nil, used && neverHeld(err), err
 }
 
 // queue asks for the lock by a statement that waits, for as long as it takes.

@@ -17,10 +17,10 @@ const restLimit = time.Minute
 // watch reads from the connection until somebody wants the turn. The server sends nothing that matters but the reason for
 // which it ends the session.
 func (s *session) watch() {
-	if !s.b.calls.Begin() {
+	if s.b.leases.Enter(context.Background(), nil) != nil {
 		return
 	}
-	defer s.b.calls.End()
+	defer s.b.leases.Leave()
 	select {
 	case s.turn <- struct{}{}:
 	default:
@@ -36,7 +36,7 @@ func (s *session) watch() {
 func (s *session) listen() (more bool) {
 	end := time.Now().Add(s.b.pool.patience(s))
 	s.mu.Lock()
-	if s.wanted > 0 || s.isBroken() || s.b.isClosing() {
+	if s.wanted > 0 || s.isBroken() || s.b.leases.Closed() {
 		s.mu.Unlock()
 		return false
 	}
@@ -46,7 +46,7 @@ func (s *session) listen() (more bool) {
 	_, err := s.conn.ReceiveMessage(context.Background())
 	s.mu.Lock()
 	s.watched = false
-	wanted := s.wanted > 0 || s.b.isClosing()
+	wanted := s.wanted > 0 || s.b.leases.Closed()
 	s.mu.Unlock()
 	switch {
 	case err == nil:

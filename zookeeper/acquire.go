@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,50 +22,38 @@ type attempt struct {
 	queued   time.Time // when it got its place
 	missing  bool      // the key had no container
 	answered time.Time // when the ensemble said last that the key is busy, or was heard of since
-	busy     error     // what it said then: ErrHeld; nil before
+	busy     error     // what it said then: ErrHeld; nil if the Waiter knows it
+	moved    bool      // its session had ended, and it has begun again
 	unproven bool      // a node of this attempt may still exist: see refusal.go
 }
 
 // leastPatience is the shortest time for which a waiter outlives an outage.
 const leastPatience = 10 * time.Second
 
-// run makes the attempt. A waiter whose session ends queues again in another one.
-func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
-	expired := false
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
-	for {
-		l, err := a.try(ctx)
+// try makes one attempt. Unless it may wait, it looks first whether the key is busy. If its session has ended, it
+// begins again in another one, once.
+func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
+	for range 2 {
+		if err = nil; !a.r.Wait {
+			err = a.refused(ctx)
+		}
+		if err == nil {
+			l, err = a.once(ctx)
+		}
 		err = a.definite(err)
-		switch {
-		case err == nil:
-			return l, nil
-		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, cmp.Or(a.busy, err))
-		case a.b.isClosing():
-			return nil, backend.ErrClosed
-		case (errors.Is(err, errExpired) || errors.Is(err, errAbandoned)) && !expired:
-			expired = true
-			continue
-		case !a.r.Wait, a.answered.IsZero(), !passing(err), time.Since(a.answered) > max(a.ttl, leastPatience):
-			return nil, err
+		if a.moved || backend.Ended(ctx) || !errors.Is(err, errExpired) && !errors.Is(err, errAbandoned) {
+			break
 		}
-		if serr := a.b.sleep(ctx, pause.Next(0)); serr != nil {
-			if backend.Ended(ctx) {
-				serr = backend.ContextError(ctx, cmp.Or(a.busy, err))
-			}
-			return nil, serr
-		}
+		a.moved = true
 	}
+	return l, unavailable(ctx, err)
 }
 
-// try looks first whether the key is busy, unless the attempt may wait.
-func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
-	if !a.r.Wait {
-		if err := a.refused(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return a.once(ctx)
+// lastRefusal returns the refusal since it was last called, nil if there was none.
+func (a *attempt) lastRefusal() error {
+	busy := a.busy
+	a.busy = nil
+	return busy
 }
 
 // refused looks whether the key is busy, which costs one read. A server of several may not know yet that a key was released,
@@ -204,7 +191,7 @@ func (a *attempt) persist(ctx context.Context, s *session, do func() error) erro
 		if err == nil || !a.mayGoOn(ctx, s, err) {
 			return err
 		}
-		if err := a.b.sleep(ctx, pause.Next(0)); err != nil {
+		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,6 @@ type Backend struct {
 	leases     *backend.Leases
 	calls      calls.Calls
 	turns      turns
-	closing    chan struct{} // closed when Close begins
 	watchAfter time.Duration // see removal.go
 	idle       time.Duration // for which an unused session is kept
 
@@ -44,26 +43,18 @@ func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode
 
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := b.calls.Enter(ctx, b.closing, r.Validate()); err != nil {
-		return nil, err
-	}
-	defer b.calls.End()
 	ttl := b.guarantees.Round(r.TTL)
 	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
-	l, err := a.run(ctx)
-	if err != nil {
-		return nil, unavailable(ctx, err)
-	}
-	return l, nil
+	return b.leases.Acquire(ctx, r, backend.Waiter{
+		Try: a.try, Refused: a.lastRefusal, Passing: passing, CleanUp: func() {}, // sessions delete nodes, see doom
+		Pause: backend.Pause{Min: 20 * time.Millisecond, Max: time.Second},
+	})
 }
 
 // Inspect implements [backend.Backend]. It cannot tell how long the lease has left, which its holder alone knows.
 func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
 	var h backend.Holder
-	err := b.onAny(ctx, func(s *session) (err error) {
+	err := b.onAny(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) (err error) {
 		h, _, err = s.head(ctx, b.dir(key))
 		return err
 	})
@@ -109,10 +100,9 @@ const closeGrace = time.Second
 // Close implements [backend.Backend]. A session with leases is left to expire, which keeps their keys taken until then;
 // the others are closed.
 func (b *Backend) Close() error {
-	if !b.calls.Close(b.closing) {
+	if !b.leases.Close() {
 		return nil
 	}
-	b.leases.Close()
 	b.waitForUsers(closeGrace)
 	b.mu.Lock()
 	b.shut = true

@@ -68,7 +68,7 @@ func TestCloseWaitsForSessionThatEnds(t *testing.T) {
 		defer close(closed)
 		_ = b.Close()
 	}()
-	<-b.closing
+	<-b.leases.Closing().Done()
 	select {
 	case <-closed:
 		t.Error("Close has returned before the session ended")

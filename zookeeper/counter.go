@@ -56,7 +56,7 @@ func (a *attempt) replaceContainer(ctx context.Context, s *session, n *node) err
 		case !a.r.Wait && time.Now().After(end):
 			return fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node", backend.ErrUnavailable, n.dir)
 		}
-		if err := a.b.sleep(ctx, pause.Next(0)); err != nil {
+		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ func durationOf(conf, name string) (time.Duration, bool) {
 func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	r := reading{limits: b.limits}
 	var all []backend.Finding
-	err := b.onAny(ctx, func(s *session) error {
+	err := b.onAny(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.children(ctx, b.root)
 		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err

@@ -307,7 +307,7 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 // The patience of a waiter counts from when the ensemble was heard of last, not from when it read the queue.
 func TestPatienceCountsFromLastSign(t *testing.T) {
 	t.Parallel()
-	b := &Backend{closing: make(chan struct{}), limits: defaultLimits()}
+	b := &Backend{leases: backend.NewLeases(nil, time.Second), limits: defaultLimits()}
 	for _, silence := range []time.Duration{time.Second, leastPatience + time.Second} {
 		s := newSession(b, b.limits.longest)
 		s.contact.connected(time.Now().Add(-silence), s.class)

@@ -12,7 +12,7 @@ import (
 
 // List implements [backend.Lister]. The servers remove the containers of free keys after a while.
 func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = b.onAny(ctx, func(s *session) error {
+	err = b.onAny(ctx, nil, func(ctx context.Context, s *session) error {
 		names, err := s.latest(ctx, b.root)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
@@ -29,10 +29,7 @@ func (b *Backend) List(ctx context.Context, prefix string) (keys []string, err e
 
 // Break implements [backend.Breaker]. It removes the first node in the queue, if that is the owner's, which its holder watches.
 func (b *Backend) Break(ctx context.Context, key, owner string) error {
-	if err := backend.ValidateKey(key); err != nil {
-		return err
-	}
-	return b.onAny(ctx, func(s *session) error {
+	return b.onAny(ctx, backend.ValidateKey(key), func(ctx context.Context, s *session) error {
 		dir := b.dir(key)
 		h, first, err := s.head(ctx, dir)
 		if err != nil {
@@ -48,24 +45,17 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	})
 }
 
-// onAny calls f with a session.
-func (b *Backend) onAny(ctx context.Context, f func(s *session) error) error {
-	if err := b.calls.Enter(ctx, b.closing, nil); err != nil {
-		return err
-	}
-	defer b.calls.End()
-	s, err := b.enterAny(b.limits.longest)
-	if err != nil {
-		return err
-	}
-	defer b.leave(s)
-	switch err = f(s); {
-	case err == nil, errors.Is(err, backend.ErrLost):
-		return err
-	case backend.Ended(ctx):
-		return backend.ContextError(ctx, err)
-	case b.isClosing():
-		return backend.ErrClosed
-	}
-	return unavailable(ctx, err)
+// onAny makes a call by f, with a session, unless it is invalid.
+func (b *Backend) onAny(ctx context.Context, invalid error, f func(ctx context.Context, s *session) error) error {
+	return b.leases.Call(ctx, invalid, func(ctx context.Context) error {
+		s, err := b.enterAny(b.limits.longest)
+		if err != nil {
+			return err
+		}
+		defer b.leave(s)
+		if err = f(ctx, s); errors.Is(err, backend.ErrLost) {
+			return err
+		}
+		return unavailable(ctx, err)
+	})
 }

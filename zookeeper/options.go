@@ -121,7 +121,6 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 		options:    o,
 		root:       o.Chroot + allLocks,
 		acl:        o.ACL,
-		closing:    make(chan struct{}),
 		sessions:   make(map[time.Duration]*session),
 		limits:     defaultLimits(),
 		first:      handshakeFirst,

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-func (b *Backend) isClosing() bool { return isClosed(b.closing) }
+func (b *Backend) isClosing() bool { return b.leases.Closed() }
 func (s *session) isOver() bool    { return isClosed(s.over) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -17,14 +17,6 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// sleep pauses until ctx ends or the backend is closed.
-func (b *Backend) sleep(ctx context.Context, d time.Duration) error {
-	if pause(ctx, d, b.closing) {
-		return backend.ErrClosed
-	}
-	return backend.ContextError(ctx, nil)
 }
 
 // sleep pauses while the session lives.

@@ -23,7 +23,7 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 	case errors.Is(err, zk.ErrNoNode):
 		return true, nil
 	case err != nil && a.mayGoOn(ctx, s, err):
-		return false, a.b.sleep(ctx, 20*time.Millisecond)
+		return false, backend.Sleep(ctx, 20*time.Millisecond)
 	case err != nil:
 		return false, err
 	}
@@ -41,8 +41,6 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 		return false, s.reason()
 	case <-ctx.Done():
 		return false, backend.ContextError(ctx, nil)
-	case <-a.b.closing:
-		return false, backend.ErrClosed
 	}
 }
 

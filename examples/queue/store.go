@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -22,34 +21,28 @@ var guarantees = backend.Guarantees{
 	Reach:       backend.ReachNetwork,
 }
 
-const (
-	askAgain = 2 * time.Second  // by a waiter that was told nothing
-	patience = 10 * time.Second // of a waiter, with a server that cannot be reached
-)
+// recheck is how long a waiter relies on messages.
+const recheck = 2 * time.Second
 
 // A Store is one client of a Server. It is a [backend.Backend].
 type Store struct {
 	addr    string
 	leases  *backend.Leases
-	open    context.Context // until Close
-	close   context.CancelFunc
 	dialing chan struct{} // held by who looks for the connection, and makes it
 	conn    *clientConn   // guarded by dialing
 
 	mu    sync.Mutex
-	calls sync.WaitGroup           // of Acquire and Inspect; none begins after Close
 	turns map[string]chan struct{} // of owners that wait
 }
 
 // Open returns a client of the server at addr.
 func Open(ctx context.Context, addr string) (*Store, error) {
 	s := &Store{addr: addr, dialing: make(chan struct{}, 1), turns: make(map[string]chan struct{})}
-	s.open, s.close = context.WithCancel(context.Background())
 	const requestTimeout = 5 * time.Second // of a release or clean-up
 	s.leases = backend.NewLeases(s, requestTimeout)
-	if _, err := s.call(ctx, request{Op: "look"}); err != nil {
+	if _, err := s.Inspect(ctx, "any"); err != nil {
 		s.Close()
-		return nil, failed(ctx, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -59,10 +52,6 @@ func (s *Store) Guarantees() backend.Guarantees { return guarantees }
 
 // Close implements backend.Backend. Waits end first, then what they leave behind is cleaned up, and then nobody needs the connection.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	s.close()
-	s.mu.Unlock()
-	s.calls.Wait()
 	if s.leases.Close() {
 		s.dialing <- struct{}{} // for ever
 		if s.conn != nil {
@@ -73,73 +62,34 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin returns a context that ends with Close, which waits until end is called.
-func (s *Store) begin(ctx context.Context) (_ context.Context, end func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open.Err() != nil {
-		return nil, nil, backend.ErrClosed
-	}
-	if err := backend.ContextError(ctx, nil); err != nil {
-		return nil, nil, err
-	}
-	s.calls.Add(1)
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.open, cancel)
-	return ctx, func() { stop(); cancel(); s.calls.Done() }, nil
-}
-
-// Acquire implements backend.Backend.
-func (s *Store) Acquire(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	if r.Wait {
-		l, err = s.wait(ctx, r)
-	} else {
-		l, err = s.try(ctx, r)
-	}
-	if err != nil && (!errors.Is(err, backend.ErrHeld) || backend.IsContextError(err)) {
-		s.leases.Abandon(r.Key, r.Owner, guarantees.Round(r.TTL)) // the lease, or the place in the queue
-	}
-	if err != nil && s.open.Err() != nil {
-		err = backend.ErrClosed
-	}
-	return l, err
-}
-
-// wait asks for the key until it is granted: when the server says that the turn has come, when the connection has broken, and from time to
-// time. It listens before it asks, since the message may come before the answer.
-func (s *Store) wait(ctx context.Context, r backend.Request) (backend.Lease, error) {
+// Acquire implements backend.Backend. A waiter asks for the key until it is granted: when the server says that the turn
+// has come, when the connection has broken, and from time to time. It listens before it asks, since the message may
+// come before the answer.
+func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	turn := make(chan struct{}, 1)
-	s.mu.Lock()
-	s.turns[r.Owner] = turn
-	s.mu.Unlock()
-	defer func() {
+	if r.Wait {
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.turns, r.Owner)
-	}()
-	queued := false
-	pause := backend.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond} // after each answer, and while there is none
-	return backend.Poll(ctx, pause, patience, func(ctx context.Context) (backend.Lease, error) {
-		if queued {
-			again := time.NewTimer(askAgain)
-			defer again.Stop()
+		s.turns[r.Owner] = turn
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.turns, r.Owner)
+		}()
+	}
+	return s.leases.Acquire(ctx, r, backend.Waiter{
+		Try: func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) },
+		Sleep: func(ctx context.Context) error {
+			timer := time.NewTimer(recheck)
+			defer timer.Stop()
 			select {
 			case <-turn:
-			case <-again.C:
+			case <-timer.C:
 			case <-ctx.Done():
 			}
-		}
-		l, err := s.try(ctx, r)
-		queued = errors.Is(err, backend.ErrHeld)
-		return l, err
+			return backend.ContextError(ctx, nil)
+		},
+		Pause: backend.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}, // while there is no answer
 	})
 }
 
@@ -150,25 +100,13 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	a, err := s.call(ctx, request{Op: "take", Key: []byte(r.Key), Owner: []byte(r.Owner), TTL: ttl, Wait: r.Wait})
 	switch {
 	case err != nil:
-		return nil, failed(ctx, err)
+		return nil, err
 	case a.Spent:
 		return nil, backend.ErrLost
 	case !a.Done:
 		return nil, &backend.HeldError{Holder: a.holder()}
 	}
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: a.Token, Sent: sent, TTL: ttl})
-	if err != nil {
-		return nil, err
-	}
-	return life, nil
-}
-
-// failed is err, or the context's if that has ended.
-func failed(ctx context.Context, err error) error {
-	if ended := backend.ContextError(ctx, err); ended != nil {
-		return ended
-	}
-	return err
+	return s.leases.Grant(ctx, r, backend.Grant{Token: a.Token, Sent: sent, TTL: ttl})
 }
 
 func (a answer) holder() backend.Holder {
@@ -176,22 +114,13 @@ func (a answer) holder() backend.Holder {
 }
 
 // Inspect implements backend.Backend.
-func (s *Store) Inspect(ctx context.Context, key string) (backend.Holder, error) {
-	if err := backend.ValidateKey(key); err != nil {
-		return backend.Holder{}, err
-	}
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return backend.Holder{}, err
-	}
-	defer end()
-	a, err := s.call(ctx, request{Op: "look", Key: []byte(key)})
-	if err != nil && s.open.Err() != nil {
-		return backend.Holder{}, backend.ErrClosed
-	} else if err != nil {
-		return backend.Holder{}, failed(ctx, err)
-	}
-	return a.holder(), nil
+func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
+	err = s.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		a, err := s.call(ctx, request{Op: "look", Key: []byte(key)})
+		h = a.holder()
+		return err
+	})
+	return h, err
 }
 
 // RenewLease implements backend.Requests.
@@ -206,19 +135,9 @@ func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 
 // Break implements backend.Breaker.
 func (s *Store) Break(ctx context.Context, key, owner string) error {
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	switch err := s.must(ctx, request{Op: "break", Key: []byte(key), Owner: []byte(owner)}); {
-	case err == nil, errors.Is(err, backend.ErrLost):
-		return err
-	case s.open.Err() != nil:
-		return backend.ErrClosed
-	default:
-		return failed(ctx, err)
-	}
+	return s.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
+		return s.must(ctx, request{Op: "break", Key: []byte(key), Owner: []byte(owner)})
+	})
 }
 
 // must is a call that is ErrLost where the server had nothing to do.

@@ -155,7 +155,7 @@ func (s *Store) Guarantees() backend.Guarantees { return guarantees }
 
 // Close implements backend.Backend.
 func (s *Store) Close() error {
-	if !s.leases.Close() {
+	if !s.leases.Close() { // waits until nothing uses the file
 		return nil
 	}
 	return s.db.Close()
@@ -180,28 +180,15 @@ func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 }
 
 // Acquire implements backend.Backend.
-func (s *Store) Acquire(ctx context.Context, r backend.Request) (l backend.Lease, err error) {
-	if err := r.Validate(); err != nil {
-		return nil, err
-	}
-	if r.Wait {
-		pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-		const patience = 10 * time.Second // with a file that cannot be read
-		l, err = backend.Poll(ctx, pause, patience, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
-	} else {
-		l, err = s.try(ctx, r)
-	}
-	if err != nil && (!errors.Is(err, backend.ErrHeld) || backend.IsContextError(err)) { // done or not: remove what may be there
-		s.leases.Abandon(r.Key, r.Owner, guarantees.Round(r.TTL))
-	}
-	return l, err
+func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
+	return s.leases.Acquire(ctx, r, backend.Waiter{
+		Pause: backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond},
+		Try:   func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) },
+	})
 }
 
 // try makes one attempt.
 func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	if err := s.ready(ctx); err != nil {
-		return nil, err
-	}
 	ttl := guarantees.Round(r.TTL)
 	sent := time.Now() // before the request: the deadline counts from here
 	h, err := s.holder(ctx, s.db, r.Key, monotonic())
@@ -210,43 +197,18 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	}
 	switch {
 	case err != nil:
-		return nil, s.failed(ctx, err)
+		return nil, err
 	case h.Owner != r.Owner:
 		return nil, &backend.HeldError{Holder: h}
 	}
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: h.Token, Sent: sent, TTL: ttl})
-	if err != nil {
-		return nil, err // and not life: an interface that holds a nil pointer is not nil
-	}
-	return life, nil
-}
-
-// ready refuses what needs no request any more.
-func (s *Store) ready(ctx context.Context) error {
-	if s.leases.Closed() {
-		return backend.ErrClosed
-	}
-	return backend.ContextError(ctx, nil)
-}
-
-// failed is err as the contract wants it: a closed store's and an ended context's errors go first.
-func (s *Store) failed(ctx context.Context, err error) error {
-	if s.leases.Closed() {
-		return backend.ErrClosed
-	}
-	if ended := backend.ContextError(ctx, err); ended != nil {
-		return ended
-	}
-	return err
+	return s.leases.Grant(ctx, r, backend.Grant{Token: h.Token, Sent: sent, TTL: ttl})
 }
 
 // Inspect implements backend.Backend.
 func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err error) {
-	if err := errors.Join(backend.ValidateKey(key), s.ready(ctx)); err != nil {
-		return backend.Holder{}, err
-	}
-	if h, err = s.holder(ctx, s.db, key, monotonic()); err != nil {
-		return backend.Holder{}, s.failed(ctx, err)
-	}
-	return h, nil
+	err = s.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) (err error) {
+		h, err = s.holder(ctx, s.db, key, monotonic())
+		return err
+	})
+	return h, err
 }

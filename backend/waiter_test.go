@@ -114,8 +114,8 @@ func TestPoll(t *testing.T) {
 		{"first attempt fails", []error{errNet, nil}, 1, 0, errNet},
 		{"grant came too late", []error{held, ErrLost, nil}, 2, 100 * time.Millisecond, ErrLost},
 		{"outage outlived", []error{held, errNet, errNet, nil}, 4, 300 * time.Millisecond, nil},
-		{"outage too long", []error{held, errNet}, 12, 1100 * time.Millisecond, errNet},
-		{"patience counts from the last answer", append(append([]error{held}, errs(9, errNet)...), append([]error{ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},
+		{"outage too long", []error{held, errNet}, 13, 1200 * time.Millisecond, errNet},
+		{"patience counts from the first failure after an answer", append(append([]error{held}, errs(9, errNet)...), append([]error{ErrHeld}, append(errs(9, errNet), nil)...)...), 21, 2 * time.Second, nil},
 		{"closed while busy", []error{held, ErrClosed, nil}, 2, 100 * time.Millisecond, ErrClosed},
 		{"invalid while busy", []error{held, ErrInvalid, nil}, 2, 100 * time.Millisecond, ErrInvalid},
 		{"unsupported while busy", []error{held, ErrUnsupported, nil}, 2, 100 * time.Millisecond, errors.ErrUnsupported},
@@ -177,6 +177,90 @@ func TestPollWhoseAttemptIsCutShort(t *testing.T) {
 }
 
 // The holder's TTL is a hint: the next attempt comes when it runs out.
+// A waiter that sleeps until it is woken tries once for each wake-up; its pauses are for failures. The silence before an outage does not
+// count as a part of it.
+func TestWaiterSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, slept := time.Now(), 0
+		next := script(ErrHeld, &HeldError{}, errNet, errNet, ErrHeld, nil)
+		w := Waiter{
+			Pause: fixed, Patience: time.Second,
+			Try: func(ctx context.Context) (Lease, error) { return new(Life), next(ctx) },
+			Sleep: func(ctx context.Context) error {
+				slept++
+				return Sleep(ctx, time.Hour)
+			},
+		}
+		if _, err := w.Wait(t.Context()); err != nil || slept != 3 || time.Since(start) != 3*time.Hour+200*time.Millisecond {
+			t.Errorf("%v after %v and %d sleeps", err, time.Since(start), slept)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		next = script(ErrHeld)
+		_, err := w.Wait(ctx)
+		wantErr(t, "wait", err, context.DeadlineExceeded)
+		wantErr(t, "wait", err, ErrHeld)
+	})
+}
+
+// A Try that waits by itself may be refused before it fails: the waiter outlives that failure, and its error says that the key was busy.
+func TestWaiterRefusedWithinTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy error
+		tries := 0
+		w := Waiter{
+			Pause: fixed, Patience: time.Second,
+			Try: func(ctx context.Context) (Lease, error) {
+				if tries++; tries == 1 {
+					busy = &HeldError{Holder{Owner: "other"}}
+				}
+				return nil, errNet
+			},
+			Refused: func() error {
+				defer func() { busy = nil }()
+				return busy
+			},
+		}
+		_, err := w.Wait(t.Context())
+		if wantErr(t, "wait", err, errNet); tries != 12 {
+			t.Errorf("%d attempts", tries)
+		}
+		tries = 0
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, err = w.Wait(ctx)
+		wantErr(t, "wait", err, ErrHeld)
+		wantErr(t, "wait", err, context.DeadlineExceeded)
+	})
+}
+
+// An error of Sleep is an outage like one of Try, and ends the wait like one of Try.
+func TestWaiterWhoseSleepFails(t *testing.T) {
+	for _, test := range []struct {
+		err     error
+		passing func(error) bool
+		took    time.Duration
+	}{
+		{errNet, nil, 1200 * time.Millisecond},
+		{errNet, func(err error) bool { return !errors.Is(err, errNet) }, 0},
+		{ErrClosed, nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start, tries := time.Now(), script(ErrHeld, errNet)
+			w := Waiter{
+				Pause: fixed, Patience: time.Second, Passing: test.passing,
+				Try:   func(ctx context.Context) (Lease, error) { return nil, tries(ctx) },
+				Sleep: func(context.Context) error { return test.err },
+			}
+			_, err := w.Wait(t.Context())
+			wantErr(t, "wait", err, test.err)
+			if took := time.Since(start); took > test.took {
+				t.Errorf("%v: it took %v", test.err, took)
+			}
+		})
+	}
+}
+
 func TestPollTakesTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
