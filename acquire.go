@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
@@ -80,7 +82,7 @@ func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []Acqu
 			return nil, err
 		}
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
 	if outer := heldUnder(ctx, l, full); outer != nil {
@@ -101,7 +103,7 @@ func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []Acqu
 	defer cancel()
 	lease, err := l.contend(ctx, limited, full, terms, true)
 	// Stores go by the clock, which may be ahead of the context's timer.
-	if err != nil && backend.Ended(limited) && !backend.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && kit.Ended(limited) && !kit.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, waitedErr(err, terms.wait)
 	}
 	return lease, err
@@ -115,7 +117,7 @@ func waitedErr(err error, limit time.Duration) error {
 	}
 	if several, ok := err.(interface{ Unwrap() []error }); ok { // the end of the wait, and the error before it
 		for _, e := range several.Unwrap() {
-			if !backend.IsContextError(e) {
+			if !kit.IsContextError(e) {
 				return fmt.Errorf("%w: the store has not answered within %v (last error: %w)", ErrUnavailable, limit, e)
 			}
 		}
@@ -156,8 +158,8 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 		}
 		if !wait || !errors.Is(err, ErrLost) || attempt == most {
 			l.leaveWith(g, err)
-			if busy != nil && backend.IsContextError(err) && !errors.Is(err, ErrHeld) {
-				err = cmp.Or(backend.ContextError(waitCtx, busy), err)
+			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
+				err = cmp.Or(kit.ContextError(waitCtx, busy), err)
 			}
 			return nil, err
 		}
@@ -188,7 +190,7 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 	owner := backend.NewOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
-		if _, err := backend.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
+		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
@@ -196,8 +198,8 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}
-		if backend.IsContextError(err) {
-			return nil, cmp.Or(backend.ContextError(ctx, held), err)
+		if kit.IsContextError(err) {
+			return nil, cmp.Or(kit.ContextError(ctx, held), err)
 		}
 		return nil, held
 	}

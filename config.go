@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // Config opens a Locker from a configuration file, so that you can change the store without changing code. Zero fields keep
@@ -63,7 +63,7 @@ func (c Config) options() []Option {
 func (c Config) String() string {
 	type plain Config // without this method
 	if c.URL != "" {
-		c.URL = backend.Redact(c.URL)
+		c.URL = driver.Redact(c.URL)
 	}
 	text, err := json.Marshal(plain(c))
 	if err != nil {

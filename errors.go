@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // The errors that callers act on. Match them with errors.Is.
@@ -64,7 +65,7 @@ func (e *Error) Error() string {
 	if e.Backend != "" {
 		s += " (" + e.Backend + ")"
 	}
-	return s + ": " + backend.Printable(e.Err.Error())
+	return s + ": " + kit.Printable(e.Err.Error())
 }
 
 // shortened is a key, cut between two characters if it is long.

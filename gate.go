@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A gate lets one goroutine of the process at a time contend for, or hold, one key; the others queue behind it, first
@@ -93,7 +93,7 @@ func (l *Locker) enter(ctx context.Context, key string, terms *settings, wait bo
 		if busy == nil && !g.told.Before(since) {
 			busy = g.busy
 		}
-		err = backend.ContextError(ctx, busy)
+		err = kit.ContextError(ctx, busy)
 	}
 	select {
 	case handed := <-w.turn: // it came at the same moment

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -204,7 +204,7 @@ func TestHandoffRenewalIsBounded(t *testing.T) {
 		got := queue(t, l, 1, lock.WithoutRenewal()) // so that the hand-off renews
 		time.Sleep(600 * time.Millisecond)
 		f.set(func() {
-			f.renew = func(ctx context.Context) error { return backend.Sleep(ctx, 700*time.Millisecond) }
+			f.renew = func(ctx context.Context) error { return kit.Sleep(ctx, 700*time.Millisecond) }
 		})
 		release(t, first)
 		next := <-got

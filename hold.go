@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/alarm"
 )
 
@@ -230,8 +231,8 @@ func (l *Locker) keep(ctx context.Context, h *hold, d time.Duration) error {
 	for again := true; again; {
 		overlaps := h.taken.Load() > 0 // with a renewal to the TTL, which may come after this one
 		err = h.lease.Renew(ctx, l.lasting(d))
-		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !backend.Definite(err)) &&
-			backend.Sleep(ctx, keepPause) == nil
+		again = (err == nil && overlaps || err != nil && !errors.Is(err, ErrLost) && !kit.Definite(err)) &&
+			kit.Sleep(ctx, keepPause) == nil
 	}
 	l.end(h)
 	l.leave(h.gate)

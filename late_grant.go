@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // errEndedEarly means that the lease of the store ended before Acquire could return it.
@@ -17,7 +17,7 @@ func neverLost(err error) error {
 	switch {
 	case !errors.Is(err, ErrLost):
 		return err
-	case backend.IsContextError(err):
+	case kit.IsContextError(err):
 		return notLost{err}
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, notLost{err})

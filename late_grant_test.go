@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -41,7 +42,7 @@ func TestAcquireIsNeverLost(t *testing.T) {
 				return nil, errLate
 			}
 			<-ctx.Done()
-			return nil, backend.ContextError(ctx, errLate)
+			return nil, kit.ContextError(ctx, errLate)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

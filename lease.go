@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
@@ -229,10 +230,10 @@ func (l *Lease) renew(ctx context.Context, ttl time.Duration) error {
 	}
 	if err := h.lease.Renew(ctx, asked); err != nil {
 		h.locker.renewals.sooner(h)
-		if over := l.over(); errors.Is(over, ErrReleased) && backend.IsContextError(err) && !backend.Ended(caller) {
+		if over := l.over(); errors.Is(over, ErrReleased) && kit.IsContextError(err) && !kit.Ended(caller) {
 			return over // Release has cut it short
 		}
-		return backend.NotOurs(caller, err)
+		return kit.NotOurs(caller, err)
 	}
 	h.mu.Lock()
 	h.ttl = ttl
@@ -255,7 +256,7 @@ func (t *tenure) beginRenew(ctx context.Context) (_ context.Context, finish func
 		case <-other:
 		case <-ctx.Done():
 			t.mu.Lock()
-			return nil, nil, backend.ContextError(ctx, nil)
+			return nil, nil, kit.ContextError(ctx, nil)
 		}
 		t.mu.Lock()
 	}

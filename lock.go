@@ -35,6 +35,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // URLEnv is the environment variable that Open reads if its URL is empty.
@@ -73,21 +75,21 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if rawURL == "" {
 		return nil, &Error{Op: "open", Err: fmt.Errorf("%w: no url given and %s is not set", ErrInvalid, URLEnv)}
 	}
-	driver, err := backend.DefaultMux.Lookup(rawURL)
+	d, err := driver.Lookup(rawURL)
 	if err != nil {
 		return nil, &Error{Op: "open", Err: err}
 	}
 	fail := func(err error) (*Locker, error) {
-		return nil, &Error{Op: "open", Backend: driver.Name, Err: backend.CleanError(rawURL, err)}
+		return nil, &Error{Op: "open", Backend: d.Name, Err: driver.CleanError(rawURL, err)}
 	}
-	rest, prefix, err := backend.TakePrefix(rawURL)
+	rest, prefix, err := driver.TakePrefix(rawURL)
 	if err != nil {
 		return fail(err)
 	}
 	if prefix != "" {
 		opts = append([]Option{WithPrefix(prefix)}, opts...)
 	}
-	rest, base, err := backend.TakeTokenBase(rest)
+	rest, base, err := driver.TakeTokenBase(rest)
 	if err != nil {
 		return fail(err)
 	}
@@ -99,11 +101,11 @@ func Open(ctx context.Context, rawURL string, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return fail(err)
 	}
-	b, err := driver.OpenURL(backend.WithLogger(ctx, s.logger), rest)
+	b, err := d.OpenURL(kit.WithLogger(ctx, s.logger), rest)
 	if err != nil {
 		return fail(err)
 	}
-	l, err := newLocker(b, driver.Name, opts)
+	l, err := newLocker(b, d.Name, opts)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -204,7 +206,7 @@ func (l *Locker) Close() error {
 
 // told is a holder as the store names it, with the token that a holder of this package has.
 func (l *Locker) told(h Holder) Holder {
-	number, err := backend.AddTokenBase(h.Token, l.defaults.base)
+	number, err := driver.AddTokenBase(h.Token, l.defaults.base)
 	if err != nil {
 		number = 0 // nobody can have such a one
 	}

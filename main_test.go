@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/leak"
 
 	"github.com/anylock/lock"
@@ -103,14 +104,14 @@ type faulty struct {
 	acquire  func(ctx context.Context, r backend.Request) error
 	renew    func(ctx context.Context) error
 	release  func(ctx context.Context) error
-	lives    map[string]*backend.Life // the last granted of each key
+	lives    map[string]*kit.Life // the last granted of each key
 	acquires int
 	renewals int
 	releases int
 }
 
 func newFaulty(b backend.Backend) *faulty {
-	return &faulty{Backend: b, lives: make(map[string]*backend.Life)}
+	return &faulty{Backend: b, lives: make(map[string]*kit.Life)}
 }
 
 func (f *faulty) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -127,7 +128,7 @@ func (f *faulty) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
-	life := l.(*backend.Life)
+	life := l.(*kit.Life)
 	f.set(func() { f.lives[r.Key] = life })
 	return &faultyLease{life, f}, nil
 }
@@ -145,7 +146,7 @@ func (f *faulty) set(change func()) {
 }
 
 type faultyLease struct {
-	*backend.Life
+	*kit.Life
 	store *faulty
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/memory"
 	_ "github.com/anylock/lock/memory"
 )
@@ -54,10 +55,10 @@ func TestOpen(t *testing.T) {
 
 // A leaky store shows the URL in its errors.
 func init() {
-	backend.Register(backend.Driver{
-		Name: "leaky", URLs: []backend.URLForm{{Scheme: "leaky", Hosts: backend.OneHost, User: true, Path: backend.OptionalPath}},
+	driver.Register(driver.Driver{
+		Name: "leaky", URLs: []driver.URLForm{{Scheme: "leaky", Hosts: driver.OneHost, User: true, Path: driver.OptionalPath}},
 		OtherParams: "a library", Examples: []string{"leaky:"},
-		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) {
+		Open: func(_ context.Context, u driver.URL) (backend.Backend, error) {
 			return nil, errors.New("cannot dial " + u.Raw)
 		},
 	})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A HeldKey is a key that is held, without the Locker's prefix, and who holds it.
@@ -65,7 +66,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 	}
 	workers.Wait()
 	if err := context.Cause(asking); err != nil {
-		return nil, cmp.Or(backend.ContextError(ctx, nil), err)
+		return nil, cmp.Or(kit.ContextError(ctx, nil), err)
 	}
 	return slices.DeleteFunc(all, func(k HeldKey) bool { return !k.Held() }), nil
 }
@@ -106,7 +107,7 @@ func (l *Locker) Examine(ctx context.Context) ([]Finding, error) {
 	if err := l.unopened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
-	list, err := backend.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
+	list, err := kit.Examine(ctx, l.backend, l.defaults.prefix+"doctor", l.effective(l.defaults.ttl))
 	if err != nil {
 		return nil, l.error("examine", "", err)
 	}

@@ -10,31 +10,32 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
 // A slowStore grants all that it is asked for, and answers a renewal when renew returns.
 type slowStore struct {
 	backend.Backend
-	leases *backend.Leases
+	leases *kit.Leases
 	renew  func(ctx context.Context, key string) error
 }
 
 func newSlowStore(renew func(ctx context.Context, key string) error) *slowStore {
 	s := &slowStore{Backend: memory.New(), renew: renew}
-	s.leases = backend.NewLeases(s, time.Second)
+	s.leases = kit.NewLeases(s, time.Second)
 	return s
 }
 
 func (s *slowStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return s.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
+	return s.leases.Grant(ctx, r, kit.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
 }
 
-func (s *slowStore) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+func (s *slowStore) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	return ttl, s.renew(ctx, l.Key())
 }
 
-func (s *slowStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
+func (s *slowStore) ReleaseLease(context.Context, *kit.Life) error { return nil }
 
 func (s *slowStore) Close() error {
 	s.leases.Close()
@@ -46,7 +47,7 @@ func slowly(ctx context.Context, key string) error {
 	if strings.HasPrefix(key, "dead") {
 		return hang(ctx)
 	}
-	return backend.Sleep(ctx, 200*time.Millisecond)
+	return kit.Sleep(ctx, 200*time.Millisecond)
 }
 
 // A Renew to a longer TTL stands although automatic renewal, to the TTL of before, begins while it is under way.

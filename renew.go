@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/alarm"
 )
 
@@ -301,7 +302,7 @@ func (r *renewer) putBack(turns []turn, errs []error, begun, now time.Time) (fai
 // causeLocked returns err of an attempt to renew h, or the cause if only the attempt's own time was over: the store
 // does not answer.
 func (r *renewer) causeLocked(h *hold, err error, begun, now time.Time) error {
-	if !backend.IsContextError(err) || r.ctx.Err() != nil {
+	if !kit.IsContextError(err) || r.ctx.Err() != nil {
 		h.silent = 0
 		return err
 	}

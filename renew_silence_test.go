@@ -15,13 +15,14 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A batchStore is a slowStore that renews many leases in one request, which is answered when renew returns.
 type batchStore struct{ *slowStore }
 
 func (s batchStore) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
-	send := func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+	send := func(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 		return ttls, slices.Repeat([]error{s.renew(ctx, "")}, len(lives))
 	}
 	return s.leases.RenewBatch(ctx, renewals, send)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -511,7 +512,7 @@ func TestShortLeasesDoNotHurryOthers(t *testing.T) {
 type slowBatches struct{ *memory.Backend }
 
 func (s slowBatches) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
-	if err := backend.Sleep(ctx, 500*time.Millisecond); err != nil {
+	if err := kit.Sleep(ctx, 500*time.Millisecond); err != nil {
 		errs := make([]error, len(renewals))
 		for i := range errs {
 			errs[i] = err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Guarantees says what a store promises.
@@ -41,25 +42,25 @@ func (r Requirement) String() string { return r.text }
 
 // NeedFIFO requires grants in the order of arrival: "fifo".
 func NeedFIFO() Requirement {
-	return Requirement{"fifo", func(g Guarantees) string { return backend.When(!g.FIFO, "waiters are not served in order") }}
+	return Requirement{"fifo", func(g Guarantees) string { return kit.When(!g.FIFO, "waiters are not served in order") }}
 }
 
 // NeedPush requires that waiters are notified and do not poll: "push".
 func NeedPush() Requirement {
-	return Requirement{"push", func(g Guarantees) string { return backend.When(g.Wake != backend.WakePush, "waiters poll") }}
+	return Requirement{"push", func(g Guarantees) string { return kit.When(g.Wake != backend.WakePush, "waiters poll") }}
 }
 
 // NeedLinearizable requires exclusion whatever fails in the store: "linearizable".
 func NeedLinearizable() Requirement {
 	return Requirement{"linearizable", func(g Guarantees) string {
-		return backend.When(g.Consistency != backend.Linearizable, "exclusion is best effort when the store fails")
+		return kit.When(g.Consistency != backend.Linearizable, "exclusion is best effort when the store fails")
 	}}
 }
 
 // NeedNoEarlyLoss requires that the store never drops a live lease: "no-early-loss".
 func NeedNoEarlyLoss() Requirement {
 	return Requirement{"no-early-loss", func(g Guarantees) string {
-		return backend.When(g.EarlyLoss != "", "a live lease may be dropped: %s", g.EarlyLoss)
+		return kit.When(g.EarlyLoss != "", "a live lease may be dropped: %s", g.EarlyLoss)
 	}}
 }
 
@@ -67,7 +68,7 @@ func NeedNoEarlyLoss() Requirement {
 // "tells-loss".
 func NeedTellsLoss() Requirement {
 	return Requirement{"tells-loss", func(g Guarantees) string {
-		return backend.When(!g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
+		return kit.When(!g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
 	}}
 }
 
@@ -82,7 +83,7 @@ func NeedFencing(at Fencing) Requirement {
 		name = "loss" // of the store's data
 	}
 	return Requirement{"fencing=" + name, func(g Guarantees) string {
-		return backend.When(g.Fencing < at, "fencing survives: %v", g.Fencing)
+		return kit.When(g.Fencing < at, "fencing survives: %v", g.Fencing)
 	}}
 }
 
@@ -92,7 +93,7 @@ func NeedReach(at Reach) Requirement {
 		return Requirement{text: "reach=" + at.String()}
 	}
 	return Requirement{"reach=" + at.String(), func(g Guarantees) string {
-		return backend.When(g.Reach < at, "owners exclude each other only within one %v", g.Reach)
+		return kit.When(g.Reach < at, "owners exclude each other only within one %v", g.Reach)
 	}}
 }
 
@@ -120,20 +121,20 @@ func NeedMaxSilence(d time.Duration) Requirement {
 // NeedMaxLeases requires that one Locker can hold n leases at once: "max-leases=100".
 func NeedMaxLeases(n int) Requirement {
 	return Requirement{"max-leases=" + strconv.Itoa(n), func(g Guarantees) string {
-		return backend.When(g.MaxLeases != 0 && g.MaxLeases < n, "at most %d leases can be held at once", g.MaxLeases)
+		return kit.When(g.MaxLeases != 0 && g.MaxLeases < n, "at most %d leases can be held at once", g.MaxLeases)
 	}}
 }
 
 func atMost(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
 	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		return backend.When(of(g) > d, "%s is %v", name, of(g))
+		return kit.When(of(g) > d, "%s is %v", name, of(g))
 	}}
 }
 
 // atLeast is a requirement on a limit, of which 0 is none.
 func atLeast(name string, d time.Duration, of func(Guarantees) time.Duration) Requirement {
 	return Requirement{name + "=" + d.String(), func(g Guarantees) string {
-		return backend.When(of(g) != 0 && of(g) < d, "%s is %v", name, of(g))
+		return kit.When(of(g) != 0 && of(g) < d, "%s is %v", name, of(g))
 	}}
 }
 

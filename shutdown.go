@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Shutdown closes the Locker after its holders have released their leases. It grants nothing new, ends waiting Acquires with
@@ -34,7 +34,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		l.mu.Lock()
 		n := l.busyLocked()
 		l.mu.Unlock()
-		left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", backend.ContextError(ctx, nil), n))
+		left = l.error("shutdown", "", fmt.Errorf("%w: %d keys were still held", kit.ContextError(ctx, nil), n))
 	}
 	return errors.Join(left, l.Close())
 }
@@ -96,7 +96,7 @@ func (l *Locker) waitAt(ctx context.Context, g *gate) (_ context.Context, done f
 
 // closedOr is err, or ErrClosed where Shutdown has ended a wait that ended with err.
 func (l *Locker) closedOr(ctx context.Context, err error) error {
-	if backend.IsContextError(err) && !backend.Ended(ctx) && isClosed(l.stopping) {
+	if kit.IsContextError(err) && !kit.Ended(ctx) && isClosed(l.stopping) {
 		return ErrClosed
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -17,9 +18,9 @@ import (
 type early struct{ backend.Backend }
 
 func (early) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
-	for !backend.Ended(ctx) {
+	for !kit.Ended(ctx) {
 	}
-	return nil, backend.ContextError(ctx, nil)
+	return nil, kit.ContextError(ctx, nil)
 }
 
 // A wait that is over at a store that says nothing is ErrUnavailable, whoever notices first; a context that is over is its own error.
@@ -52,7 +53,7 @@ type silentStore struct {
 
 func (m silentStore) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
 	<-ctx.Done()
-	return nil, backend.ContextError(ctx, m.last)
+	return nil, kit.ContextError(ctx, m.last)
 }
 
 func (m silentStore) Inspect(ctx context.Context, key string) (backend.Holder, error) {
@@ -60,7 +61,7 @@ func (m silentStore) Inspect(ctx context.Context, key string) (backend.Holder, e
 		return m.Backend.Inspect(ctx, key)
 	}
 	<-ctx.Done()
-	return backend.Holder{}, backend.ContextError(ctx, nil)
+	return backend.Holder{}, kit.ContextError(ctx, nil)
 }
 
 var (

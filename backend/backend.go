@@ -1,7 +1,8 @@
 // Package backend is the contract between package lock and the stores that keep locks.
 //
-// Applications use package lock. This package is for authors of stores: implement [Backend], let [Leases] track the leases
-// that you grant, register a [Driver] for your URL schemes, and check the result with package conformance.
+// Applications use package lock. This package is for authors of stores: implement [Backend] and check the result with
+// package conformance. Package backend/kit has what most stores need, from the life of a lease to waiting; with package
+// backend/driver a store gets URLs.
 //
 // # Rules
 //
@@ -13,7 +14,7 @@
 //  3. A TTL is a minimum: a coarser store rounds up. The key of a dead or frozen holder is free by the granted TTL plus
 //     [Guarantees.MaxLate]. A refused attempt changes nothing.
 //  4. An error after sending means unknown. The store then cleans up by owner, in the background, until the owner is
-//     proven absent or the TTL has run out ([Leases.Abandon]). A retried request recognises its own owner. A cancelled
+//     proven absent or the TTL has run out (Leases.Abandon of package kit). A retried request recognises its own owner. A cancelled
 //     or expired context leaves nothing behind, and the error is the context's.
 //  5. Renew never revives. Renew and Release by a stale lease never touch the new holder.
 //  6. Lost closes at the deadline at the latest, even if a request hangs; at once if the store reports the loss; never
@@ -28,7 +29,7 @@
 //
 // A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how much room its
 // server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], and report what is wrong with its servers
-// as an [Examiner]. A Lease may also be a [LossNotifier]; [Life] is one.
+// as an [Examiner]. A Lease may also be a [LossNotifier].
 package backend
 
 import (
@@ -44,6 +45,8 @@ const (
 	MaxOwnerLen = 255
 	// MaxTTL is the longest TTL that every store accepts.
 	MaxTTL = 10 * 365 * 24 * time.Hour
+	// TokenLimit is above every token: package lock shifts them by eight bits, and they stay below 2^63.
+	TokenLimit = 1 << 55
 )
 
 // A Backend keeps locks in one store. All methods are safe for concurrent use.
@@ -65,11 +68,11 @@ type Backend interface {
 	// background that nothing is left behind. Acquire returns promptly when ctx ends. Two concurrent requests
 	// must not share an owner.
 	//
-	// ErrLost means only that a grant arrived after its own deadline ([Leases.Grant]). Package lock then tries again as
+	// ErrLost means only that a grant arrived after its own deadline (Leases.Grant of package kit). Package lock then tries again as
 	// another owner, or reports ErrUnavailable: its caller has had no lease.
 	//
 	// If ctx ends after the store has said that the key is busy, the error of a waiting Acquire matches ErrHeld and the context's
-	// error ([ContextError] with the refusal as the last error). If the store never answered, it does not match ErrHeld. A time limit
+	// error (kit.ContextError with the refusal as the last error). If the store never answered, it does not match ErrHeld. A time limit
 	// of the store itself that runs out is ErrUnavailable, never a context's error.
 	Acquire(ctx context.Context, r Request) (Lease, error)
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // requestCounter returns what counts the requests that the servers of a URL have done, nil where they don't tell.
-func requestCounter(ctx context.Context, raw string, u backend.URL) func(ctx context.Context) (int64, error) {
+func requestCounter(ctx context.Context, raw string, u driver.URL) func(ctx context.Context) (int64, error) {
 	s := serversOf[u.Scheme]
 	if s.requests == nil || len(u.Hosts) == 0 || strings.Contains(u.Query, "lock_node=") { // which names further hosts
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // A server is a kind of server, and how it tells of itself.
@@ -29,7 +29,7 @@ type server struct {
 // A host is one of those that a URL names.
 type host struct {
 	addr string
-	url  backend.URL
+	url  driver.URL
 	raw  string
 
 	redis *redis.Client
@@ -51,9 +51,9 @@ var (
 )
 
 // hosts are those of a URL.
-func (s server) hosts(u backend.URL, raw string) (hosts []*host) {
+func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	for _, h := range u.Hosts {
-		if addr, err := backend.HostPort(h, s.port); err == nil {
+		if addr, err := driver.HostPort(h, s.port); err == nil {
 			hosts = append(hosts, &host{addr: addr, url: u, raw: raw})
 		}
 	}
@@ -66,7 +66,7 @@ const askTime = 2 * time.Second
 
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
 // does not tell.
-func serverOf(ctx context.Context, raw string, u backend.URL) string {
+func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	s, ok := serversOf[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {
 		return ""
@@ -122,7 +122,7 @@ func etcdVersion(ctx context.Context, h *host) (string, error) {
 }
 
 func postgresVersion(ctx context.Context, h *host) (version string, err error) {
-	d, err := backend.DefaultMux.Lookup(h.raw)
+	d, err := driver.Lookup(h.raw)
 	if err != nil {
 		return "", err
 	}

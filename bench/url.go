@@ -8,23 +8,23 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // URL is the store that package lock opens for rawURL; the program has imported the store's package. It reaches the store
 // once, so that a wrong address shows before anything is measured.
 func URL(ctx context.Context, rawURL string) (Store, error) {
-	driver, err := backend.DefaultMux.Lookup(rawURL)
+	d, err := driver.Lookup(rawURL)
 	if err != nil {
 		return Store{}, err
 	}
-	u, err := backend.SplitURL(rawURL)
+	u, err := driver.SplitURL(rawURL)
 	if err != nil {
 		return Store{}, err
 	}
 	s := Store{
-		Name:  driver.Name,
-		About: fmt.Sprintf("anylock %s, %s", version("github.com/anylock/lock"), backend.Redact(rawURL)),
+		Name:  d.Name,
+		About: fmt.Sprintf("anylock %s, %s", version("github.com/anylock/lock"), driver.Redact(rawURL)),
 		Child: rawURL,
 		Open: func(ctx context.Context, ttl time.Duration) (Client, error) {
 			l, err := lock.Open(ctx, rawURL, lock.WithTTL(ttl))

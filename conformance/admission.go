@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
 func (s *suite) ask(b backend.Backend, o Options) error {
 	// Another error is the store's own fault, which the checks tell.
-	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
+	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		return err
 	}
 	s.large = min(s.h.Many, largeBatch)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -29,8 +30,8 @@ func (a *admitting) Acquire(ctx context.Context, r backend.Request) (backend.Lea
 			return a.Backend.Acquire(ctx, r)
 		case !r.Wait:
 			return nil, err
-		case backend.Sleep(ctx, time.Second) != nil:
-			return nil, backend.ContextError(ctx, nil)
+		case kit.Sleep(ctx, time.Second) != nil:
+			return nil, kit.ContextError(ctx, nil)
 		}
 	}
 }

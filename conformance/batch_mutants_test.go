@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // batches whose answers are late, or tell of a loss
@@ -21,7 +22,7 @@ var batchMutants = []mutant{
 }
 
 // batchBehindBack renews a lease without its knowledge where that is the bug.
-func (c *client) batchBehindBack(ctx context.Context, life *backend.Life, ttl time.Duration) (err error, done bool) {
+func (c *client) batchBehindBack(ctx context.Context, life *kit.Life, ttl time.Duration) (err error, done bool) {
 	switch {
 	case c.is("late answer of a batch revives the lease"):
 		_, err = requests{c}.RenewLease(context.WithoutCancel(ctx), life, ttl)
@@ -37,7 +38,7 @@ func (c *client) batchBehindBack(ctx context.Context, life *backend.Life, ttl ti
 }
 
 // hides reports whether a batch does not tell its lease of err.
-func (c *client) hides(life *backend.Life, err error) bool {
+func (c *client) hides(life *kit.Life, err error) bool {
 	return errors.Is(err, backend.ErrLost) && (c.is("loss that a batch hears of ends no lease") ||
 		c.is("loss that a batch hears of ends no lease whose key is held") && c.server.inspect(life.Key()).Held())
 }

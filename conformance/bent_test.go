@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A bent is a lease with the bug of its server.
 type bent struct {
-	*backend.Life
+	*kit.Life
 	c    *client
 	lost chan struct{}
 	told atomic.Bool // somebody has asked to be told of the loss
@@ -21,7 +22,7 @@ type bent struct {
 }
 
 // bend returns life, or a lease with the bug that is looked for.
-func (c *client) bend(ctx context.Context, life *backend.Life, r backend.Request) backend.Lease {
+func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) backend.Lease {
 	b := &bent{Life: life, c: c, lost: make(chan struct{})}
 	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }
 	switch c.server.bug {

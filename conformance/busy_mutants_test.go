@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // what failed requests say, a store that is full, and a client that holds all it can
@@ -42,9 +43,9 @@ func (c *client) endOfWait(ctx context.Context) error {
 		return backend.ErrHeld
 	case c.is("ended wait does not tell that the key is busy"),
 		c.is("wait past its deadline does not tell that the key is busy") && ctx.Err() == context.DeadlineExceeded:
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
-	return backend.ContextError(ctx, backend.ErrHeld)
+	return kit.ContextError(ctx, backend.ErrHeld)
 }
 
 // ownLimit is what a request says that the client does not wait for any longer.
@@ -97,7 +98,7 @@ const mostLeases = 6
 
 // turn waits until the client may have one more lease, or returns an error if it may not. The caller calls done with the
 // lease, or nil if the attempt has failed. An attempt whose context has ended no longer counts, whatever the server does.
-func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*backend.Life), err error) {
+func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*kit.Life), err error) {
 	most := c.Guarantees().MaxLeases
 	if c.is("one lease less than MaxLeases") {
 		most--
@@ -112,7 +113,7 @@ func (c *client) turn(ctx context.Context, owner string, wait bool) (done func(*
 			return nil, backend.ErrClosed
 		}
 	}
-	return func(life *backend.Life) {
+	return func(life *kit.Life) {
 		c.server.mu.Lock()
 		defer c.server.mu.Unlock()
 		delete(c.taking, owner)

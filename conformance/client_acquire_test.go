@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 func (c *client) validate(r backend.Request) error {
@@ -30,7 +31,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if c.leases.Closed() && !c.is("closed client works on") {
 		return nil, backend.ErrClosed
 	}
-	if err := backend.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") {
+	if err := kit.ContextError(ctx, nil); err != nil && !c.is("ended context is not looked at") {
 		return nil, err
 	}
 	if c.is("wait ignores the context", "ended context is not looked at") {
@@ -61,7 +62,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 }
 
 // acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
-func (c *client) acquire(ctx context.Context, r backend.Request) (*backend.Life, error) {
+func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for told := false; ; {
 		a, err := c.ask(ctx, r)
 		switch {
@@ -253,7 +254,7 @@ func (c *client) abandon(r backend.Request) {
 	}
 }
 
-func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*backend.Life, error) {
+func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent time.Time) (*kit.Life, error) {
 	if c.lostAtOnce(r) {
 		c.leave(r)
 		return nil, backend.ErrLost
@@ -272,7 +273,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 		c.twoSteps(r.Key, r.Owner, r.TTL)
 	case c.is("cancellation at the grant keeps the key"):
 		time.Sleep(rand.N(c.server.latency())) // sleeps: the context may end meanwhile
-		if err := backend.ContextError(ctx, nil); err != nil {
+		if err := kit.ContextError(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -280,7 +281,7 @@ func (c *client) grant(ctx context.Context, r backend.Request, g granted, sent t
 	if c.is("deadline stands at MaxSilence") {
 		ttl = min(ttl, c.Guarantees().MaxSilence)
 	}
-	life, err := c.leases.Grant(ctx, r, backend.Grant{Token: g.token, Sent: sent, TTL: ttl})
+	life, err := c.leases.Grant(ctx, r, kit.Grant{Token: g.token, Sent: sent, TTL: ttl})
 	if err == nil {
 		if c.server.keepsLives() {
 			c.mu.Lock()

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A client is one of a server.
 type client struct {
 	server *server
-	leases *backend.Leases
+	leases *kit.Leases
 	done   chan struct{} // closed by Close
 	ending sync.Once
 	token  uint64            // guarded by server.mu
@@ -26,9 +27,9 @@ type client struct {
 	contact contact
 
 	mu    sync.Mutex
-	asked int             // how often for its guarantees
-	lives []*backend.Life // see keepsLives
-	kept  []any           // by a bug
+	asked int         // how often for its guarantees
+	lives []*kit.Life // see keepsLives
+	kept  []any       // by a bug
 
 	pushed sync.Map // owners whose leases the server has told to be gone
 
@@ -43,7 +44,7 @@ func newClient(s *server) *client {
 	emptied := s.emptied
 	s.mu.Unlock()
 	c := &client{server: s, emptied: emptied, done: make(chan struct{})}
-	c.leases = backend.NewLeases(requests{c}, requestTimeout)
+	c.leases = kit.NewLeases(requests{c}, requestTimeout)
 	return c
 }
 
@@ -63,7 +64,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	}
 	if c.is("emptied store is of no use to its clients") && c.isOlder() {
 		<-ctx.Done()
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
 	answered := make(chan struct{})
 	c.server.inFlight.Add(1)
@@ -79,7 +80,7 @@ func (c *client) do(ctx context.Context, serve func()) error {
 	case <-answered:
 		return nil
 	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	if c.is("Inspect ignores the context") {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return h, err
 	}
 	ctx = c.only(ctx, "Inspect under way ignores cancellation")
@@ -149,13 +150,13 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	asked := renewals
 	renewals = straight(renewals)
 	if len(renewals) == 1 {
-		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*backend.Life), renewals[0].TTL); done {
+		if err, done := c.batchBehindBack(ctx, renewals[0].Lease.(*kit.Life), renewals[0].TTL); done {
 			return []error{err}
 		}
 	}
 	answered := c.hangs(asked)
 	hidden := make(map[backend.Lease]error)
-	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (
+	errs := c.leases.RenewBatch(ctx, renewals, func(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
 		if c.server.framed() {
@@ -242,7 +243,7 @@ type requests struct{ c *client }
 
 func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }
 
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	var ok bool
 	var refused error
 	err := q.c.do(ctx, func() {
@@ -268,7 +269,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return ttl, nil
 }
 
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if q.c.is("release takes the TTL away first") && q.c.wire != nil {
 		q.c.twoSteps(l.Key(), l.Owner(), time.Minute)
 	}
@@ -290,7 +291,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 }
 
 // release makes the request of a release once.
-func (q requests) release(ctx context.Context, l *backend.Life) (ok bool, err error) {
+func (q requests) release(ctx context.Context, l *kit.Life) (ok bool, err error) {
 	var released bool
 	var refused error
 	err = q.c.do(ctx, func() {

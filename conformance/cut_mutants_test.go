@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // connections cut at every byte of a request
@@ -60,7 +61,7 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 }
 
 // cutRenewal is what a renewal says of a connection that broke.
-func (c *client) cutRenewal(l *backend.Life, err error) error {
+func (c *client) cutRenewal(l *kit.Life, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
 	case c.is("cut renewal is told as done"):

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // batches that travel in frames
@@ -34,7 +35,7 @@ func (s *server) framed() bool {
 const frameLen = 64
 
 // renewFrames renews a batch, a frame at a time.
-func (c *client) renewFrames(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
+func (c *client) renewFrames(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
 	var frames [][]error
 	for from := 0; from < len(lives); from += frameLen {
 		to := min(from+frameLen, len(lives))

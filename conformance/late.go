@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var lateChecks = []Check{
@@ -322,7 +323,7 @@ func (t *trial) patiently(what string, want error, request func() error) {
 		if attempt > 0 && errors.Is(err, backend.ErrLost) {
 			t.tooLate("%s on a slow link, after an attempt without an answer: %v", what, err)
 		}
-		if err == nil || backend.Definite(err) || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) {
+		if err == nil || kit.Definite(err) || errors.Is(err, backend.ErrHeld) || errors.Is(err, backend.ErrLost) {
 			break
 		}
 	}

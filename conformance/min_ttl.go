@@ -50,7 +50,7 @@ func (t *trial) granted(key string, ttl time.Duration, wait bool) *grant {
 	return g
 }
 
-// ownerOf is the owner of a lease of backend.Leases, empty for others.
+// ownerOf is the owner of a lease of kit.Leases, empty for others.
 func ownerOf(l backend.Lease) string {
 	if l, ok := l.(interface{ Owner() string }); ok {
 		return l.Owner()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -260,7 +261,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 		if c.is("cancellation under way is told as a timeout") {
 			return context.DeadlineExceeded
 		}
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	case <-patience.C:
 		return c.ownLimit()
 	case <-conn.broken:

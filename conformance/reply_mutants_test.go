@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // replies that are lost, held or late
@@ -59,7 +60,7 @@ func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceed
 // told is how an attempt tells of its error.
 func (c *client) told(ctx context.Context, err error) error {
 	if c.is("store that hangs is told as busy") && ctx.Err() != nil {
-		return backend.ContextError(ctx, backend.ErrHeld)
+		return kit.ContextError(ctx, backend.ErrHeld)
 	}
 	if c.is("context's end is told as i/o timeout") {
 		return ioTimeout{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -53,7 +54,7 @@ func (c mute) Acquire(ctx context.Context, r backend.Request) (backend.Lease, er
 	if err != nil {
 		return nil, err
 	}
-	return muteLease{l.(*backend.Life), c.once}, nil
+	return muteLease{l.(*kit.Life), c.once}, nil
 }
 
 func (c mute) Break(ctx context.Context, key, owner string) error {
@@ -77,7 +78,7 @@ func (c mute) RenewBatch(ctx context.Context, renewals []backend.Renewal) []erro
 }
 
 type muteLease struct {
-	*backend.Life
+	*kit.Life
 	once *muteness
 }
 

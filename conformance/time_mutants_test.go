@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // how late a waiter hears of its turn, and how often it asks until then
@@ -128,7 +128,7 @@ func (c *client) asksUntil(over <-chan struct{}, pause time.Duration) {
 }
 
 // asksAfter keeps asking after a lease that is held.
-func (c *client) asksAfter(life *backend.Life) {
+func (c *client) asksAfter(life *kit.Life) {
 	if c.wire == nil || !c.is("holder asks after its lease without pause") {
 		return
 	}

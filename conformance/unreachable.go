@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Stores that cannot be reached: dials are refused, or nobody answers them.
@@ -70,7 +71,7 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 				t.breaks(4, "%s: %v, although the store has not answered", what, err)
 			case !errors.Is(err, backend.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded):
 				t.breaks(4, "%s: %v, want ErrUnavailable or the context's error", what, err)
-			case errors.Is(err, context.DeadlineExceeded) && !backend.Ended(ctx):
+			case errors.Is(err, context.DeadlineExceeded) && !kit.Ended(ctx):
 				t.breaks(4, "%s: %v, before its context has ended", what, err)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -76,7 +77,7 @@ func (c *client) dial(ctx context.Context) (*conn, error) {
 		case c.is("unanswered dial calls a key busy"):
 			return nil, backend.ErrHeld
 		}
-		return nil, backend.ContextError(ctx, nil)
+		return nil, kit.ContextError(ctx, nil)
 	}
 	conn, err := c.wire.dial()
 	for err != nil && c.is("refused dial is repeated without regard to the context") && !c.wire.isDead() && !c.leases.Closed() {

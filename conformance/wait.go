@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -137,7 +138,7 @@ func (t *trial) begin(ctx context.Context, b backend.Backend, r backend.Request)
 		w.err = errors.New("ended without an answer")
 		w.grant, w.err = t.request(ctx, b, r)
 		w.took = time.Since(w.begun)
-		w.over = w.err != nil && backend.Ended(ctx)
+		w.over = w.err != nil && kit.Ended(ctx)
 	})
 	return w
 }
@@ -206,7 +207,7 @@ func (w *waiting) cancelAndFail(t *trial) {
 }
 
 // failed gives up the trial if w, which was to have its key or to wait on, has ended as a wait may whose first request goes unanswered
-// (backend.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still. What it does to links
+// (kit.Poll). Where the check keeps answers back itself, that proves something unless the machine stood still. What it does to links
 // and processes does not touch the trial's two clients.
 func (w *waiting) failed(t *trial) {
 	touched := w.client != t.a && w.client != t.b

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A worker acquires, holds and ends leases, by random choices, and enters what it sees into a history.
@@ -141,7 +142,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	refused := held && !r.Wait
 	switch {
 	case w.over():
-	case held && r.Wait && !backend.Ended(ctx):
+	case held && r.Wait && !kit.Ended(ctx):
 		w.failf("an Acquire that waits: %v", err)
 	case refused || w.faulty:
 	case errors.Is(err, backend.ErrLost) && returned.Sub(begun) > t.g.Round(r.TTL)/2: // granted, and over when the answer came

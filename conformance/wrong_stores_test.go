@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -142,7 +143,7 @@ var wrongStores = map[string]struct {
 			l, err := c.Acquire(ctx, backend.Request{Key: r.Key, Owner: r.Owner, TTL: r.TTL})
 			if r.Wait && err != nil {
 				<-ctx.Done()
-				return nil, backend.ContextError(ctx, err)
+				return nil, kit.ContextError(ctx, err)
 			}
 			return l, err
 		}}

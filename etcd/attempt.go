@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // An attempt is one Acquire, from its first request to its grant or end.
@@ -197,7 +198,7 @@ func (a *attempt) grant(ctx context.Context, e entry, refreshed <-chan struct{})
 		}
 	}
 	a.lease, a.doubtful, a.rev, a.granted = nil, nil, 0, true
-	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: uint64(e.rev), Sent: e.sent, TTL: a.ttl, Data: h})
+	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{Token: uint64(e.rev), Sent: e.sent, TTL: a.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
 	}
@@ -230,9 +231,9 @@ func (a *attempt) abandon(leases ...*lease) {
 	b.calls.Background(func() {
 		ctx, cancel := context.WithTimeout(b.base, most)
 		defer cancel()
-		pause := backend.Pause{Min: leastPause, Max: time.Second}
+		pause := kit.Pause{Min: leastPause, Max: time.Second}
 		for _, l := range leases {
-			for b.pool.revoke(ctx, l) != nil && backend.Sleep(ctx, pause.Next(0)) == nil {
+			for b.pool.revoke(ctx, l) != nil && kit.Sleep(ctx, pause.Next(0)) == nil {
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -25,7 +26,7 @@ type Backend struct {
 	names       *names
 	guarantees  backend.Guarantees
 
-	leases  *backend.Leases
+	leases  *kit.Leases
 	pool    *pool
 	renewer *renewer
 	watches *watches
@@ -56,7 +57,7 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 		names:       newNames(),
 		guarantees:  guarantees(usualMinTTL),
 	}
-	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	b.closing = b.leases.Closing()
 	b.base, b.end = context.WithCancel(context.Background())
 	b.pool = newPool(b)
@@ -69,9 +70,9 @@ func newBackend(client *clientv3.Client, o Options) *Backend {
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := newAttempt(b, r)
-	w := backend.Waiter{
+	w := kit.Waiter{
 		Try: a.try, Refused: a.lastRefusal, CleanUp: a.giveUp, Passing: passing,
-		Pause: backend.Pause{Min: leastPause, Max: time.Second},
+		Pause: kit.Pause{Min: leastPause, Max: time.Second},
 	}
 	if r.Wait {
 		w.Try, w.Sleep = a.queue, a.await

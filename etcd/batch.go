@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // changesAtOnce is how many requests for changes of leases are under way for one batch: to another TTL, or for all after a change of leader.
@@ -19,7 +20,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 	return b.leases.RenewBatch(ctx, renewals, b.sendBatch)
 }
 
-func (b *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+func (b *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	all := make([]*extension, len(lives))
 	var kept, changing []*extension
 	for i, l := range lives {

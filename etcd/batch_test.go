@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -57,10 +58,10 @@ func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	t.Parallel()
 	b := opened(t, shared(t).URL())
-	l := acquire(t, b, req("k", 30*time.Second)).(*backend.Life)
+	l := acquire(t, b, req("k", 30*time.Second)).(*kit.Life)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, errs := b.sendBatch(ctx, []*backend.Life{l}, []time.Duration{30 * time.Second})
+	_, errs := b.sendBatch(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
 	if errs[0] == nil {
 		t.Error("a renewal succeeded that was not sent")
 	}
@@ -96,7 +97,7 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
 		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
 	}
-	main := kept.(*backend.Life).Data.(*held).main
+	main := kept.(*kit.Life).Data.(*held).main
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if took := main.renewed.Sub(begun); took < 0 || took > patience*3/4 {
@@ -125,7 +126,7 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
-		l, err := b.leases.Grant(t.Context(), req("k", ttl), backend.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
+		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
 			Data: &held{main: &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{})}}})
 		if err != nil {
 			t.Fatal(err)
@@ -182,11 +183,11 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	deletes := &hangingDeletes{KVClient: pb.NewKVClient(c.ActiveConnection()), begun: sync.OnceFunc(func() { close(begun) }), goOn: make(chan struct{})}
 	b.kv = clientv3.NewKVFromKVClient(deletes, c)
 	const ttl, other = 30 * time.Second, 20 * time.Second
-	ending, kept := acquire(t, b, req("ending", ttl)).(*backend.Life), acquire(t, b, req("kept", ttl)).(*backend.Life)
+	ending, kept := acquire(t, b, req("ending", ttl)).(*kit.Life), acquire(t, b, req("kept", ttl)).(*kit.Life)
 	released := make(chan error, 1)
 	go func() { released <- ending.Release(context.Background()) }()
 	<-begun
-	_, errs := b.sendBatch(t.Context(), []*backend.Life{ending, kept}, []time.Duration{ttl, ttl})
+	_, errs := b.sendBatch(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
 	if errs[0] == nil || errs[1] != nil {
 		t.Errorf("renewals beside a release that hangs: of its own lease %v, of another %v", errs[0], errs[1])
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -104,7 +105,7 @@ func keptOverPause(t *testing.T, c *servers.EtcdMembers, ttl time.Duration) bool
 		if !renewed("after the old leader went on") {
 			return false
 		}
-		_, err := b.Acquire(t.Context(), req(l.(*backend.Life).Key(), ttl))
+		_, err := b.Acquire(t.Context(), req(l.(*kit.Life).Key(), ttl))
 		if early := time.Until(l.Deadline()); err == nil && early > 0 {
 			t.Fatalf("a second owner %v before the deadline, after the old leader went on", early)
 		}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A slowLink delays the answer to one look of a waiter for who is before, and deletions before they are sent.
@@ -162,4 +163,4 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 }
 
 // name is what the contender of a lease is called.
-func name(l backend.Lease) string { return l.(*backend.Life).Data.(*held).name }
+func name(l backend.Lease) string { return l.(*kit.Life).Data.(*held).name }

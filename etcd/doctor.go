@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A clusterReading is what is known of the cluster.
@@ -27,37 +28,37 @@ type clusterReading struct {
 // uncompactedMost is how many revisions there may be before somebody should have compacted them: a lock takes two.
 const uncompactedMost = 50_000
 
-var clusterRules = []backend.Rule[clusterReading]{
+var clusterRules = []kit.Rule[clusterReading]{
 	{Severity: backend.Critical, Code: "no-space", Found: func(c clusterReading) string {
-		return backend.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
+		return kit.When(slices.Contains(c.alarms, pb.AlarmType_NOSPACE), "alarm NOSPACE")
 	},
 		Why: "the quota is used up: nothing is granted, and leases that need a write are lost",
 		Set: "compact, defragment, etcdctl alarm disarm; then auto-compaction, or a larger --quota-backend-bytes"},
 	{Severity: backend.Critical, Code: "corrupt", Found: func(c clusterReading) string {
-		return backend.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
+		return kit.When(slices.Contains(c.alarms, pb.AlarmType_CORRUPT), "alarm CORRUPT")
 	},
 		Why: "servers have different data: a key that one has granted, another may grant again",
 		Set: "replace the member that differs"},
 	{Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
-		return backend.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
+		return kit.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
 	},
 		Why: "each lock leaves two revisions behind, until the quota is used up",
 		Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
 	{Severity: backend.Warning, Code: "long-election-timeout", Found: func(c clusterReading) string {
-		return backend.When(c.minTTL > usualMinTTL, "the servers grant at least %v", c.minTTL)
+		return kit.When(c.minTTL > usualMinTTL, "the servers grant at least %v", c.minTTL)
 	},
 		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
 		Set: "--election-timeout 1000, unless the members are far apart"},
 	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
-		return backend.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
+		return kit.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
 	},
 		Why: "with one member fewer, just as many could fail", Set: "an odd number of members"},
 }
 
-var serverRules = []backend.Rule[*clientv3.StatusResponse]{
+var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 	{Severity: backend.Warning, Code: "old-version", Found: func(s *clientv3.StatusResponse) string {
 		list := flawsOf(s.Version)
-		return backend.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
+		return kit.When(len(list) > 0, "etcd %s: %s", s.Version, strings.Join(list, "; "))
 	},
 		Why: "a second owner may get the key when a server is paused or the leader changes",
 		Set: "3.4.42, 3.5.28, 3.6.9 or newer"},
@@ -67,7 +68,7 @@ var serverRules = []backend.Rule[*clientv3.StatusResponse]{
 			const usual = 2 << 30
 			quota, whose = usual, " (the default: this version does not report it)"
 		}
-		return backend.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
+		return kit.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
 		Why: "when it is used up, nothing is granted",
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
@@ -83,7 +84,7 @@ func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err erro
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
 		if list, err = b.examineCluster(ctx); err == nil {
 			list = append(list, b.examineServers(ctx)...)
-			err = backend.ContextError(ctx, nil)
+			err = kit.ContextError(ctx, nil)
 		}
 		return unavailable(err)
 	})
@@ -106,7 +107,7 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 	alarms, err := b.client.AlarmList(ctx)
 	switch {
 	case refused(err):
-		list = append(list, backend.Unseen("", "alarms", err))
+		list = append(list, kit.Unseen("", "alarms", err))
 	case err != nil:
 		return nil, err
 	default:
@@ -117,24 +118,24 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 	members, err := b.client.MemberList(ctx)
 	switch {
 	case refused(err):
-		list = append(list, backend.Unseen("", "members", err))
+		list = append(list, kit.Unseen("", "members", err))
 	case err != nil:
 		return nil, err
 	default:
 		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
 	}
-	return append(list, backend.Apply(clusterRules, "", c)...), nil
+	return append(list, kit.Apply(clusterRules, "", c)...), nil
 }
 
 func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
 	for _, s := range b.statuses(ctx) {
 		switch {
 		case s.err == nil:
-			all = append(all, backend.Apply(serverRules, s.endpoint, s.StatusResponse)...)
+			all = append(all, kit.Apply(serverRules, s.endpoint, s.StatusResponse)...)
 		case refused(s.err):
-			all = append(all, backend.Unseen(s.endpoint, "its status", s.err))
+			all = append(all, kit.Unseen(s.endpoint, "its status", s.err))
 		default:
-			all = append(all, backend.Unreachable(s.endpoint, s.err))
+			all = append(all, kit.Unreachable(s.endpoint, s.err))
 		}
 	}
 	return all

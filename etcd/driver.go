@@ -10,29 +10,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "etcd",
-		URLs: []backend.URLForm{{
-			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: backend.ManyHosts, DefaultHost: "localhost",
-			User: true, Path: backend.OptionalPath,
+		URLs: []driver.URLForm{{
+			Scheme: "etcd", Secure: "etcds", Port: "2379", Hosts: driver.ManyHosts, DefaultHost: "localhost",
+			User: true, Path: driver.OptionalPath,
 		}},
-		Params: []backend.Param{backend.TimeoutParam(defaultTimeout)},
+		Params: []driver.Param{driver.TimeoutParam(defaultTimeout)},
 		Examples: []string{
 			"etcd://user:password@h1:2379,h2:2379,h3:2379/prefix",
 			"etcds://h1:2379,h2:2379,h3:2379?cacert=/etc/etcd/ca.pem&cert=/etc/etcd/client.pem&key=/etc/etcd/client-key.pem",
 		},
 		Guarantees: guarantees(usualMinTTL),
-		Findings:   append(backend.Findings(clusterRules), backend.Findings(serverRules)...),
-		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+		Findings:   append(kit.Findings(clusterRules), kit.Findings(serverRules)...),
+		RoundTrips: driver.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
-func open(ctx context.Context, u backend.URL) (*Backend, error) {
+func open(ctx context.Context, u driver.URL) (*Backend, error) {
 	o, config, err := fromURL(u)
 	if err != nil {
 		return nil, err
@@ -46,14 +48,14 @@ func open(ctx context.Context, u backend.URL) (*Backend, error) {
 
 // openError is err as a caller sees it who opens a Backend.
 func openError(ctx context.Context, err error) error {
-	if backend.Ended(ctx) {
-		return backend.ContextError(ctx, err)
+	if kit.Ended(ctx) {
+		return kit.ContextError(ctx, err)
 	}
 	return unavailable(err)
 }
 
 // openOwn makes a client and opens a Backend on it.
-func openOwn(ctx context.Context, u backend.URL, o *Options, config clientv3.Config) (b *Backend, err error) {
+func openOwn(ctx context.Context, u driver.URL, o *Options, config clientv3.Config) (b *Backend, err error) {
 	var l *login
 	if u.User != "" {
 		l = newLogin(u.User, u.Password, o.Timeout)
@@ -140,5 +142,5 @@ func (b *Backend) lookAround(ctx context.Context) error {
 		return err
 	}
 	b.guarantees = weakened(guarantees(max(l.ttl, granularity)), b.mostFlawed(ctx))
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }

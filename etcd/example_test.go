@@ -6,7 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/etcd"
 )
 
@@ -34,7 +34,7 @@ func ExampleNew() {
 
 // A wrong URL fails before any request, and shows no password.
 func Example_url() {
-	_, _, err := backend.DefaultMux.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1")
+	_, _, err := driver.Open(context.Background(), "etcd://app:secret@h1,h2?timeout=1")
 	fmt.Println(err)
 	// Output:
 	// invalid: etcd url: parameter "timeout" is not a positive duration, as in 10s

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -155,7 +156,7 @@ func TestBreakSparesReusedLease(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	})
-	if err := breaker.Break(t.Context(), "k", victim.(*backend.Life).Owner()); err != nil {
+	if err := breaker.Break(t.Context(), "k", victim.(*kit.Life).Owner()); err != nil {
 		t.Fatal(err)
 	}
 	if reused == "" {
@@ -169,7 +170,7 @@ func TestBreakSparesReusedLease(t *testing.T) {
 
 // mainOf is the lease of etcd's that a lock's key is bound to.
 func mainOf(l backend.Lease) *lease {
-	h := l.(*backend.Life).Data.(*held)
+	h := l.(*kit.Life).Data.(*held)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.main
@@ -309,7 +310,7 @@ func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	}
 	release(t, holder)
 	l := granted(t, done, soon).Lease
-	if bound := get(t, c, own).Lease; bound != l.(*backend.Life).Data.(*held).main.id {
+	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*held).main.id {
 		t.Error("the key of a lock is not bound to its lease")
 	}
 	if _, err := c.Revoke(t.Context(), other.ID); err != nil {
@@ -517,7 +518,7 @@ func TestLeaseOfDeletedKeyIsNotUsedAgain(t *testing.T) {
 	until(t, soon, "the lease of a deleted place is revoked", func() bool { return isGone(t, c, place) })
 
 	var bound clientv3.LeaseID
-	deleted := func() { bound = remove(ownKey(t, c, holder.(*backend.Life).Owner())) }
+	deleted := func() { bound = remove(ownKey(t, c, holder.(*kit.Life).Owner())) }
 	before.Store(&deleted)
 	release(t, holder)
 	until(t, soon, "the lease of a key that was deleted during its release is revoked", func() bool { return isGone(t, c, bound) })

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -34,7 +34,7 @@ func newGuard(b *Backend) *guard {
 
 // A guarded is the guard's part of a lock. The guard's lock guards it.
 type guarded struct {
-	life  *backend.Life
+	life  *kit.Life
 	timer *time.Timer // to the beginning of the watch; later to another look, if one has failed
 	watch *watch      // nil until it begins
 	since int64       // the revision at which the key was certainly there
@@ -42,7 +42,7 @@ type guarded struct {
 }
 
 // watch begins to guard a lock that has just been granted.
-func (g *guard) watch(l *backend.Life, h *held, since int64) {
+func (g *guard) watch(l *kit.Life, h *held, since int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e := &h.guarded
@@ -138,7 +138,7 @@ func (g *guard) lookAgain(list []*guarded) {
 
 // lose ends a lease whose key is gone. Those of etcd's would live on for its TTL: they are let go in the background, as a change or a
 // release may be under way.
-func (g *guard) lose(l *backend.Life) {
+func (g *guard) lose(l *kit.Life) {
 	l.Lose()
 	g.gone.add(l.Data.(*held))
 }

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -59,7 +60,7 @@ func TestLookThatFailedIsMadeAgain(t *testing.T) {
 		b.guard = newGuard(b)
 		const ttl = time.Hour
 		h := &held{own: contender{"k", 1}}
-		l, err := b.leases.Grant(t.Context(), req("k", ttl), backend.Grant{Token: 1, Sent: time.Now(), TTL: ttl, Data: h})
+		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl, Data: h})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // held is a lease's Data: what etcd keeps of a lock.
@@ -30,17 +31,17 @@ const leastLimit = 500 * time.Millisecond
 // requests are what Leases asks of the servers.
 type requests struct{ b *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	// Where a server hangs, a renewal fails while there is time for another one.
 	limited, cancel := context.WithTimeout(ctx, max(ttl/3, leastLimit))
 	defer cancel()
-	granted, errs := q.b.sendBatch(limited, []*backend.Life{l}, []time.Duration{ttl})
+	granted, errs := q.b.sendBatch(limited, []*kit.Life{l}, []time.Duration{ttl})
 	return granted[0], errs[0]
 }
 
@@ -60,9 +61,9 @@ func (h *held) keptBy(ttl time.Duration) (*lease, error) {
 	return h.main, nil
 }
 
-// ReleaseLease implements [backend.Requests]. It deletes the owner's key and keeps the lease for the next lock. Where a request
+// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. Where a request
 // that writes the key has gone unanswered, or an earlier release, it revokes the lease, which ends the key, and what comes late too.
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	h := l.Data.(*held)
 	q.b.guard.forget(h)
 	h.mu.Lock()
@@ -102,7 +103,7 @@ func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
 
 // ifEnded tells what became of a key that is gone after requests without an answer: before the deadline one of those has
 // done it, later the lease's end may have.
-func ifEnded(l *backend.Life) error {
+func ifEnded(l *kit.Life) error {
 	if time.Now().Before(l.Deadline()) {
 		return nil
 	}

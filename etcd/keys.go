@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // naming makes etcd's keys. All contenders for a key live below one prefix, each under a name of its client's:
@@ -19,7 +19,7 @@ type naming struct{ namespace string }
 
 const nameMark = "~"
 
-var encoding = backend.Encoding{Extra: "."}
+var encoding = kit.Encoding{Extra: "."}
 
 // prefix is what all contenders for key have in common, and nobody else.
 func (n naming) prefix(key string) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -100,7 +101,7 @@ func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	}
 	stale := 0
 	for _, r := range list {
-		if h := r.Lease.(*backend.Life).Data.(*held); h.main != nil && b.pool.isStale(h.main) {
+		if h := r.Lease.(*kit.Life).Data.(*held); h.main != nil && b.pool.isStale(h.main) {
 			stale++
 		}
 	}

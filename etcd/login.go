@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A login logs in with a user's password and adds the token to every request of a client.
@@ -184,7 +185,7 @@ func (l *login) logInLocked() *logInRun {
 	l.current = r
 	wait := time.Until(l.begun.Add(loginInterval))
 	l.running.Go(func() {
-		_ = backend.Sleep(l.ctx, wait)
+		_ = kit.Sleep(l.ctx, wait)
 		begun := time.Now()
 		r.token, r.err = l.logIn(begun)
 		l.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -52,7 +53,7 @@ func TestManyHeldLeases(t *testing.T) {
 		if i%(leases/8) == 0 {
 			renew(list)
 		}
-		if _, err := b.Acquire(t.Context(), req(r.Lease.(*backend.Life).Key(), ttl)); !errors.Is(err, backend.ErrHeld) {
+		if _, err := b.Acquire(t.Context(), req(r.Lease.(*kit.Life).Key(), ttl)); !errors.Is(err, backend.ErrHeld) {
 			t.Fatalf("a second owner: %v", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // A wire counts what a client sends: requests by their method's name, and each message on a stream.
@@ -87,9 +88,9 @@ func wired(t testing.TB, s site) (*Backend, *wire) {
 	return b, w
 }
 
-func registered(t testing.TB) backend.RoundTrips {
+func registered(t testing.TB) driver.RoundTrips {
 	t.Helper()
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		if d.Name == "etcd" {
 			return d.RoundTrips
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -287,7 +288,7 @@ func (p *pool) takeNew(ctx context.Context, class time.Duration) (*lease, error)
 func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error) {
 	end := time.Now().Add(p.b.options.Timeout)
 	patience := min(p.b.options.Timeout/attemptShare, max(l.ttl/12, 250*time.Millisecond))
-	pause := backend.Pause{Min: leastPause, Max: mostPause}
+	pause := kit.Pause{Min: leastPause, Max: mostPause}
 	for {
 		sent = time.Now()
 		errs := p.renew(ctx, patience, l)
@@ -295,8 +296,8 @@ func (p *pool) refresh(ctx context.Context, l *lease) (sent time.Time, err error
 		if again := passing(err) || code(err) == codes.Unauthenticated; !again || sent.After(end) {
 			return sent, unavailable(err)
 		}
-		if serr := backend.Sleep(ctx, pause.Next(0)); serr != nil {
-			return sent, backend.ContextError(ctx, err)
+		if serr := kit.Sleep(ctx, pause.Next(0)); serr != nil {
+			return sent, kit.ContextError(ctx, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -32,7 +33,7 @@ type position struct {
 // returns ErrHeld once it has a place behind others. If its place is gone, or a lease for the lock, it queues again at
 // the end.
 func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
-	pause := backend.Pause{Min: leastPause, Max: time.Second}
+	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for {
 		l, err := a.step(ctx)
 		gone := errors.Is(err, backend.ErrLost) || isLeaseNotFound(err)
@@ -50,7 +51,7 @@ func (a *attempt) queue(ctx context.Context) (backend.Lease, error) {
 		// frozen past its turn, events come as late as this.
 		a.at = position{}
 		if gone {
-			if err = backend.Sleep(ctx, pause.Next(0)); err == nil {
+			if err = kit.Sleep(ctx, pause.Next(0)); err == nil {
 				continue
 			}
 		}
@@ -216,7 +217,7 @@ func (a *attempt) watchAhead(ctx context.Context, at position) (position, error)
 		case <-a.lease.gone:
 			return position{}, backend.ErrLost // what became of the place is found out by looking, not without a pause
 		case <-ctx.Done():
-			return at, backend.ContextError(ctx, nil)
+			return at, kit.ContextError(ctx, nil)
 		case <-expiring:
 			if err := a.renewPlace(ctx); err != nil {
 				return at, err

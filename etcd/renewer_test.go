@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A silentLeases has streams for renewals on which no answer comes.
@@ -55,7 +55,7 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 		}
 		c := &silentLeases{}
 		b := &Backend{options: o, guarantees: guarantees(usualMinTTL)}
-		b.leases = backend.NewLeases(requests{b}, o.Timeout)
+		b.leases = kit.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
 		b.renewer = newRenewer(c, t.Context(), &b.calls)
 		f(t, b, c)

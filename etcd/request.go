@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -27,30 +28,30 @@ const (
 //
 // unanswered tells that an attempt was not answered, so that it may still be carried out, also where a later one was.
 func (b *Backend) repeat(ctx context.Context, op func(ctx context.Context) error) (unanswered bool, err error) {
-	pause := backend.Pause{Min: leastPause, Max: mostPause}
-	r := backend.Repeat{Timeout: b.options.Timeout, Pause: pause, Classify: classify}
+	pause := kit.Pause{Min: leastPause, Max: mostPause}
+	r := kit.Repeat{Timeout: b.options.Timeout, Pause: pause, Classify: classify}
 	unanswered, err = r.Do(ctx, func(bool) error {
 		most := b.attemptTime(ctx)
 		actx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), most)
 		defer cancel()
 		err := op(actx)
-		if err != nil && uncertain(err) && backend.Ended(actx) && !backend.Ended(ctx) {
+		if err != nil && uncertain(err) && kit.Ended(actx) && !kit.Ended(ctx) {
 			err = noneWithin(most, err)
 		}
 		return err
 	})
-	if backend.IsContextError(err) && backend.Ended(ctx) {
+	if kit.IsContextError(err) && kit.Ended(ctx) {
 		return unanswered, err
 	}
 	return unanswered, unavailable(err)
 }
 
 // classify returns the outcome of a request that failed with err, and whether it may pass by itself.
-func classify(err error) (o backend.Outcome, passes bool) {
+func classify(err error) (o kit.Outcome, passes bool) {
 	if !uncertain(err) {
-		return backend.Answered, false
+		return kit.Answered, false
 	}
-	return backend.Unknown, passing(err)
+	return kit.Unknown, passing(err)
 }
 
 // unavailable is err as callers get it whose context has not ended: where the servers could not be asked, or a limit of ours has ended the
@@ -111,7 +112,7 @@ func uncertain(err error) bool {
 // passing reports whether err may pass by itself.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost), backend.Definite(err):
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost), kit.Definite(err):
 		return false
 	case errors.Is(err, backend.ErrUnavailable):
 		return true

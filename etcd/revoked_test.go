@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 )
 
@@ -64,7 +65,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	main := l.(*backend.Life).Data.(*held).main
+	main := l.(*kit.Life).Data.(*held).main
 	revoke(own)
 	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
 		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)

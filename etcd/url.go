@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/tlsurl"
 )
 
@@ -29,8 +30,8 @@ const (
 )
 
 // fromURL returns the options and the client's configuration for a URL. The configuration has no user: see login.
-func fromURL(u backend.URL) (*Options, clientv3.Config, error) {
-	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(backend.ParamTimeout)}).validate()
+func fromURL(u driver.URL) (*Options, clientv3.Config, error) {
+	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(driver.ParamTimeout)}).validate()
 	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in at all
 		err = fmt.Errorf("%w: %s url: user without a password, or password without a user", backend.ErrInvalid, u.Scheme)
 	}

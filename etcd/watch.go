@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -95,14 +95,14 @@ func (ws *watches) stop(w *watch) bool {
 
 // run keeps a stream open, once the first watch has been added, until closing.
 func (ws *watches) run() {
-	pause := backend.Pause{Min: leastPause, Max: time.Second}
+	pause := kit.Pause{Min: leastPause, Max: time.Second}
 	for ws.closing.Err() == nil {
 		begun := time.Now()
 		ws.serve()
 		if time.Since(begun) > mostPause {
 			pause.Reset()
 		}
-		_ = backend.Sleep(ws.closing, pause.Next(0))
+		_ = kit.Sleep(ws.closing, pause.Next(0))
 	}
 }
 

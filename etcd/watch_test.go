@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A fullWatch is a stream that takes no more messages once it is full, as where the network drops packets.
@@ -60,7 +61,7 @@ func TestFullStreamDelaysNobody(t *testing.T) {
 	told := make(chan time.Time, 2)
 	for _, key := range []string{"a", "b"} {
 		l := acquire(t, b, req(key, ttl))
-		l.(*backend.Life).OnLost(func() { told <- time.Now() })
+		l.(*kit.Life).OnLost(func() { told <- time.Now() })
 		list = append(list, backend.Renewal{Lease: l, TTL: ttl})
 	}
 	for _, err := range b.RenewBatch(t.Context(), list) {

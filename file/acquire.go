@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Acquire implements backend.Backend.
@@ -15,9 +16,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 		a.ticket = b.inbox.join()
 		defer b.inbox.leave(a.ticket)
 	}
-	return b.leases.Acquire(ctx, r, backend.Waiter{
+	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try: a.try, Sleep: a.sleep, CleanUp: a.cleanUp,
-		Pause: backend.Pause{Min: 10 * time.Millisecond, Max: time.Second},
+		Pause: kit.Pause{Min: 10 * time.Millisecond, Max: time.Second},
 	})
 }
 
@@ -32,7 +33,7 @@ type attempt struct {
 
 	// What the last try has found.
 	granted     bool
-	grant       backend.Grant
+	grant       kit.Grant
 	holder      backend.Holder // when not granted
 	place       int            // in the queue
 	opportunity time.Duration  // from now: see record
@@ -119,5 +120,5 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 
 func (a *attempt) got(r *record) {
 	a.granted, a.touched = true, true
-	a.grant = backend.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
+	a.grant = kit.Grant{Token: r.token, Sent: a.grant.Sent, TTL: a.ttl}
 }

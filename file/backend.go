@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // requestTimeout bounds a release or renewal. One takes some 20 µs, or a little more than breakAfter when it meets a
@@ -15,7 +16,7 @@ const requestTimeout = 5 * time.Second
 // A Backend is one client of a directory of locks. It implements backend.Backend.
 type Backend struct {
 	store  *store
-	leases *backend.Leases
+	leases *kit.Leases
 	inbox  *inbox
 }
 
@@ -23,7 +24,7 @@ var _ backend.Backend = (*Backend)(nil)
 
 func newBackend(s *store) *Backend {
 	b := &Backend{store: s, inbox: &inbox{store: s, waiting: make(map[uint64]ticket)}}
-	b.leases = backend.NewLeases(requests{b}, requestTimeout)
+	b.leases = kit.NewLeases(requests{b}, requestTimeout)
 	return b
 }
 
@@ -78,11 +79,11 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// requests are what backend.Leases asks of the store.
+// requests are what kit.Leases asks of the store.
 type requests struct{ *Backend }
 
-// RenewLease implements backend.Requests.
-func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (b requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	post := messages{inbox: b.inbox}
 	defer post.drop()
 	err := b.store.update(ctx, l.Key(), access{spare: true}, func(r *record, now int64) (bool, error) {
@@ -106,8 +107,8 @@ func (b requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return ttl, err
 }
 
-// ReleaseLease implements backend.Requests.
-func (b requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (b requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return b.release(ctx, l.Key(), l.Owner())
 }
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // breakAfter is how long a file must stay locked and unchanged before its lock is broken. A lock is held for some 10 µs: its
@@ -107,7 +107,7 @@ func (s *store) lock(ctx context.Context, path string, how access) (locked, imag
 				return locked{}, image{}, err
 			}
 		}
-		if err := backend.Sleep(ctx, pause); err != nil {
+		if err := kit.Sleep(ctx, pause); err != nil {
 			return locked{}, image{}, err
 		}
 	}

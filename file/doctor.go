@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A folder is what is read of a store's directory.
@@ -24,24 +25,24 @@ const (
 	leastNode = 1000     // there are 256 bucket files, and an inbox for each process
 )
 
-var rules = []backend.Rule[folder]{
+var rules = []kit.Rule[folder]{
 	{Severity: backend.Critical, Code: "writable-by-all", Found: func(f folder) string {
-		return backend.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
+		return kit.When(f.mode&0o002 != 0, "%s has mode %v", f.dir, f.mode)
 	},
 		Why: "any user of this machine can end held locks, and take all of them",
 		Set: "chmod o-w, with a group for the users that share locks"},
 	{Severity: backend.Warning, Code: "no-space", Found: func(f folder) string {
-		return backend.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
+		return kit.When(f.bytes < least || f.nodes < leastNode, "%d KiB and %d inodes are free", f.bytes>>10, f.nodes)
 	},
 		Why: "on a full file system new keys are refused, and some leases cannot be renewed",
 		Set: "free some space, or use a directory on another file system"},
 	{Severity: backend.Info, Code: "in-memory", Found: func(f folder) string {
-		return backend.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
+		return kit.When(f.kind == inMemory, "%s is on %s", f.dir, f.kind)
 	},
 		Why: "a reboot empties it. A reboot ends all leases anyway, but fencing tokens also start again",
 		Set: "a directory on a disk, if tokens are compared across reboots"},
 	{Severity: backend.Info, Code: "container-layer", Found: func(f folder) string {
-		return backend.When(f.kind == container, "%s is on %s", f.dir, f.kind)
+		return kit.When(f.kind == container, "%s is on %s", f.dir, f.kind)
 	},
 		Why: "no other container sees a container's own layer, and neither does the host",
 		Set: "a volume, if others share the locks"},
@@ -56,9 +57,9 @@ func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err erro
 		}
 		f := folder{dir: b.store.dir, mode: info.Mode()}
 		if f.kind, f.bytes, f.nodes, err = describeFS(f.dir); err != nil {
-			list = []backend.Finding{backend.Unseen("", "the file system", err)}
+			list = []backend.Finding{kit.Unseen("", "the file system", err)}
 		} else {
-			list = backend.Apply(rules, "", f)
+			list = kit.Apply(rules, "", f)
 		}
 		return nil
 	})

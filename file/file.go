@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var errUnsupported = backend.ErrUnsupported
@@ -23,14 +25,14 @@ var guarantees = backend.Guarantees{
 }
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name:       "file",
-		URLs:       []backend.URLForm{{Scheme: "file", Path: backend.RequiredPath}},
+		URLs:       []driver.URLForm{{Scheme: "file", Path: driver.RequiredPath}},
 		Examples:   []string{"file:///var/lib/myapp/locks"},
 		Guarantees: guarantees,
-		Findings:   backend.Findings(rules),
-		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
-		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+		Findings:   kit.Findings(rules),
+		RoundTrips: driver.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
+		Open: func(ctx context.Context, u driver.URL) (backend.Backend, error) {
 			dir, err := directoryOf(u)
 			if err != nil {
 				return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const dirMode = 0o700
@@ -31,7 +32,7 @@ func Open(ctx context.Context, dir string) (*Backend, error) {
 	look := func(*record, int64) (write bool, err error) { return false, nil }
 	if err := s.update(ctx, "", access{create: true}, look); err != nil {
 		s.spare.close()
-		return nil, cmp.Or(backend.ContextError(ctx, err), err)
+		return nil, cmp.Or(kit.ContextError(ctx, err), err)
 	}
 	return newBackend(s), nil
 }

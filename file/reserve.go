@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // spareFDs is how many renewals and releases can run at once while the process has no free descriptor.
@@ -79,7 +79,7 @@ func (r *reserve) open(ctx context.Context, path string) (fd int, err error) {
 			}
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return -1, fmt.Errorf("%w: %w", backend.ContextError(ctx, nil), err)
+			return -1, fmt.Errorf("%w: %w", kit.ContextError(ctx, nil), err)
 		}
 	}
 }

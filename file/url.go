@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // directoryOf returns the directory that a file URL names.
-func directoryOf(u backend.URL) (string, error) {
+func directoryOf(u driver.URL) (string, error) {
 	dir := filepath.Clean(filepath.FromSlash(u.Path))
 	switch {
 	case strings.ContainsRune(dir, 0):

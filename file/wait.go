@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -29,7 +29,7 @@ func (a *attempt) sleep(ctx context.Context) error {
 		case <-a.ticket.next:
 			timer.Reset(claimGrace)
 		case <-ctx.Done():
-			return backend.ContextError(ctx, nil)
+			return kit.ContextError(ctx, nil)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 )
 
 // pollPause spreads the requests of waiters, because memcached does not notify clients.
-var pollPause = backend.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
+var pollPause = kit.Pause{Min: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // leaseData is the Data of a lease.
 type leaseData struct {
@@ -53,7 +54,7 @@ func (a *attempt) run(ctx context.Context) (backend.Lease, error) {
 	if !a.r.Wait {
 		return a.try(ctx)
 	}
-	return backend.Poll(ctx, pollPause, max(a.ttl, minPatience), a.try)
+	return kit.Poll(ctx, pollPause, max(a.ttl, minPatience), a.try)
 }
 
 // try requests the key once.
@@ -78,7 +79,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 	}
-	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
+	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
 		Token: g.token, Sent: g.sent, TTL: a.ttl, Data: &leaseData{ttl: a.ttl, lateAdd: a.unanswered},
 	})
 	if err != nil { // the owner cannot be used again; each of these errors also ends a wait

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -15,7 +16,7 @@ type Backend struct {
 	pool       *pool
 	options    Options
 	guarantees backend.Guarantees
-	leases     *backend.Leases
+	leases     *kit.Leases
 	calls      calls.Calls
 	maxToken   atomic.Uint64    // the greatest token drawn
 	now        func() time.Time // the wall clock
@@ -33,7 +34,7 @@ var (
 func newBackend(addr string, o Options) *Backend {
 	b := &Backend{pool: newPool(addr, o), options: o, guarantees: guarantees(), now: time.Now}
 	b.closing, b.close = context.WithCancel(context.Background())
-	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	return b
 }
 

@@ -7,24 +7,25 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
-var rules = []backend.Rule[reading]{
+var rules = []kit.Rule[reading]{
 	{Severity: backend.Warning, Code: "evictions", Found: func(r reading) string {
-		return backend.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
+		return kit.When(r.number("evictions") > 0, "%s items were evicted since the server started", r["evictions"])
 	},
 		Why: "some may have been locks, and it may happen again: each lets a second owner in",
 		Set: "more memory (-m), or a server only for locks"},
 	{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(r reading) string {
 		used, most := r.number("bytes"), r.number("limit_maxbytes")
-		return backend.When(used > most/10*7, "%d of %d bytes are used", used, most)
+		return kit.When(used > most/10*7, "%d of %d bytes are used", used, most)
 	},
 		Why: "slabs take much of the rest. A full server evicts items, including locks; with -M it refuses grants",
 		Set: "more memory (-m), or a server only for locks"},
 	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
 		var major, minor int
 		n, _ := fmt.Sscanf(r["version"], "%d.%d", &major, &minor)
-		return backend.When(n == 2 && (major < 1 || major == 1 && minor < 6), "memcached %s", r["version"])
+		return kit.When(n == 2 && (major < 1 || major == 1 && minor < 6), "memcached %s", r["version"])
 	},
 		Why: "versions before 1.6 get no more fixes", Set: "a maintained version"},
 }
@@ -46,10 +47,10 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	})
 	switch {
 	case errors.Is(err, errNoStats):
-		return []backend.Finding{backend.Unseen("", "stats", err)}, nil
+		return []backend.Finding{kit.Unseen("", "stats", err)}, nil
 	case err != nil:
 		return nil, err
 	}
 	const unit = (serverLag + 1) * time.Second
-	return append(backend.CompareClocks("", r.time(), unit, sent, received), backend.Apply(rules, "", r)...), nil
+	return append(kit.CompareClocks("", r.time(), unit, sent, received), kit.Apply(rules, "", r)...), nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -64,7 +65,7 @@ func TestDoctorUnanswered(t *testing.T) {
 func TestDoctorOldVersion(t *testing.T) {
 	for version, old := range map[string]bool{"1.4.33": true, "1.5.22": true, "1.6.18": false, "2.0.1": false, "": false} {
 		found := false
-		for _, f := range backend.Apply(rules, "", reading{"version": version}) {
+		for _, f := range kit.Apply(rules, "", reading{"version": version}) {
 			found = found || f.Code == "old-version"
 		}
 		if found != old {

@@ -10,6 +10,8 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/backend/tlsurl"
 	"github.com/anylock/lock/internal/calls"
 )
@@ -17,16 +19,16 @@ import (
 const paramConns = "max_idle_conns"
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "memcached",
 		// One host: in a longer list, a key would belong to another server when the list changes. gomemcache cannot
 		// authenticate.
-		URLs: []backend.URLForm{{
-			Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: backend.OneHost, DefaultHost: "localhost",
+		URLs: []driver.URLForm{{
+			Scheme: "memcached", Secure: "memcacheds", Port: "11211", Hosts: driver.OneHost, DefaultHost: "localhost",
 		}},
-		Params: []backend.Param{
-			backend.TimeoutParam(defaultTimeout),
-			{Name: paramConns, Type: backend.Number, Min: 1, Max: maxConns,
+		Params: []driver.Param{
+			driver.TimeoutParam(defaultTimeout),
+			{Name: paramConns, Type: driver.Number, Min: 1, Max: maxConns,
 				Help: fmt.Sprintf("most connections; default %d", defaultConns)},
 		},
 		Examples: []string{
@@ -34,17 +36,17 @@ func init() {
 			"memcacheds://localhost:11211?cacert=/etc/memcached/ca.pem",
 		},
 		Guarantees: guarantees(),
-		Findings:   backend.Findings(rules),
-		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
-		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+		Findings:   kit.Findings(rules),
+		RoundTrips: driver.RoundTrips{Acquire: "2", Renew: "2", Release: "2"},
+		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
 // openTimeout bounds the look at the server on opening.
 const openTimeout = 5 * time.Second
 
-func open(ctx context.Context, u backend.URL) (*Backend, error) {
-	o, err := (&Options{Timeout: u.Duration(backend.ParamTimeout), MaxConns: int(u.Number(paramConns))}).validate()
+func open(ctx context.Context, u driver.URL) (*Backend, error) {
+	o, err := (&Options{Timeout: u.Duration(driver.ParamTimeout), MaxConns: int(u.Number(paramConns))}).validate()
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // ErrOutOfMemory means that the server has no room for an item: it is full and runs with -M, which forbids eviction, or
@@ -45,7 +46,7 @@ func explain(err error) error {
 
 // unavailable makes err, which is not a reply of the server, match backend.ErrUnavailable unless err is definite.
 func unavailable(err error) error {
-	if backend.Definite(err) || errors.Is(err, backend.ErrUnavailable) {
+	if kit.Definite(err) || errors.Is(err, backend.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -73,5 +74,5 @@ func isAnswer(err error) bool {
 
 // broken reports whether a connection cannot be used after err. The same operation may succeed on a new one.
 func broken(err error) bool {
-	return err != nil && !isAnswer(err) && !backend.Definite(err) && !errors.Is(err, errBusy)
+	return err != nil && !isAnswer(err) && !kit.Definite(err) && !errors.Is(err, errBusy)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -23,13 +24,13 @@ const (
 // requests are the requests that Leases makes.
 type requests struct{ b *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	granted, err := q.b.round(ttl)
 	if err != nil {
 		return 0, err
@@ -48,7 +49,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 
 // renewAll renews the leases on as many connections as Options allow.
 func (b *Backend) renewAll(
-	ctx context.Context, lives []*backend.Life, ttls []time.Duration,
+	ctx context.Context, lives []*kit.Life, ttls []time.Duration,
 ) ([]time.Duration, []error) {
 	granted, errs := make([]time.Duration, len(lives)), make([]error, len(lives))
 	var workers sync.WaitGroup
@@ -64,7 +65,7 @@ func (b *Backend) renewAll(
 	return granted, errs
 }
 
-func recordOf(l *backend.Life) record {
+func recordOf(l *kit.Life) record {
 	return record{token: l.Token(), owner: l.Owner(), key: l.Key()}
 }
 
@@ -105,8 +106,8 @@ func swap(c *connection, name string, r record, value []byte, expiration int32) 
 	return errContended
 }
 
-// ReleaseLease implements [backend.Requests].
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	name := lockName(l.Key())
 	_, unanswered, err := operation(ctx, q.b, 0, func(c *connection, _ bool) (struct{}, error) {
 		return struct{}{}, swap(c, name, recordOf(l), nil, expireNow)

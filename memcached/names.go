@@ -1,6 +1,8 @@
 package memcached
 
-import "github.com/anylock/lock/backend"
+import (
+	"github.com/anylock/lock/backend/kit"
+)
 
 const (
 	namespace  = "anylock" // begins the name of every item
@@ -11,7 +13,7 @@ const (
 // nor an encoded key contains ':' or '!', so names of different kinds and keys differ. The name of a long key ends in
 // the key's SHA-256; the item contains the whole key (record), so a collision would be noticed.
 func lockName(key string) string {
-	e := backend.Encoding{Max: maxNameLen - len(namespace) - 1, Extra: "./@"}
+	e := kit.Encoding{Max: maxNameLen - len(namespace) - 1, Extra: "./@"}
 	return namespace + ":" + e.Encode(key)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -40,7 +41,7 @@ func TestKeysDoNotAlias(t *testing.T) {
 	}
 	for _, key := range keys {
 		isHeld(t, b, key)
-		if h, err := b.Inspect(context.Background(), key); err != nil || h.Owner != leases[key].(*backend.Life).Owner() {
+		if h, err := b.Inspect(context.Background(), key); err != nil || h.Owner != leases[key].(*kit.Life).Owner() {
 			t.Errorf("inspect of %q: %+v, %v", key, h, err)
 		}
 		if err := leases[key].Renew(context.Background(), time.Minute); err != nil {

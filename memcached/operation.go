@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // operation runs f, which sends requests on one connection and reads their replies. If the connection breaks, f runs
@@ -20,7 +20,7 @@ func operation[T any](
 	end := time.Now().Add(timeout)
 	limited, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {
 		v = *new(T)
@@ -28,13 +28,13 @@ func operation[T any](
 			v, err = f(c, unanswered)
 			return err
 		})
-		err = backend.NotOurs(ctx, explain(err))
+		err = kit.NotOurs(ctx, explain(err))
 		if err == nil || isAnswer(err) {
 			return v, unanswered, err
 		}
 		unanswered = unanswered || pending
-		if backend.Ended(ctx) {
-			return v, unanswered, backend.ContextError(ctx, err)
+		if kit.Ended(ctx) {
+			return v, unanswered, kit.ContextError(ctx, err)
 		}
 		if broken(err) {
 			b.pool.closeIdle() // their server has probably restarted, too
@@ -46,7 +46,7 @@ func operation[T any](
 		if i == attempts || !broken(err) || time.Until(end) < d {
 			return v, unanswered, unavailable(err)
 		}
-		if err := backend.Sleep(ctx, d); err != nil {
+		if err := kit.Sleep(ctx, d); err != nil {
 			return v, unanswered, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -17,7 +18,7 @@ func TestRoundTrips(t *testing.T) {
 	s := servers.Memcached(t)
 	p := newProxy(t, s.Addr)
 	b := opened(t, "memcached://"+p.Addr+patient)
-	d, err := backend.DefaultMux.Lookup("memcached://h")
+	d, err := driver.Lookup("memcached://h")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A Backend is one client of a Store. It implements backend.Backend and backend.BatchRenewer.
 type Backend struct {
 	store  *Store
-	leases *backend.Leases
+	leases *kit.Leases
 	left   func() // what Close does last
 }
 
@@ -22,7 +23,7 @@ var _ interface {
 func newBackend(s *Store, left func()) *Backend {
 	b := &Backend{store: s, left: left}
 	const timeout = time.Second // never reached: no request waits for anything but a mutex
-	b.leases = backend.NewLeases(requests{s}, timeout)
+	b.leases = kit.NewLeases(requests{s}, timeout)
 	return b
 }
 
@@ -40,15 +41,15 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err != nil {
 		// At once: here no outcome is unknown.
 		b.store.release(r.Key, r.Owner)
-		if g.Got.IsZero() && backend.IsContextError(err) { // it has waited
-			err = backend.ContextError(ctx, backend.ErrHeld)
+		if g.Got.IsZero() && kit.IsContextError(err) { // it has waited
+			err = kit.ContextError(ctx, backend.ErrHeld)
 		}
 		return nil, err
 	}
 	return l, nil
 }
 
-func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant, error) {
+func (b *Backend) acquire(ctx context.Context, r backend.Request) (kit.Grant, error) {
 	ttl := guarantees.Round(r.TTL)
 	g, w, holder := b.store.acquire(r, ttl)
 	got := g.at
@@ -58,10 +59,10 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 		case g = <-w.granted:
 		case <-ctx.Done():
 			b.store.leave(w)
-			return backend.Grant{}, backend.ContextError(ctx, &backend.HeldError{Holder: holder})
+			return kit.Grant{}, kit.ContextError(ctx, &backend.HeldError{Holder: holder})
 		case <-b.leases.Closing().Done():
 			b.store.leave(w)
-			return backend.Grant{}, backend.ErrClosed
+			return kit.Grant{}, backend.ErrClosed
 		}
 		if time.Until(backend.Deadline(g.at, ttl)) <= 0 {
 			b.store.release(r.Key, r.Owner) // the process stood still for as long as the TTL: queue again
@@ -69,9 +70,9 @@ func (b *Backend) acquire(ctx context.Context, r backend.Request) (backend.Grant
 		}
 		got = time.Time{}
 	case holder.Held():
-		return backend.Grant{}, &backend.HeldError{Holder: holder}
+		return kit.Grant{}, &backend.HeldError{Holder: holder}
 	}
-	return backend.Grant{Token: g.token, Sent: g.at, Got: got, TTL: ttl}, nil
+	return kit.Grant{Token: g.token, Sent: g.at, Got: got, TTL: ttl}, nil
 }
 
 // Inspect implements backend.Backend.
@@ -88,7 +89,7 @@ func (b *Backend) Guarantees() backend.Guarantees { return guarantees }
 
 // RenewBatch implements backend.BatchRenewer.
 func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []error {
-	return b.leases.RenewBatch(ctx, renewals, func(_ context.Context, lives []*backend.Life, ttls []time.Duration) (
+	return b.leases.RenewBatch(ctx, renewals, func(_ context.Context, lives []*kit.Life, ttls []time.Duration) (
 		granted []time.Duration, errs []error,
 	) {
 		errs = make([]error, len(lives))
@@ -111,14 +112,14 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// requests are what backend.Leases asks of a Store.
+// requests are what kit.Leases asks of a Store.
 type requests struct{ store *Store }
 
-// Guarantees implements backend.Requests.
+// Guarantees implements kit.Requests.
 func (requests) Guarantees() backend.Guarantees { return guarantees }
 
-// RenewLease implements backend.Requests.
-func (q requests) RenewLease(_ context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (q requests) RenewLease(_ context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	if !q.store.renewLocked(l.Key(), l.Owner(), ttl) {
@@ -127,8 +128,8 @@ func (q requests) RenewLease(_ context.Context, l *backend.Life, ttl time.Durati
 	return ttl, nil
 }
 
-// ReleaseLease implements backend.Requests.
-func (q requests) ReleaseLease(_ context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (q requests) ReleaseLease(_ context.Context, l *kit.Life) error {
 	if !q.store.release(l.Key(), l.Owner()) {
 		return backend.ErrLost
 	}

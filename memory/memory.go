@@ -33,6 +33,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // guarantees are what every Store promises.
@@ -52,12 +54,12 @@ var guarantees = backend.Guarantees{
 }
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name:       "memory",
-		URLs:       []backend.URLForm{{Scheme: "memory", Hosts: backend.OneHost}}, // the host is a name
+		URLs:       []driver.URLForm{{Scheme: "memory", Hosts: driver.OneHost}}, // the host is a name
 		Examples:   []string{"memory:", "memory://name"},
 		Guarantees: guarantees,
-		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
+		RoundTrips: driver.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 		Open:       open,
 	})
 }
@@ -68,8 +70,8 @@ func New() *Backend {
 	return newBackend(s, s.discard)
 }
 
-func open(ctx context.Context, u backend.URL) (backend.Backend, error) {
-	if err := backend.ContextError(ctx, nil); err != nil {
+func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
 	if len(u.Hosts) == 0 {

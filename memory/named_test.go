@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/memory"
 )
 
 func open(t *testing.T, url string) backend.Backend {
 	t.Helper()
-	b, name, err := backend.DefaultMux.Open(t.Context(), url)
+	b, name, err := driver.Open(t.Context(), url)
 	if err != nil || name != "memory" {
 		t.Fatalf("open %s: %v (driver %q)", url, err, name)
 	}
@@ -68,7 +69,7 @@ func TestBadURLs(t *testing.T) {
 		"memory:name", "memory://name/path", "memory://user@name", "memory://a,b", "memory://a?lock_x=1", "memory://a?b=c",
 		"memory://%zz", "memory://a#b", "memory:?x=1",
 	} {
-		if b, _, err := backend.DefaultMux.Open(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
+		if b, _, err := driver.Open(t.Context(), url); !errors.Is(err, backend.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", url, err)
 			if b != nil {
 				b.Close()

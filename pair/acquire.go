@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // queueAtMost is how long a waiter that holds the first store's half queues for the second's.
@@ -22,9 +24,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err := b.validateKey(r.Key); err != nil {
 		return nil, err
 	}
-	pause := backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}
+	pause := kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond}
 	a := attempt{pair: b, r: r, ttl: b.guarantees.Round(r.TTL), pause: pause}
-	return b.leases.Acquire(ctx, r, backend.Waiter{
+	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try: a.try, Refused: a.lastRefusal, Pause: pause, CleanUp: func() {}, // each store cleans up its own half
 	})
 }
@@ -34,7 +36,7 @@ type attempt struct {
 	pair    *Backend
 	r       backend.Request
 	ttl     time.Duration // rounded
-	pause   backend.Pause // while there is no room
+	pause   kit.Pause     // while there is no room
 	firsts  int           // requests to the first store
 	seconds int           // and to the second
 	busy    error         // a refusal that the Waiter does not know of yet
@@ -63,7 +65,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 		if !a.r.Wait {
 			return nil, err
 		}
-		if err := backend.Sleep(ctx, a.pause.Next(0)); err != nil {
+		if err := kit.Sleep(ctx, a.pause.Next(0)); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +114,7 @@ func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Leas
 	if err == nil {
 		return l, nil
 	}
-	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || backend.Ended(ctx) {
+	if !a.r.Wait || !errors.Is(err, backend.ErrHeld) || kit.Ended(ctx) {
 		return nil, err
 	}
 	a.busy = err
@@ -138,7 +140,7 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 		return l, err
 	}
 	h := held.Holder
-	h.Token, _ = backend.AddTokenBase(h.Token, s.TokenBase) // or 0: it cannot be told
+	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0: it cannot be told
 	return nil, refused(ctx, &backend.HeldError{Holder: h}, err)
 }
 
@@ -155,8 +157,8 @@ func (b *Backend) unsureToken(ctx context.Context, err error) error {
 
 // refused is held, in place of the refusal in err.
 func refused(ctx context.Context, held, err error) error {
-	if backend.IsContextError(err) {
-		return cmp.Or(backend.ContextError(ctx, held), held)
+	if kit.IsContextError(err) {
+		return cmp.Or(kit.ContextError(ctx, held), held)
 	}
 	return held
 }
@@ -186,14 +188,14 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	}
 	if time.Since(h.since) > a.ttl/10 { // a lease is to begin with all of its TTL
 		if err := h.first.Renew(ctx, a.ttl); err != nil {
-			return fail(backend.NotOurs(ctx, err))
+			return fail(kit.NotOurs(ctx, err))
 		}
 	}
-	first, err := backend.AddTokenBase(h.first.Token(), b.first.TokenBase)
+	first, err := driver.AddTokenBase(h.first.Token(), b.first.TokenBase)
 	if err != nil {
 		return fail(err)
 	}
-	second, err := backend.AddTokenBase(h.second.Token(), b.second.TokenBase)
+	second, err := driver.AddTokenBase(h.second.Token(), b.second.TokenBase)
 	if err != nil {
 		return fail(err)
 	}
@@ -201,7 +203,7 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	if first != 0 && first < b.cut {
 		token = first
 		if passed, err := a.passed(ctx, h); err != nil {
-			return fail(backend.NotOurs(ctx, err))
+			return fail(kit.NotOurs(ctx, err))
 		} else if passed {
 			return fail(errOld)
 		}
@@ -209,7 +211,7 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 	if b.guarantees.Fencing == backend.FencingNone {
 		token = 0
 	}
-	life, err := b.leases.Grant(ctx, a.r, backend.Grant{Token: token, Sent: a.sent(h), TTL: a.ttl, Data: h})
+	life, err := b.leases.Grant(ctx, a.r, kit.Grant{Token: token, Sent: a.sent(h), TTL: a.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
 	}
@@ -234,7 +236,7 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 		return false, err
 	}
 	b.giveBack(ctx, probe)
-	n, err := backend.AddTokenBase(probe.Token(), b.first.TokenBase)
+	n, err := driver.AddTokenBase(probe.Token(), b.first.TokenBase)
 	return n >= b.cut, err
 }
 

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A lease is a Life whose deadline is never later than either half's. Their losses end it.
 type lease struct {
-	*backend.Life
+	*kit.Life
 	pair *Backend
 	*halves
 }
@@ -58,7 +59,7 @@ func (h *halves) release(ctx context.Context) error {
 }
 
 // watch ends life when a half is lost.
-func (h *halves) watch(life *backend.Life) {
+func (h *halves) watch(life *kit.Life) {
 	for _, half := range []backend.Lease{h.first, h.second} {
 		if n, ok := half.(backend.LossNotifier); ok {
 			n.OnLost(life.Lose)
@@ -74,14 +75,14 @@ func (h *halves) watch(life *backend.Life) {
 	}
 }
 
-// requests are what backend.Leases asks of a pair.
+// requests are what kit.Leases asks of a pair.
 type requests struct{ guarantees *backend.Guarantees }
 
-// Guarantees implements backend.Requests.
+// Guarantees implements kit.Requests.
 func (q requests) Guarantees() backend.Guarantees { return *q.guarantees }
 
-// RenewLease implements backend.Requests. What the first has lost, or not answered, is not asked of the second.
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests. What the first has lost, or not answered, is not asked of the second.
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h := l.Data.(*halves)
 	err := h.first.Renew(ctx, ttl)
 	if err == nil {
@@ -90,8 +91,8 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 	return ttl, err
 }
 
-// ReleaseLease implements backend.Requests. Stores bound their releases by themselves; that of a pair's ends with its Close.
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests. Stores bound their releases by themselves; that of a pair's ends with its Close.
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return l.Data.(*halves).release(ctx)
 }
 
@@ -111,7 +112,7 @@ func (b batching) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 // renewAll renews at the first store, and at the second what that has renewed.
-func (b batching) renewAll(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+func (b batching) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	all := make([]backend.Renewal, len(lives))
 	for i, l := range lives {
 		all[i] = backend.Renewal{Lease: l.Data.(*halves).first, TTL: ttls[i]}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
@@ -20,6 +21,6 @@ func TestMain(m *testing.M) {
 }
 
 func openURL(ctx context.Context, url string) (backend.Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	return b, err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A Store is one of the two, and what package lock would add to it where it is alone.
@@ -24,7 +26,7 @@ type Backend struct {
 	first, second Store
 	cut           uint64
 	guarantees    backend.Guarantees
-	leases        *backend.Leases
+	leases        *kit.Leases
 	closeStores   func() error // once
 }
 
@@ -36,7 +38,7 @@ const releaseTimeout = time.Minute
 func New(first, second Store, cut uint64) backend.Backend {
 	first.Name, second.Name = cmp.Or(first.Name, "first"), cmp.Or(second.Name, "second")
 	b := &Backend{first: first, second: second, cut: cut, guarantees: weaker(first, second)}
-	b.leases = backend.NewLeases(requests{&b.guarantees}, releaseTimeout)
+	b.leases = kit.NewLeases(requests{&b.guarantees}, releaseTimeout)
 	b.closeStores = sync.OnceValue(func() error {
 		first := make(chan error, 1)
 		go func() { first <- b.first.Backend.Close() }()
@@ -138,7 +140,7 @@ func (s Store) inspect(ctx context.Context, key string) (backend.Holder, error) 
 		return backend.Holder{}, err
 	}
 	h.Owner = plainOwner(h.Owner)
-	h.Token, err = backend.AddTokenBase(h.Token, s.TokenBase)
+	h.Token, err = driver.AddTokenBase(h.Token, s.TokenBase)
 	return h, err
 }
 

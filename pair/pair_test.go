@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/pair"
@@ -121,11 +123,11 @@ func (s echoing) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	if err != nil {
 		return nil, err
 	}
-	return echoLease{l.(*backend.Life), func() { _ = s.Break(context.Background(), r.Key, r.Owner) }}, nil
+	return echoLease{l.(*kit.Life), func() { _ = s.Break(context.Background(), r.Key, r.Owner) }}, nil
 }
 
 type echoLease struct {
-	*backend.Life
+	*kit.Life
 	again func()
 }
 
@@ -241,7 +243,7 @@ type slow struct{ backend.Backend }
 
 func (s slow) Acquire(ctx context.Context, _ backend.Request) (backend.Lease, error) {
 	<-ctx.Done()
-	return nil, backend.ContextError(ctx, &backend.HeldError{Holder: backend.Holder{Owner: "other", Token: 5}})
+	return nil, kit.ContextError(ctx, &backend.HeldError{Holder: backend.Holder{Owner: "other", Token: 5}})
 }
 
 // The end of the caller's context is told as what it is.
@@ -506,8 +508,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 			t.Fatal("opened")
 		}
 		for _, form := range []string{"S3cr", "s3cr"} {
-			if strings.Contains(err.Error(), form) || strings.Contains(backend.Redact(url), form) {
-				t.Errorf("shows %q: %v, %s", form, err, backend.Redact(url))
+			if strings.Contains(err.Error(), form) || strings.Contains(driver.Redact(url), form) {
+				t.Errorf("shows %q: %v, %s", form, err, driver.Redact(url))
 			}
 		}
 	}

@@ -8,30 +8,31 @@ import (
 	"strconv"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 const (
 	scheme      = "pair"
-	paramFirst  = backend.ParamPrefix + "first"
-	paramSecond = backend.ParamPrefix + "second"
-	paramCut    = backend.ParamPrefix + "cut"
+	paramFirst  = driver.ParamPrefix + "first"
+	paramSecond = driver.ParamPrefix + "second"
+	paramCut    = driver.ParamPrefix + "cut"
 )
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "pair",
-		URLs: []backend.URLForm{{Scheme: scheme}},
-		Params: []backend.Param{
+		URLs: []driver.URLForm{{Scheme: scheme}},
+		Params: []driver.Param{
 			{Name: paramFirst, Help: "URL of the store that is taken first, escaped"},
 			{Name: paramSecond, Help: "URL of the store that is taken second, escaped"},
-			{Name: backend.ParamPassword, Many: true,
+			{Name: driver.ParamPassword, Many: true,
 				Help: "replaces the first *** that is a password in the two URLs, the next one the second, and so on"},
-			{Name: paramCut, Type: backend.Number, Max: backend.TokenLimit - 1,
+			{Name: paramCut, Type: driver.Number, Max: backend.TokenLimit - 1,
 				Help: "number of the first store from which on tokens come from the second store; default 0"},
 		},
 		Examples:   []string{URL("redis://old", "etcd://new?lock_token_base=1000000", 1000000)},
 		Guarantees: backend.Guarantees{EarlyLoss: "whatever either store may do", EnforcedBy: "both stores"},
-		RoundTrips: backend.RoundTrips{Acquire: "both", Renew: "both", Release: "both"},
+		RoundTrips: driver.RoundTrips{Acquire: "both", Renew: "both", Release: "both"},
 		Open:       open,
 	})
 }
@@ -46,9 +47,9 @@ func URL(first, second string, cut uint64) string {
 }
 
 // storesOf returns the URLs of the two stores, with their passwords.
-func storesOf(u backend.URL) (urls []string, err error) {
+func storesOf(u driver.URL) (urls []string, err error) {
 	for _, name := range []string{paramFirst, paramSecond} {
-		inner, err := backend.SplitURL(u.Text(name))
+		inner, err := driver.SplitURL(u.Text(name))
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s is missing or not a url: %w", name, err)
@@ -57,10 +58,10 @@ func storesOf(u backend.URL) (urls []string, err error) {
 		}
 		urls = append(urls, inner.Raw)
 	}
-	return backend.FillPasswords(urls, u.Texts(backend.ParamPassword))
+	return driver.FillPasswords(urls, u.Texts(driver.ParamPassword))
 }
 
-func open(ctx context.Context, u backend.URL) (backend.Backend, error) {
+func open(ctx context.Context, u driver.URL) (backend.Backend, error) {
 	urls, err := storesOf(u)
 	if err != nil {
 		return nil, err
@@ -78,14 +79,14 @@ func open(ctx context.Context, u backend.URL) (backend.Backend, error) {
 
 // OpenStore opens one of the two, and takes the parameters from its URL that package lock takes where it is alone. Its errors do not show passwords.
 func OpenStore(ctx context.Context, rawURL string) (s Store, err error) {
-	rest, prefix, err := backend.TakePrefix(rawURL)
+	rest, prefix, err := driver.TakePrefix(rawURL)
 	if err != nil {
 		return s, err
 	}
 	s.Prefix = prefix
-	if rest, s.TokenBase, err = backend.TakeTokenBase(rest); err != nil {
+	if rest, s.TokenBase, err = driver.TakeTokenBase(rest); err != nil {
 		return s, err
 	}
-	s.Backend, s.Name, err = backend.DefaultMux.Open(ctx, rest)
+	s.Backend, s.Name, err = driver.Open(ctx, rest)
 	return s, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // newHeld is what r asks for.
@@ -46,8 +47,8 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, 
 		return l, false, err
 	case err == nil:
 		err = backend.ErrHeld
-	case backend.Ended(ctx):
-		err = backend.ContextError(ctx, err)
+	case kit.Ended(ctx):
+		err = kit.ContextError(ctx, err)
 	case neverHeld(err) && !errors.Is(err, backend.ErrUnsupported):
 		again = used
 	}
@@ -55,8 +56,8 @@ func (b *Backend) try(ctx context.Context, r backend.Request) (l backend.Lease, 
 	if again && errors.Is(err, errUnanswered) {
 		// The path may have broken and not the session, which may have the lock by now, and would refuse it to the next attempt.
 		again = b.banish(ctx, s) == nil
-		if !again && backend.Ended(ctx) {
-			err = backend.ContextError(ctx, err)
+		if !again && kit.Ended(ctx) {
+			err = kit.ContextError(ctx, err)
 		}
 	}
 	return nil, again, err
@@ -88,7 +89,7 @@ func (a *attempt) giveBack() {
 // grant begins the life of what a holds.
 func (b *Backend) grant(ctx context.Context, r backend.Request, a attempt) (backend.Lease, error) {
 	h, p := a.held, &b.pool
-	life, err := b.leases.Grant(ctx, r, backend.Grant{Token: a.token, Sent: a.sent, TTL: h.ttl, Data: h})
+	life, err := b.leases.Grant(ctx, r, kit.Grant{Token: a.token, Sent: a.sent, TTL: h.ttl, Data: h})
 	if err != nil {
 		return nil, err // Leases gives it back
 	}

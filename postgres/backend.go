@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A Backend keeps locks in Postgres. It implements [backend.Backend].
@@ -18,7 +19,7 @@ type Backend struct {
 	config     *pgconn.Config
 	options    Options
 	guarantees backend.Guarantees
-	leases     *backend.Leases
+	leases     *kit.Leases
 	pool       pool
 	mint       mint
 	probed     atomic.Bool // that the server, and what is before it, can do what the mode needs
@@ -51,7 +52,7 @@ func newBackend(config *pgx.ConnConfig, o Options) *Backend {
 		b.config.RuntimeParams["application_name"] = "anylock"
 	}
 	b.pool = pool{b: b, all: make(map[*session]struct{}), quiet: quiet, rest: restLimit}
-	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	context.AfterFunc(b.leases.Closing(), b.pool.wake)
 	context.AfterFunc(b.leases.Base(), b.stop)
 	return b

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // proxied opens a backend behind a proxy.
@@ -129,7 +130,7 @@ func TestUnansweredGivingUp(t *testing.T) {
 	until(t, soon, "the connection is given up, and no lease is counted", func() bool {
 		b.pool.mu.Lock()
 		defer b.pool.mu.Unlock()
-		return l.(*backend.Life).Data.(*held).s.dead && b.pool.leases() == 0
+		return l.(*kit.Life).Data.(*held).s.dead && b.pool.leases() == 0
 	})
 	p.set(func(p *proxy) { p.mute = false })
 }
@@ -145,7 +146,7 @@ func TestGivingUpWaitsForTheTurn(t *testing.T) {
 	if err := kept.Renew(context.Background(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	shared := over.(*backend.Life).Data.(*held).s
+	shared := over.(*kit.Life).Data.(*held).s
 	if err := shared.take(context.Background()); err != nil {
 		t.Fatal(err)
 	}

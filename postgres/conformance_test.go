@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	otherprocess "github.com/anylock/lock/conformance/process"
@@ -74,7 +75,7 @@ func harness(t *testing.T, s *servers.Server, url string) conformance.Harness {
 
 // openURL opens a store as package lock does.
 func openURL(ctx context.Context, url string) (*Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A server is what a connection finds at its other end.
@@ -56,7 +57,7 @@ func (s *session) bounded(ctx context.Context, do func() error) error {
 	s.attend(ctx, limit)
 	defer s.leave()
 	err := do()
-	if errors.Is(err, os.ErrDeadlineExceeded) && !backend.Ended(ctx) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !kit.Ended(ctx) {
 		err = fmt.Errorf("%w: connected, but no answer within %v (all connections of a pooler may be in use)", backend.ErrUnavailable, limit)
 	}
 	return err

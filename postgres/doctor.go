@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A reading is what the server says of itself.
@@ -22,9 +23,9 @@ func (r reading) number(name string) int64 {
 	return n
 }
 
-var rules = []backend.Rule[reading]{
+var rules = []kit.Rule[reading]{
 	{Severity: backend.Warning, Code: "few-connections", Found: func(r reading) string {
-		return backend.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
+		return kit.When(r.room > 0 && r.room < r.o.MaxLeases, "room for %d more leases, %s is %d", r.room, paramMaxLeases, r.o.MaxLeases)
 	},
 		Why: "each lease has a connection: when none is left, leases and other clients fail",
 		Set: "a larger max_connections, a smaller " + paramMaxLeases + ", or " + paramShare},
@@ -40,21 +41,21 @@ var rules = []backend.Rule[reading]{
 		Why: "it ends requests on new connections before their own limit, and idle connections",
 		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
 	{Severity: backend.Critical, Code: "transaction-timeout", Found: func(r reading) string {
-		return backend.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
+		return kit.When(r.number("transaction_timeout") > 0, "transaction_timeout is %s ms", r.values["transaction_timeout"])
 	},
 		Why: "it ends waits, and in transaction mode also leases that are being renewed",
 		Set: "0 for the role of the locks, by ALTER ROLE … SET"},
 	{Severity: backend.Warning, Code: "fsync-off", Found: func(r reading) string {
-		return backend.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
+		return kit.When(r.o.Durable && r.values["fsync"] == "off", "fsync is off, %s is true", paramDurable)
 	},
 		Why: "a crash of the machine sets tokens back, which breaks the promise of " + paramDurable, Set: "fsync on"},
 	{Severity: backend.Warning, Code: "old-version", Found: func(r reading) string {
 		const oldest = 14_00_00
-		return backend.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
+		return kit.When(r.number("server_version_num") > 0 && r.number("server_version_num") < oldest, "postgres %s", r.values["server_version"])
 	},
 		Why: "versions before 14 get no more fixes", Set: "a maintained version"},
 	{Severity: backend.Info, Code: "no-activities", Found: func(r reading) string {
-		return backend.When(r.values["track_activities"] == "off", "track_activities is off")
+		return kit.When(r.values["track_activities"] == "off", "track_activities is off")
 	},
 		Why: "nobody can see who holds a key, or end a lease by its owner", Set: "track_activities on"},
 }
@@ -80,5 +81,5 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		return nil, err
 	}
 	clock := time.UnixMicro(r.number("clock"))
-	return append(backend.CompareClocks("", clock, time.Microsecond, sent, received), backend.Apply(rules, "", r)...), nil
+	return append(kit.CompareClocks("", clock, time.Microsecond, sent, received), kit.Apply(rules, "", r)...), nil
 }

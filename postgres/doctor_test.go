@@ -3,7 +3,7 @@ package postgres
 import (
 	"testing"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -35,7 +35,7 @@ func TestDoctorVersions(t *testing.T) {
 		"old-version":         {"server_version_num": "130022", "server_version": "13.22"},
 		"transaction-timeout": {"transaction_timeout": "1000"},
 	} {
-		list := backend.Apply(rules, "", reading{values: values})
+		list := kit.Apply(rules, "", reading{values: values})
 		if len(list) != 1 || list[0].Code != code {
 			t.Errorf("%s: %+v", code, list)
 		}

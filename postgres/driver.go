@@ -5,30 +5,32 @@ import (
 	"fmt"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
-	paramMode      = backend.ParamPrefix + "mode"
-	paramMaxLeases = backend.ParamPrefix + "max_leases"
-	paramShare     = backend.ParamPrefix + "share"
-	paramDurable   = backend.ParamPrefix + "durable"
+	paramMode      = driver.ParamPrefix + "mode"
+	paramMaxLeases = driver.ParamPrefix + "max_leases"
+	paramShare     = driver.ParamPrefix + "share"
+	paramDurable   = driver.ParamPrefix + "durable"
 )
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "postgres",
 		// Hosts stay as they are written: they may be sockets, and pgx knows ports of its own.
-		URLs: []backend.URLForm{
-			{Scheme: "postgres", Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath},
-			{Scheme: "postgresql", Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath},
+		URLs: []driver.URLForm{
+			{Scheme: "postgres", Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath},
+			{Scheme: "postgresql", Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath},
 		},
-		Params: []backend.Param{
-			backend.TimeoutParam(defaultTimeout),
+		Params: []driver.Param{
+			driver.TimeoutParam(defaultTimeout),
 			{Name: paramMode, OneOf: []string{"session", "transaction"},
 				Help: "session, the default, or transaction for poolers such as PgBouncer in transaction pooling"},
-			{Name: paramMaxLeases, Type: backend.Number, Min: leastLeases, Max: mostLeases,
+			{Name: paramMaxLeases, Type: driver.Number, Min: leastLeases, Max: mostLeases,
 				Help: fmt.Sprintf("most leases held or waited for, each on a connection unless they share; default %d", defaultLeases)},
-			{Name: paramShare, Type: backend.Duration,
+			{Name: paramShare, Type: driver.Duration,
 				Help: "leases with a TTL up to this share connections; a frozen holder's key may be late by as much; default none"},
 			{Name: paramDurable, OneOf: []string{"true", "false"},
 				Help: "true: tokens also increase across a crash of the server; costs a flush of its log for each transaction id"},
@@ -40,9 +42,9 @@ func init() {
 			"postgres://user:password@pgbouncer:6432/database?lock_mode=transaction",
 		},
 		Guarantees: guarantees(Options{MaxLeases: defaultLeases}),
-		Findings:   backend.Findings(rules),
-		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+		Findings:   kit.Findings(rules),
+		RoundTrips: driver.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open: func(ctx context.Context, u driver.URL) (backend.Backend, error) {
 			o := optionsOf(u)
 			if _, err := o.validate(); err != nil {
 				return nil, err
@@ -60,12 +62,12 @@ func init() {
 	})
 }
 
-func optionsOf(u backend.URL) Options {
+func optionsOf(u driver.URL) Options {
 	o := Options{
 		MaxLeases: int(u.Number(paramMaxLeases)),
 		Share:     u.Duration(paramShare),
 		Durable:   u.Text(paramDurable) == "true",
-		Timeout:   u.Duration(backend.ParamTimeout),
+		Timeout:   u.Duration(driver.ParamTimeout),
 	}
 	if u.Text(paramMode) == "transaction" {
 		o.Mode = ModeTransaction

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // ErrExhausted means that nothing was granted because a limit is reached: Options.MaxLeases, the server's max_connections, or the
@@ -66,7 +67,7 @@ func unavailable(err error) error {
 	silent := errors.Is(err, errUnanswered) || errors.Is(err, errBroken) || errors.As(err, &connecting) && code(err) == ""
 	named := errors.Is(err, backend.ErrLost) || errors.Is(err, backend.ErrClosed) || errors.Is(err, backend.ErrUnavailable)
 	switch {
-	case errors.Is(err, ErrExhausted) && backend.IsContextError(err): // one host was full, and another silent
+	case errors.Is(err, ErrExhausted) && kit.IsContextError(err): // one host was full, and another silent
 		return fmt.Errorf("%w: %v", ErrExhausted, err)
 	case silent && !named:
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/postgres"
 )
 
@@ -36,7 +37,7 @@ func ExampleNew() {
 
 // A wrong URL fails before any request, and shows no password.
 func Example_url() {
-	_, _, err := backend.DefaultMux.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_mode=both")
+	_, _, err := driver.Open(context.Background(), "postgres://app:secret@localhost/shop?lock_mode=both")
 	fmt.Println(err)
 	// Output:
 	// invalid: postgres url: parameter "lock_mode" is not session or transaction

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var bothModes = map[string]string{"session": "", "transaction": "&lock_mode=transaction"}
@@ -191,7 +192,7 @@ func TestShared(t *testing.T) {
 	}
 	for i := range n {
 		h, err := b.Inspect(context.Background(), fmt.Sprint("k", i))
-		if err != nil || h.Owner != leases[i].(*backend.Life).Owner() {
+		if err != nil || h.Owner != leases[i].(*kit.Life).Owner() {
 			t.Errorf("lease %d: %+v, %v", i, h, err)
 		}
 	}

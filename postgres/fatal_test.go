@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // An application's own handler of errors does not hide that the server has ended a session.
@@ -62,7 +63,7 @@ func TestOwnContextWatcher(t *testing.T) {
 	}
 	defer b.Close()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
-	until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*held).s.isWatched)
+	until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*held).s.isWatched)
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()
 	if err := l.Renew(ctx, time.Minute); err != nil {
@@ -120,7 +121,7 @@ func TestAnswerAtTheLimit(t *testing.T) {
 	t.Parallel()
 	b := opened(t, gentleURL(t))
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
-	s := l.(*backend.Life).Data.(*held).s
+	s := l.(*kit.Life).Data.(*held).s
 	if _, err := s.make(context.Background(), request{limit: time.Nanosecond, do: func() error {
 		until(t, soon, "the request is given up", func() bool {
 			_, err := s.wire().Read(make([]byte, 1))

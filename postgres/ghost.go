@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A ghost is the session of a connection that is broken for the client and not for the server: it keeps what it holds.
@@ -25,8 +25,8 @@ func (b *Backend) hunt(ghost server) {
 // renewal to a longer one, and that of a session in its queue begins when it is given the lock. The server mostly ends them by itself,
 // so that one look shows that they have gone; it comes after one to three seconds, and later where looks fail.
 func (b *Backend) huntAll() {
-	pause := backend.Pause{Min: time.Second, Max: 10 * time.Second}
-	for backend.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
+	pause := kit.Pause{Min: time.Second, Max: 10 * time.Second}
+	for kit.Sleep(b.leases.Closing(), pause.Next(0)) == nil {
 		b.hunting.Lock()
 		ghosts := slices.Clone(b.ghosts)
 		b.hunting.Unlock()
@@ -65,13 +65,13 @@ func (b *Backend) banish(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
+	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for {
 		left, err := b.terminate(ctx, s.server)
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
@@ -53,7 +54,7 @@ func TestErrorEndsWait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	const denied = "42501"
-	if _, err := b.Acquire(ctx, waiting("k", time.Second)); code(err) != denied || backend.IsContextError(err) {
+	if _, err := b.Acquire(ctx, waiting("k", time.Second)); code(err) != denied || kit.IsContextError(err) {
 		t.Errorf("%v, want SQLSTATE %s", err, denied)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Inspect implements [backend.Backend]. The owner comes from the label of the holder's session, which only the same role and
@@ -25,7 +26,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (backend.Holder, erro
 			if err != nil || certain || n == attempts {
 				return err
 			}
-			if err := backend.Sleep(ctx, pause); err != nil {
+			if err := kit.Sleep(ctx, pause); err != nil {
 				return err
 			}
 		}

@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // requests are what Leases asks of the server.
 type requests struct{ b *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h, p := l.Data.(*held), &q.b.pool
 	limit, _ := h.s.bounds(nil)
 	_, err := h.s.make(ctx, request{
@@ -55,8 +56,8 @@ func (p *pool) isGone(h *held) bool {
 	return h.gone
 }
 
-// ReleaseLease implements [backend.Requests].
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	h, ok := l.Data.(*held)
 	if !ok {
 		return nil // an attempt that failed has closed its connection or given the lock up

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -38,10 +40,10 @@ func TestBadURLs(t *testing.T) {
 		begun := time.Now()
 		_, err := openURL(context.Background(), url)
 		if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want ErrInvalid that speaks of %q", backend.Redact(url), err, hint)
+			t.Errorf("%s: %v, want ErrInvalid that speaks of %q", driver.Redact(url), err, hint)
 		}
 		if time.Since(begun) > time.Second {
-			t.Errorf("%s: a request was made", backend.Redact(url))
+			t.Errorf("%s: a request was made", driver.Redact(url))
 		}
 	}
 	for _, o := range []Options{
@@ -111,11 +113,11 @@ func TestOpenFails(t *testing.T) {
 		cancel()
 		if err == nil {
 			_ = b.Close()
-			t.Errorf("%s: opened", backend.Redact(url))
+			t.Errorf("%s: opened", driver.Redact(url))
 			continue
 		}
 		if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want it to speak of %q", backend.Redact(url), err, hint)
+			t.Errorf("%s: %v, want it to speak of %q", driver.Redact(url), err, hint)
 		}
 	}
 }
@@ -197,7 +199,7 @@ func TestModesExclude(t *testing.T) {
 		if _, err := b.Acquire(context.Background(), req("k", time.Minute)); !errors.Is(err, backend.ErrHeld) {
 			t.Errorf("held by a session: %v", err)
 		}
-		if h, err := b.Inspect(context.Background(), "k"); err != nil || h.Owner != l.(*backend.Life).Owner() {
+		if h, err := b.Inspect(context.Background(), "k"); err != nil || h.Owner != l.(*kit.Life).Owner() {
 			t.Errorf("inspect through the pooler: %+v, %v", h, err)
 		}
 		release(t, l)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Break implements [backend.Breaker]. It ends the holder's session, which takes the same role, or one with pg_signal_backend. A lease that
@@ -20,7 +21,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 	patience, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	pause := backend.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
+	pause := kit.Pause{Min: time.Millisecond, Max: 20 * time.Millisecond}
 	for {
 		rows, err := b.query(ctx, inspectSQL, h.texts()...)
 		if err != nil {
@@ -42,8 +43,8 @@ func (b *Backend) breakLease(ctx context.Context, h hash, owner string) error {
 		case len(found) > 0:
 			return nil
 		} // it is at work, or has said something else since, as in a renewal
-		if err := backend.Sleep(patience, pause.Next(0)); err != nil {
-			if backend.Ended(ctx) {
+		if err := kit.Sleep(patience, pause.Next(0)); err != nil {
+			if kit.Ended(ctx) {
 				return err
 			}
 			return fmt.Errorf("%w: the holder's session has been at work for %v", backend.ErrUnavailable, b.options.Timeout)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A lease that shares its connection with another cannot be broken without it, and is left alone.
@@ -149,7 +150,7 @@ func TestBreakOfABusySession(t *testing.T) {
 	c := dialed(t, s.PostgresURL())
 	r := req("k", time.Minute)
 	l := acquire(t, b, r)
-	h := l.(*backend.Life).Data.(*held)
+	h := l.(*kit.Life).Data.(*held)
 	if err := h.s.take(context.Background()); err != nil {
 		t.Fatal(err)
 	}

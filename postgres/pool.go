@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A pool keeps the sessions of a Backend within its limits. A session goes back when its last lease ends, never before.
@@ -54,7 +55,7 @@ func (p *pool) checkOut(ctx context.Context, o *order) (*session, error) {
 		case got = <-o.seat:
 		case <-ctx.Done():
 			p.leaveLine(o)
-			return nil, backend.ContextError(ctx, nil)
+			return nil, kit.ContextError(ctx, nil)
 		}
 	}
 	if got.s == nil && got.err == nil {
@@ -235,7 +236,7 @@ func (p *pool) settleLocked(s *session) {
 }
 
 // began notes that h is granted, or that its session waits in the server's queue, or no longer.
-func (p *pool) began(h *held, life *backend.Life, waits bool) {
+func (p *pool) began(h *held, life *kit.Life, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h.life, h.s.waits = life, waits
@@ -269,7 +270,7 @@ func (p *pool) bury(s *session) {
 	if i := slices.Index(p.idle, s); i >= 0 {
 		p.idle = slices.Delete(p.idle, i, i+1)
 	}
-	var lives []*backend.Life
+	var lives []*kit.Life
 	for _, h := range s.holds {
 		h.gone = true
 		if h.life != nil {

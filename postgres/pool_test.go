@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // only is the one session that b has, with its turn.
@@ -102,7 +103,7 @@ func TestWatchedAgain(t *testing.T) {
 	b := opened(t, s.PostgresURL())
 	c := dialed(t, s.PostgresURL())
 	l := acquire(t, b, req("k", time.Minute))
-	held := l.(*backend.Life).Data.(*held).s
+	held := l.(*kit.Life).Data.(*held).s
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
@@ -126,7 +127,7 @@ func TestWatchBeginsAfterTurn(t *testing.T) {
 	b.pool.mu.Unlock()
 	l := acquire(t, b, req(backend.NewOwner(), time.Minute))
 	for range 200 {
-		until(t, soon, "the connection is watched", l.(*backend.Life).Data.(*held).s.isWatched)
+		until(t, soon, "the connection is watched", l.(*kit.Life).Data.(*held).s.isWatched)
 		if err := l.Renew(context.Background(), time.Minute); err != nil {
 			t.Fatal(err)
 		}

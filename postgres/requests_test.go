@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // Uncontended, an acquire with its token, a renewal and a release are one request each, as the driver says; in transaction
@@ -15,15 +16,15 @@ import (
 func TestOneRequestEach(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	said := driver(t).RoundTrips
+	said := registered(t).RoundTrips
 	for _, c := range []struct {
 		params string
-		want   backend.RoundTrips
+		want   driver.RoundTrips
 	}{
 		{"", said},
 		{"&lock_share=10s", said},
 		{"&lock_durable=true", said},
-		{"&lock_mode=transaction", backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"}},
+		{"&lock_mode=transaction", driver.RoundTrips{Acquire: "2", Renew: "1", Release: "1"}},
 	} {
 		t.Run(c.params, func(t *testing.T) {
 			p := newProxy(t, s.Addr)
@@ -72,9 +73,9 @@ func TestOneRequestEach(t *testing.T) {
 	}
 }
 
-func driver(t *testing.T) backend.Driver {
+func registered(t *testing.T) driver.Driver {
 	t.Helper()
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		if d.Name == "postgres" {
 			return d
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A session is one connection with the leases that it carries. It belongs to one goroutine at a time, which has its turn: to take, renew
@@ -54,9 +55,9 @@ type held struct {
 
 	// Guarded by pool.mu.
 	ttl     time.Duration
-	life    *backend.Life // nil until it is granted
-	gone    bool          // no longer held
-	counted bool          // in pool.carried
+	life    *kit.Life // nil until it is granted
+	gone    bool      // no longer held
+	counted bool      // in pool.carried
 }
 
 // take gets the turn, which ends a watch.
@@ -69,7 +70,7 @@ func (s *session) take(ctx context.Context) error {
 		select {
 		case s.turn <- struct{}{}:
 		case <-ctx.Done():
-			return backend.ContextError(ctx, nil)
+			return kit.ContextError(ctx, nil)
 		}
 	}
 	if s.isBroken() {
@@ -199,7 +200,7 @@ func (s *session) make(ctx context.Context, r request) (left bool, err error) {
 		return false, err
 	case <-ctx.Done():
 		close(gone)
-		return true, backend.ContextError(ctx, nil)
+		return true, kit.ContextError(ctx, nil)
 	}
 }
 
@@ -214,8 +215,8 @@ func (b *Backend) aside(ctx context.Context, do func(s *session) error) error {
 		used := s.answered.Load()
 		_, err = s.make(ctx, request{limit: b.options.Timeout, alone: true, do: func() error { return do(s) }})
 		b.pool.giveBack(s)
-		if err != nil && backend.Ended(ctx) {
-			return backend.ContextError(ctx, err)
+		if err != nil && kit.Ended(ctx) {
+			return kit.ContextError(ctx, err)
 		}
 		if err == nil || !used || !neverHeld(err) || n > b.options.MaxLeases {
 			return err

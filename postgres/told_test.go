@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Of several hosts one may be full and another silent: what the full one has said is told, and no time limit of ours.
 func TestToldOfAFullHostBesideASilentOne(t *testing.T) {
 	err := translate(errors.Join(&pgconn.PgError{Severity: "FATAL", Code: codeTooMany}, context.DeadlineExceeded))
 	err = unavailable(err)
-	if !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
+	if !errors.Is(err, ErrExhausted) || !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		t.Errorf("%v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // In ModeTransaction a lease is an open transaction, by the simple protocol: the extended one keeps a snapshot, which holds
@@ -38,7 +39,7 @@ func (s *session) lockTransaction(ctx context.Context, h *held) (token uint64, e
 	defer cancel()
 	if token, err = s.b.takeToken(tctx, row[0]); err != nil {
 		s.abort() // it has the lock, for longer than the server may take to hear of the end
-		if backend.Ended(tctx) && !backend.Ended(ctx) {
+		if kit.Ended(tctx) && !kit.Ended(ctx) {
 			err = fmt.Errorf("%w: no token within %v: it is taken by a connection of its own, and all of a pooler may be in use",
 				backend.ErrUnavailable, limit)
 		}

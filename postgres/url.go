@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 const defaultPort = "5432"
 
 // configOf returns pgx's configuration for a URL. pgx parses a URL that is built anew from the parts of u.
-func configOf(u backend.URL) (*pgx.ConnConfig, error) {
+func configOf(u driver.URL) (*pgx.ConnConfig, error) {
 	native, err := nativeURL(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
@@ -31,10 +32,10 @@ func configOf(u backend.URL) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-func nativeURL(u backend.URL) (string, error) {
+func nativeURL(u driver.URL) (string, error) {
 	native := "postgres://"
 	if u.HasUser {
-		native += backend.Escape(u.User) + ":" + backend.Escape(u.Password) + "@"
+		native += driver.Escape(u.User) + ":" + driver.Escape(u.Password) + "@"
 	}
 	for i, h := range u.Hosts {
 		if i > 0 {
@@ -46,18 +47,18 @@ func nativeURL(u backend.URL) (string, error) {
 		case err != nil:
 			return "", errors.New("bad %XX escape in a host")
 		case !strings.HasPrefix(socket, "/"):
-			if _, err := backend.HostPort(h, defaultPort); err != nil {
+			if _, err := driver.HostPort(h, defaultPort); err != nil {
 				return "", err
 			}
 			native += h
 		case hasPort:
-			native += backend.Escape(socket) + ":" + port
+			native += driver.Escape(socket) + ":" + port
 		default:
-			native += backend.Escape(socket)
+			native += driver.Escape(socket)
 		}
 	}
 	if database := strings.TrimPrefix(u.Path, "/"); database != "" {
-		native += "/" + backend.Escape(database)
+		native += "/" + driver.Escape(database)
 	}
 	query, err := nativeQuery(u)
 	if err != nil || query == "" {
@@ -68,7 +69,7 @@ func nativeURL(u backend.URL) (string, error) {
 
 // nativeQuery decodes as pgx does: a + is a +. pgx sends parameters that it does not know to the server, whose error may quote them, so that
 // they may not follow a password, of which they may be the rest.
-func nativeQuery(u backend.URL) (string, error) {
+func nativeQuery(u driver.URL) (string, error) {
 	var list []string
 	if u.Query == "" {
 		return "", nil
@@ -83,11 +84,11 @@ func nativeQuery(u backend.URL) (string, error) {
 		if err1 != nil || err2 != nil {
 			return "", errors.New("bad %XX escape in a parameter")
 		}
-		unknown := backend.UnknownParam(u.Query, name)
+		unknown := driver.UnknownParam(u.Query, name)
 		if !hasValue || !slices.Contains(clientParams, name) && !strings.Contains(unknown, fmt.Sprintf("%q", name)) {
 			return "", errors.New(unknown)
 		}
-		list = append(list, backend.Escape(name)+"="+backend.Escape(value))
+		list = append(list, driver.Escape(name)+"="+driver.Escape(value))
 	}
 	return strings.Join(list, "&"), nil
 }

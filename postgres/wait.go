@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 // Acquire implements [backend.Backend]. Waiters queue at the server, each on a connection of its own, and ask again and
 // again where that is not possible.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	w := backend.Waiter{
-		Pause:   backend.Pause{Min: pollMin, Max: pollMax},
+	w := kit.Waiter{
+		Pause:   kit.Pause{Min: pollMin, Max: pollMax},
 		Passing: func(err error) bool { return !errors.Is(err, ErrExhausted) },
 		CleanUp: func() {}, // an attempt that failed has closed its connection, or given the lock up
 	}
@@ -35,9 +36,9 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if queues {
 		w.Sleep = func(ctx context.Context) error { // a refused try is followed by a place in the queue
 			if queued { // on a connection that broke
-				return backend.Sleep(ctx, pollMin)
+				return kit.Sleep(ctx, pollMin)
 			}
-			return backend.ContextError(ctx, nil)
+			return kit.ContextError(ctx, nil)
 		}
 	}
 	w.Try = func(ctx context.Context) (backend.Lease, error) {
@@ -58,12 +59,12 @@ func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 func (b *Backend) attempt(ctx context.Context, r backend.Request,
 	once func(ctx context.Context, r backend.Request) (l backend.Lease, again bool, err error),
 ) (backend.Lease, error) {
-	pause := backend.Pause{Min: pollMin, Max: pollMax}
+	pause := kit.Pause{Min: pollMin, Max: pollMax}
 	for n := 0; ; n++ {
 		l, again, err := once(ctx, r)
 		crowded := r.Wait && errors.Is(translate(err), ErrExhausted) && code(err) != codeOutOfMemory
 		switch {
-		case crowded && backend.Sleep(ctx, pause.Next(0)) == nil:
+		case crowded && kit.Sleep(ctx, pause.Next(0)) == nil:
 		case !again || n > b.options.MaxLeases:
 			return l, err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/memory"
 )
@@ -136,7 +137,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	}
 	c.w.note("acquire " + r.Key)
 	time.Sleep(c.w.slow) // sleeps: in fake time
-	return &counted{l.(*backend.Life), r.Key, c.w}, nil
+	return &counted{l.(*kit.Life), r.Key, c.w}, nil
 }
 
 func (c *client) Inspect(ctx context.Context, key string) (backend.Holder, error) {
@@ -151,7 +152,7 @@ func (c *client) Break(ctx context.Context, key, owner string) error {
 }
 
 type counted struct {
-	*backend.Life
+	*kit.Life
 	key string
 	w   *world
 }

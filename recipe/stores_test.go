@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -16,7 +16,7 @@ import (
 // Processes get permits in the order in which they came, where the store promises that for one key.
 func TestSemaphoreFIFOOnStores(t *testing.T) {
 	fifo := make(map[string]bool)
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		fifo[d.Name] = d.Guarantees.FIFO
 	}
 	for _, name := range servers.SharedStores {

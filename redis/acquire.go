@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -20,11 +21,11 @@ type attempt struct {
 	names names
 	ttl   time.Duration // as it will be granted
 
-	sent       time.Time                    // before the last request
-	unanswered bool                         // a request without a reply may have run, or may still run
-	queued     bool                         // the server keeps a queue entry, or a late grant, that must be removed
-	failed     atomic.Bool                  // the attempt has ended without a lease
-	lease      atomic.Pointer[backend.Life] // the granted lease, if unanswered
+	sent       time.Time                // before the last request
+	unanswered bool                     // a request without a reply may have run, or may still run
+	queued     bool                     // the server keeps a queue entry, or a late grant, that must be removed
+	failed     atomic.Bool              // the attempt has ended without a lease
+	lease      atomic.Pointer[kit.Life] // the granted lease, if unanswered
 }
 
 // run makes the attempt.
@@ -80,7 +81,7 @@ func (a *attempt) try(ctx context.Context, queue bool) (acquireReply, error) {
 
 // grant starts the lease.
 func (a *attempt) grant(ctx context.Context, reply acquireReply) (backend.Lease, error) {
-	l, err := a.b.leases.Grant(ctx, a.r, backend.Grant{
+	l, err := a.b.leases.Grant(ctx, a.r, kit.Grant{
 		Token: reply.token, Sent: a.sent, TTL: a.ttl,
 		Data: &leaseData{
 			lock: a.names.lock, value: lockValue(reply.token, a.r.Owner), grantedTTL: a.ttl, unanswered: a.unanswered,

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -22,7 +23,7 @@ type Backend struct {
 	naming     naming
 	channel    any // of the inbox: a string, as an argument of scripts
 	guarantees backend.Guarantees
-	leases     *backend.Leases
+	leases     *kit.Leases
 	inbox      *inbox
 	lanes      *exchange.Lanes // nil for a client of several servers, or of a type that is not go-redis'
 	crossSlot  atomic.Bool     // the server belongs to a cluster: it has refused a script on keys of several slots
@@ -44,7 +45,7 @@ func newBackend(client redis.UniversalClient, o Options) *Backend {
 	if c, ok := client.(*redis.Client); ok {
 		b.lanes = exchange.NewLanes(c, &b.usage.Calls)
 	}
-	b.leases = backend.NewLeases(requests{b}, o.Timeout)
+	b.leases = kit.NewLeases(requests{b}, o.Timeout)
 	b.inbox = newInbox(client, b.naming.channels())
 	b.channel = b.inbox.channel
 	return b

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -20,13 +21,13 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 // A scriptBatch is the part of a batch that one script renews.
 type scriptBatch struct {
 	index  []int // of its leases in the batch
-	leases []*backend.Life
+	leases []*kit.Life
 	ttls   []time.Duration
 	ttl    time.Duration // the shortest
 }
 
 func (b *Backend) sendBatch(
-	ctx context.Context, leases []*backend.Life, ttls []time.Duration,
+	ctx context.Context, leases []*kit.Life, ttls []time.Duration,
 ) ([]time.Duration, []error) {
 	errs := make([]error, len(leases))
 	todo := make([]int, len(leases))
@@ -51,7 +52,7 @@ func (b *Backend) sendBatch(
 
 // split divides the leases of todo among scripts. A lease that was refused because its slot is moving gets its own script: the server
 // that has a key always serves a request for this key alone.
-func (b *Backend) split(leases []*backend.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
+func (b *Backend) split(leases []*kit.Life, ttls []time.Duration, todo []int, errs []error) []*scriptBatch {
 	_, single := b.client.(*redis.Client)
 	bySlot := !single || b.crossSlot.Load()
 	var list []*scriptBatch

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
@@ -58,8 +59,8 @@ func manyLeases(t *testing.T, b *Backend, leases int, ttl time.Duration) {
 		t.Errorf("%d leases are live, want %d", got, leases)
 	}
 	// A batch tells which leases are gone, and touches no others.
-	key := list[7].Lease.(*backend.Life).Key()
-	if _, err := b.release(ctx, key, lockValue(0, list[7].Lease.(*backend.Life).Owner())); err != nil {
+	key := list[7].Lease.(*kit.Life).Key()
+	if _, err := b.release(ctx, key, lockValue(0, list[7].Lease.(*kit.Life).Owner())); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range b.RenewBatch(ctx, list) {
@@ -80,7 +81,7 @@ func TestBatchWithAHungServer(t *testing.T) {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("hung-", i), time.Minute)), TTL: time.Minute}
 	}
 	of := func(i int) int {
-		return endpoint.Slot(list[i].Lease.(*backend.Life).Key()) * len(nodes) / endpoint.Slots
+		return endpoint.Slot(list[i].Lease.(*kit.Life).Key()) * len(nodes) / endpoint.Slots
 	}
 	for i, err := range b.RenewBatch(context.Background(), list) {
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 )
 
@@ -21,7 +22,7 @@ func TestUnknownSentinelMaster(t *testing.T) {
 	var log lockedLog
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	ctx = backend.WithLogger(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+	ctx = kit.WithLogger(ctx, slog.New(slog.NewTextHandler(&log, nil)))
 	_, err := openURL(ctx, url)
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), `do not know a master "nobody\n"`) {
 		t.Errorf("%v", err)

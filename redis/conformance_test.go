@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
@@ -129,7 +130,7 @@ func sentinelURLOf(set *servers.Sentinel) string {
 
 // openURL opens a store as package lock does.
 func openURL(ctx context.Context, url string) (*Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

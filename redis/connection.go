@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -20,7 +21,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		timeout = min(timeout, q.Limit)
 	}
 	end := time.Now().Add(timeout)
-	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 	const attempts = 4
 	for i := 1; ; i++ {
 		v, err = b.deliver(ctx, end, q)
@@ -28,8 +29,8 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 			return v, unanswered, nil
 		}
 		unanswered = unanswered || !exchange.Definite(err, b.lanes != nil)
-		if backend.Ended(ctx) {
-			return nil, unanswered, backend.ContextError(ctx, err)
+		if kit.Ended(ctx) {
+			return nil, unanswered, kit.ContextError(ctx, err)
 		}
 		d := pause.Next(0)
 		// While a slot moves to another server, the servers refuse its scripts.
@@ -37,7 +38,7 @@ func (b *Backend) eval(ctx context.Context, q exchange.Request) (v any, unanswer
 		if last || !exchange.Passing(err) || time.Until(end) < d {
 			return nil, unanswered, exchange.Unavailable(err)
 		}
-		if err := backend.Sleep(ctx, d); err != nil {
+		if err := kit.Sleep(ctx, d); err != nil {
 			return nil, unanswered, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -19,41 +20,41 @@ type masterReading struct {
 	forbidden error // why messages to waiters are refused, nil if they are not
 }
 
-var rules = append([]backend.Rule[masterReading]{
+var rules = append([]kit.Rule[masterReading]{
 	{Severity: backend.Critical, Code: "eviction-policy", Found: func(r masterReading) string {
 		policy := endpoint.Evicts(r.Info)
-		return backend.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
+		return kit.When(policy != "", "maxmemory-policy is %s, maxmemory %s", policy, r.Info["maxmemory"])
 	},
 		Why: "when the server is full, it evicts locks that are held, and a second owner can get in",
 		Set: "maxmemory-policy noeviction"},
 	{Severity: backend.Critical, Code: "too-few-replicas", Found: func(r masterReading) string {
-		return backend.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
+		return kit.When(len(r.Info) > 0 && r.Number("connected_slaves") < int64(r.replicas), "%d replicas are connected, %s is %d", r.Number("connected_slaves"), paramMinReplicas, r.replicas)
 	},
 		Why: "nothing is granted", Set: "more replicas, or a smaller " + paramMinReplicas},
 	{Severity: backend.Warning, Code: "evicted-keys", Found: func(r masterReading) string {
-		return backend.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
+		return kit.When(r.Number("evicted_keys") > 0, "%s keys were evicted since the server started", r.Info["evicted_keys"])
 	},
 		Why: "locks may have been among them, and may be evicted again",
 		Set: "maxmemory-policy noeviction, and more memory"},
 	{Severity: backend.Warning, Code: "no-persistence", Found: func(r masterReading) string {
 		save, known := r.Config["save"]
-		return backend.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
+		return kit.When(r.Info["aof_enabled"] == "0" && known && save == "", "appendonly is no and save is empty")
 	},
 		Why: "a restart forgets all locks, so second owners can get in", Set: "appendonly yes"},
 	{Severity: backend.Info, Code: "lossy-persistence", Found: func(r masterReading) string {
 		fsync := r.Config["appendfsync"]
-		return backend.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
+		return kit.When(len(r.Config) > 0 && !endpoint.KeepsWrites(r.Config) && (r.Info["aof_enabled"] == "1" || r.Config["save"] != ""),
 			"appendonly is %s, appendfsync %s, no-appendfsync-on-rewrite %s", r.Config["appendonly"], fsync, r.Config["no-appendfsync-on-rewrite"])
 	},
 		Why: "a crash forgets the latest locks: those of the last second, or since the last snapshot",
 		Set: "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, where that matters"},
 	{Severity: backend.Warning, Code: "min-replicas-unset", Found: func(r masterReading) string {
 		_, set := r.Info["min_slaves_good_slaves"]
-		return backend.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
+		return kit.When(!set && r.Number("connected_slaves") > 0, "%s replicas, and min-replicas-to-write is 0", r.Info["connected_slaves"])
 	},
 		Why: "after a failover, a master that is cut off still grants keys that the new master grants to others",
 		Set: "min-replicas-to-write 1, min-replicas-max-lag 10"},
-	{Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return backend.When(r.forbidden != nil, "%v", r.forbidden) },
+	{Severity: backend.Warning, Code: "no-channels", Found: func(r masterReading) string { return kit.When(r.forbidden != nil, "%v", r.forbidden) },
 		Why: "this user can take locks, but an Acquire that has to wait is refused",
 		Set: "the rights in docs/stores/redis.md, including the channels"},
 }, endpoint.ServerRules(func(r masterReading) endpoint.Reading { return r.Reading })...)
@@ -66,8 +67,8 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 	defer b.usage.Calls.End()
 	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.examine(ctx) })
 	switch {
-	case backend.Ended(ctx):
-		return nil, backend.ContextError(ctx, err)
+	case kit.Ended(ctx):
+		return nil, kit.ContextError(ctx, err)
 	case err != nil && b.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case err != nil:
@@ -84,7 +85,7 @@ func (b *Backend) examine(ctx context.Context) (all []backend.Finding, err error
 	one := func(ctx context.Context, where string, c redis.Cmdable) ([]backend.Finding, error) {
 		r, list, err := endpoint.Read(ctx, where, c)
 		master := masterReading{r, b.options.MinReplicas, forbidden}
-		return append(list, backend.Apply(rules, where, master)...), err
+		return append(list, kit.Apply(rules, where, master)...), err
 	}
 	c, ok := b.client.(*redis.ClusterClient)
 	if !ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -90,14 +91,14 @@ func TestDoctorSlowRoundTrip(t *testing.T) {
 	p := storetest.NewProxy(t, ownDatabase(t).Addr)
 	b := opened(t, "redis://"+p.Addr)
 	p.Set(func(p *storetest.Proxy) { p.Delay = 60 * time.Millisecond })
-	list, err := backend.Examine(t.Context(), b, "doctor", time.Second)
+	list, err := kit.Examine(t.Context(), b, "doctor", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if list[0].Code != "slow-round-trip" && list[1].Code != "slow-round-trip" {
 		t.Errorf("%+v", list)
 	}
-	list, err = backend.Examine(t.Context(), b, "doctor", time.Hour)
+	list, err = kit.Examine(t.Context(), b, "doctor", time.Hour)
 	for _, f := range list {
 		if f.Code == "slow-round-trip" {
 			t.Errorf("of an hour: %+v, %v", f, err)

@@ -4,21 +4,23 @@ import (
 	"context"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
-const paramMinReplicas = backend.ParamPrefix + "min_replicas"
+const paramMinReplicas = driver.ParamPrefix + "min_replicas"
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "redis",
 		URLs: endpoint.Forms,
-		Params: []backend.Param{
-			backend.TimeoutParam(exchange.DefaultTimeout),
+		Params: []driver.Param{
+			driver.TimeoutParam(exchange.DefaultTimeout),
 			endpoint.NamespaceParam,
-			{Name: paramMinReplicas, Type: backend.Number, Max: maxReplicas,
+			{Name: paramMinReplicas, Type: driver.Number, Max: maxReplicas,
 				Help: "replicas that must have received a grant or renewal before it counts (WAIT); default 0"},
 		},
 		OtherParams: endpoint.OtherParams,
@@ -30,18 +32,18 @@ func init() {
 			"redis+cluster://user:password@h1:6379,h2:6379,h3:6379",
 		},
 		Guarantees: guarantees(),
-		Findings:   backend.Findings(rules),
-		RoundTrips: backend.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
-		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+		Findings:   kit.Findings(rules),
+		RoundTrips: driver.RoundTrips{Acquire: "1", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
-func open(ctx context.Context, u backend.URL) (*Backend, error) {
-	endpoint.LogTo(backend.Logger(ctx))
+func open(ctx context.Context, u driver.URL) (*Backend, error) {
+	endpoint.LogTo(kit.Logger(ctx))
 	o, err := (&Options{
 		Namespace:   u.Text(endpoint.NamespaceParam.Name),
 		MinReplicas: int(u.Number(paramMinReplicas)),
-		Timeout:     u.Duration(backend.ParamTimeout),
+		Timeout:     u.Duration(driver.ParamTimeout),
 	}).validate()
 	if err != nil {
 		return nil, err

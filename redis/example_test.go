@@ -9,6 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/redis"
 )
 
@@ -60,7 +61,7 @@ func ExampleBackend_Acquire() {
 
 // A wrong URL fails before any request, and shows no password.
 func Example_url() {
-	_, _, err := backend.DefaultMux.Open(context.Background(), "redis://app:secret@h1,h2")
+	_, _, err := driver.Open(context.Background(), "redis://app:secret@h1,h2")
 	fmt.Println(err)
 	// Output:
 	// invalid: redis url: 2 hosts instead of one (redis+sentinel:// and redis+cluster:// have several); write it as in redis://user:password@localhost:6379/0 or rediss://user:password@host:6379/0

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -247,7 +248,7 @@ func minReplicas(t *testing.T, url string) {
 	// A renewal that too few replicas have is no renewal; a batch neither.
 	r := req("k2", time.Hour)
 	value := lockValue(1, r.Owner)
-	l, err = b.leases.Grant(context.Background(), r, backend.Grant{
+	l, err = b.leases.Grant(context.Background(), r, kit.Grant{
 		Token: 1, Sent: time.Now(), TTL: time.Hour, Data: &leaseData{lock: b.naming.lock("k2"), value: value},
 	})
 	if err != nil {

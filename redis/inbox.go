@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -98,7 +99,7 @@ func (in *inbox) confirm(ctx context.Context, closing <-chan struct{}, patience 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return backend.ContextError(ctx, err)
+			return kit.ContextError(ctx, err)
 		case <-closing:
 			return backend.ErrClosed
 		case <-limit.C:
@@ -123,7 +124,7 @@ func (in *inbox) startLocked() {
 
 // read maintains the subscription until ctx ends. It never blocks on a waiter.
 func (in *inbox) read(ctx context.Context) {
-	pause := backend.Pause{Min: 10 * time.Millisecond, Max: time.Second}
+	pause := kit.Pause{Min: 10 * time.Millisecond, Max: time.Second}
 	for ctx.Err() == nil {
 		ps := in.client.Subscribe(ctx) // makes no request yet
 		in.setPubSub(ps)
@@ -140,7 +141,7 @@ func (in *inbox) read(ctx context.Context) {
 		unblock()
 		_ = ps.Close() // the error of a second Close does not matter
 		in.set(false, err)
-		_ = backend.Sleep(ctx, pause.Next(0))
+		_ = kit.Sleep(ctx, pause.Next(0))
 	}
 }
 

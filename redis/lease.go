@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -31,16 +32,16 @@ func lockValue(token uint64, owner string) string {
 // requests are what Leases sends to the server.
 type requests struct{ b *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	// If the connection hangs, a renewal fails while there is time for another.
 	limit := max(ttl/3, minRenewLimit)
-	v, _, err := q.b.eval(ctx, q.b.renewRequest([]*backend.Life{l}, []time.Duration{ttl}, limit))
+	v, _, err := q.b.eval(ctx, q.b.renewRequest([]*kit.Life{l}, []time.Duration{ttl}, limit))
 	if err == nil {
 		err = renewErrors(v, 1)[0]
 	}
@@ -48,7 +49,7 @@ func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Dura
 }
 
 // renewRequest is the request that renews leases to ttls, within limit.
-func (b *Backend) renewRequest(leases []*backend.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
+func (b *Backend) renewRequest(leases []*kit.Life, ttls []time.Duration, limit time.Duration) exchange.Request {
 	q := exchange.Request{
 		Script: renewScript, Keys: make([]string, len(leases)), Args: make([]any, 0, len(leases)+1),
 		Replicas: b.options.MinReplicas, Kept: needsReplicas, Limit: limit,
@@ -69,8 +70,8 @@ func (b *Backend) renewRequest(leases []*backend.Life, ttls []time.Duration, lim
 	return q
 }
 
-// ReleaseLease implements [backend.Requests].
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	value := lockValue(0, l.Owner())
 	data, _ := l.Data.(*leaseData)
 	if data != nil {

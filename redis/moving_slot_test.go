@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/redistest"
@@ -172,7 +173,7 @@ func movingSlotTest(t *testing.T, nodes []*servers.Server, name string, arrives 
 		e := <-done
 		t.Logf("%s: %v after %v", e.what, e.err, e.took)
 		switch {
-		case e.err != nil && (!errors.Is(e.err, backend.ErrUnavailable) || backend.IsContextError(e.err)):
+		case e.err != nil && (!errors.Is(e.err, backend.ErrUnavailable) || kit.IsContextError(e.err)):
 			t.Errorf("%s: %v, want ErrUnavailable", e.what, e.err)
 		case e.err != nil && (arrives || strings.HasPrefix(e.what, "renew")):
 			t.Errorf("%s: %v, though the slot has arrived, or each lease can be renewed by itself", e.what, e.err)

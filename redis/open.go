@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -20,8 +21,8 @@ import (
 // inspectServers contacts the servers once, rejects those that cannot keep locks, and adds to the guarantees how they may lose keys.
 func (b *Backend) inspectServers(ctx context.Context) error {
 	v, err := b.usage.Await(ctx, time.Now().Add(endpoint.OpenTimeout), exchange.Request{}, func(ctx context.Context) (any, error) { return b.findLosses(ctx) })
-	if backend.Ended(ctx) {
-		return backend.ContextError(ctx, err)
+	if kit.Ended(ctx) {
+		return kit.ContextError(ctx, err)
 	}
 	if err != nil {
 		return exchange.Unavailable(err)

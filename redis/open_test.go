@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -57,7 +58,7 @@ func refuses(t *testing.T, url, hint string) {
 		return
 	}
 	if !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("%s: %q, want it to speak of %q", backend.Redact(url), err, hint)
+		t.Errorf("%s: %q, want it to speak of %q", driver.Redact(url), err, hint)
 	}
 	if took := time.Since(begun); took > endpoint.OpenTimeout+2*time.Second {
 		t.Errorf("%s: refused after %v", url, took)

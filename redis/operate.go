@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -21,8 +22,8 @@ func (b *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 	defer b.usage.Calls.End()
 	keys, err := b.scan(ctx, prefix)
 	switch {
-	case backend.Ended(ctx):
-		return nil, backend.ContextError(ctx, err)
+	case kit.Ended(ctx):
+		return nil, kit.ContextError(ctx, err)
 	case err != nil && b.usage.IsClosing():
 		return nil, backend.ErrClosed
 	case err != nil:

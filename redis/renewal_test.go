@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -26,7 +27,7 @@ func batchOfAllSorts(t *testing.T, b *Backend) {
 	for i := range list {
 		list[i] = backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("sort-", i), time.Minute)), TTL: time.Hour}
 	}
-	life := func(i int) *backend.Life { return list[i].Lease.(*backend.Life) }
+	life := func(i int) *kit.Life { return list[i].Lease.(*kit.Life) }
 	name := func(i int) string { return b.naming.lock(life(i).Key()) }
 	renew := func(what string, want map[int]error) {
 		t.Helper()

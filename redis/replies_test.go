@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -173,7 +174,7 @@ func TestSilentServer(t *testing.T) {
 	}
 	bg := context.Background()
 	err = within("acquire", 300*time.Millisecond, func() error { _, err := b.Acquire(bg, req("k", time.Minute)); return err })
-	if !errors.Is(err, exchange.ErrNoAnswer) || backend.IsContextError(err) {
+	if !errors.Is(err, exchange.ErrNoAnswer) || kit.IsContextError(err) {
 		t.Errorf("acquire: %v, want %v, and no context's error", err, exchange.ErrNoAnswer)
 	}
 	within("inspect", 300*time.Millisecond, func() error { _, err := b.Inspect(bg, "k"); return err })

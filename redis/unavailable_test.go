@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -56,7 +57,7 @@ func TestUnavailable(t *testing.T) {
 	defer silent.Close()
 	check := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
+		if !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 			t.Errorf("%s: %v, want ErrUnavailable alone", what, err)
 		}
 	}
@@ -97,7 +98,7 @@ func TestDialTimeoutPasses(t *testing.T) {
 	_, dial := new(net.Dialer).DialContext(ctx, "tcp", closed)
 	for _, err := range []error{dial, context.DeadlineExceeded} { // the second by TLS
 		got := exchange.Unavailable(err)
-		if !exchange.Passing(got) || !errors.Is(got, backend.ErrUnavailable) || backend.IsContextError(got) {
+		if !exchange.Passing(got) || !errors.Is(got, backend.ErrUnavailable) || kit.IsContextError(got) {
 			t.Errorf("%v: %v, passing %v", err, got, exchange.Passing(got))
 		}
 	}

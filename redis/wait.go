@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -24,12 +25,12 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refusal acquireReply) (ba
 	patience := max(a.ttl, exchange.LeastPatience)
 	busy := &backend.HeldError{Holder: refusal.holder} // the server's latest refusal
 	if err := in.confirm(ctx, a.b.usage.Closing, patience); err != nil {
-		if backend.Ended(ctx) {
-			err = backend.ContextError(ctx, busy)
+		if kit.Ended(ctx) {
+			err = kit.ContextError(ctx, busy)
 		}
 		return nil, err
 	}
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	var failing time.Time // when the outage began; zero while requests are answered
 	delay := recheckAfter(refusal.holder.TTL)
 	if !a.queued {
@@ -38,8 +39,8 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refusal acquireReply) (ba
 	for first := !a.queued; ; first = false {
 		if delay > 0 {
 			if err := a.sleep(ctx, w, delay); err != nil {
-				if backend.Ended(ctx) {
-					err = backend.ContextError(ctx, busy)
+				if kit.Ended(ctx) {
+					err = kit.ContextError(ctx, busy)
 				}
 				return nil, err
 			}
@@ -60,8 +61,8 @@ func (a *attempt) wait(ctx context.Context, w *waiter, refusal acquireReply) (ba
 			busy = &backend.HeldError{Holder: reply.holder}
 			pause.Reset()
 			delay = recheckAfter(reply.holder.TTL)
-		case backend.Ended(ctx):
-			return nil, backend.ContextError(ctx, busy)
+		case kit.Ended(ctx):
+			return nil, kit.ContextError(ctx, busy)
 		case !exchange.Passing(err) || !failing.IsZero() && time.Since(failing) > patience:
 			return nil, err
 		default:
@@ -83,7 +84,7 @@ func (a *attempt) sleep(ctx context.Context, w *waiter, delay time.Duration) err
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	case <-a.b.usage.Closing:
 		return backend.ErrClosed
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // An attempt is one Acquire, from its first request to its grant or end.
@@ -41,7 +42,7 @@ func (a *attempt) try(ctx context.Context) (l backend.Lease, err error) {
 			l, err = a.once(ctx)
 		}
 		err = a.definite(err)
-		if a.moved || backend.Ended(ctx) || !errors.Is(err, errExpired) && !errors.Is(err, errAbandoned) {
+		if a.moved || kit.Ended(ctx) || !errors.Is(err, errExpired) && !errors.Is(err, errAbandoned) {
 			break
 		}
 		a.moved = true
@@ -185,13 +186,13 @@ func ahead(children []string, n *node) (before []place, found bool) {
 
 // persist repeats a request while the ensemble is away for a while.
 func (a *attempt) persist(ctx context.Context, s *session, do func() error) error {
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for {
 		err := do()
 		if err == nil || !a.mayGoOn(ctx, s, err) {
 			return err
 		}
-		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}
@@ -267,7 +268,7 @@ func (a *attempt) grant(ctx context.Context, s *session, n *node, sent time.Time
 	if err := a.b.keep(s, n); err != nil {
 		return nil, err
 	}
-	life, err := a.b.leases.Grant(ctx, a.r, backend.Grant{Token: n.token, Sent: sent, TTL: a.ttl, Data: n})
+	life, err := a.b.leases.Grant(ctx, a.r, kit.Grant{Token: n.token, Sent: sent, TTL: a.ttl, Data: n})
 	if err != nil {
 		s.part(n)
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // errNoAnswer is an unknown outcome: the request was sent, or is about to be, and no answer came in time.
@@ -81,7 +82,7 @@ func await[T any](ctx context.Context, s *session, q request[T]) (v T, sent time
 		t.Reset(min(answerGrace, time.Until(end)))
 	}
 	close(gone)
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return none, sent, err
 	}
 	if err := s.reason(); err != nil {
@@ -141,7 +142,7 @@ func isReply(err error) bool {
 // ours, also one within the network's dial, is not taken for the end of the caller's context.
 func unavailable(ctx context.Context, err error) error {
 	switch {
-	case !passing(err), errors.Is(err, backend.ErrHeld), backend.Ended(ctx):
+	case !passing(err), errors.Is(err, backend.ErrHeld), kit.Ended(ctx):
 		return err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
@@ -153,6 +154,6 @@ func unavailable(ctx context.Context, err error) error {
 
 // passing reports whether an attempt may succeed soon that failed with err.
 func passing(err error) bool {
-	return err != nil && !isReply(err) && !backend.Definite(err) && !errors.Is(err, errAuth) &&
+	return err != nil && !isReply(err) && !kit.Definite(err) && !errors.Is(err, errAuth) &&
 		!errors.Is(err, errGone) && !errors.Is(err, backend.ErrLost)
 }

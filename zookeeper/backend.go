@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -23,7 +24,7 @@ type Backend struct {
 	alone      bool          // there is one server, which has nobody to catch up with
 	first      time.Duration // see handshakeFirst
 	guarantees backend.Guarantees
-	leases     *backend.Leases
+	leases     *kit.Leases
 	calls      calls.Calls
 	turns      turns
 	watchAfter time.Duration // see removal.go
@@ -45,9 +46,9 @@ func (b *Backend) dir(key string) string { return b.root + "/" + keyNames.Encode
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	ttl := b.guarantees.Round(r.TTL)
 	a := &attempt{b: b, r: r, ttl: ttl, class: b.limits.session(ttl), begun: time.Now()}
-	return b.leases.Acquire(ctx, r, backend.Waiter{
+	return b.leases.Acquire(ctx, r, kit.Waiter{
 		Try: a.try, Refused: a.lastRefusal, Passing: passing, CleanUp: func() {}, // sessions delete nodes, see doom
-		Pause: backend.Pause{Min: 20 * time.Millisecond, Max: time.Second},
+		Pause: kit.Pause{Min: 20 * time.Millisecond, Max: time.Second},
 	})
 }
 

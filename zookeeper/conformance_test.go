@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/conformance/process"
@@ -119,7 +120,7 @@ func TestEnsembleMembersFail(t *testing.T) {
 
 // openURL opens a store as package lock does.
 func openURL(ctx context.Context, url string) (*Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // The server numbers the children of a container with a counter of 31 bits. The counter does not wrap around: DataTree.createNode only
@@ -29,7 +30,7 @@ func (a *attempt) replaceContainer(ctx context.Context, s *session, n *node) err
 		a.unproven = true
 		return errUnproven
 	}
-	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 250 * time.Millisecond}
 	for end := time.Now().Add(a.b.options.Timeout); ; {
 		_, _, err := ask(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(n.dir, -1) })
 		switch {
@@ -56,7 +57,7 @@ func (a *attempt) replaceContainer(ctx context.Context, s *session, n *node) err
 		case !a.r.Wait && time.Now().After(end):
 			return fmt.Errorf("%w: the sequence numbers of %s are used up: delete its children, then this node", backend.ErrUnavailable, n.dir)
 		}
-		if err := backend.Sleep(ctx, pause.Next(0)); err != nil {
+		if err := kit.Sleep(ctx, pause.Next(0)); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // create makes n's node in s; its container, too, if that is missing, as it seems. names are its queue, as of then or later; nil if
@@ -62,9 +62,9 @@ func (s *session) removeStray(ctx context.Context, stray *doom, err error) error
 	if errors.Is(err, errNoAnswer) {
 		return err
 	}
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: settle}
+	pause := kit.Pause{Min: 20 * time.Millisecond, Max: settle}
 	for end := time.Now().Add(s.b.options.Timeout); ; {
-		if cerr := backend.ContextError(ctx, err); cerr != nil {
+		if cerr := kit.ContextError(ctx, err); cerr != nil {
 			return cerr
 		}
 		if s.tryReap(ctx, stray) {

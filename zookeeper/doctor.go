@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A reading is what is known of the ensemble, a serverReading what one server says to the commands of four letters.
@@ -31,19 +32,19 @@ const (
 )
 
 var (
-	rules = []backend.Rule[reading]{
+	rules = []kit.Rule[reading]{
 		{Severity: backend.Warning, Code: "long-sessions", Found: func(r reading) string {
-			return backend.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
+			return kit.When(r.limits.shortest > usualLeast, "the shortest session is %v", r.limits.shortest)
 		},
 			Why: "a dead holder's key stays taken for at least this long, whatever its TTL",
 			Set: "minSessionTimeout, or tickTime, which is half of it by default"},
 		{Severity: backend.Warning, Code: "many-keys", Found: func(r reading) string {
-			return backend.When(r.keys > manyKeys, "%d keys have a node", r.keys)
+			return kit.When(r.keys > manyKeys, "%d keys have a node", r.keys)
 		},
 			Why: "listing all keys will soon be refused (jute.maxbuffer); if the keys are free, nobody removes their containers",
 			Set: "the defaults of znode.container.checkIntervalMs and maxPerMinute on the servers"},
 	}
-	serverRules = []backend.Rule[serverReading]{
+	serverRules = []kit.Rule[serverReading]{
 		{Severity: backend.Info, Code: "commands-forbidden", Found: func(s serverReading) string {
 			var list []string
 			if s.srvr == "" {
@@ -52,14 +53,14 @@ var (
 			if s.conf == "" {
 				list = append(list, "conf")
 			}
-			return backend.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
+			return kit.When(len(list) > 0, "no answer to %s", strings.Join(list, ", "))
 		},
 			Why: "the version, mode and session limits of this server are hidden; without srvr, each look at a queue of a standalone server costs a write",
 			Set: "4lw.commands.whitelist=srvr,conf"},
 		{Severity: backend.Warning, Code: "sessions-differ", Found: func(s serverReading) string {
 			least, ok := durationOf(s.conf, "minSessionTimeout")
 			most, ok2 := durationOf(s.conf, "maxSessionTimeout")
-			return backend.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
+			return kit.When(ok && ok2 && (least > s.limits.shortest || most < s.limits.longest), "sessions from %v to %v; another server grants %v to %v",
 				least, most, s.limits.shortest, s.limits.longest)
 		},
 			Why: "a lease that moves to this server is lost, or granted for longer than its holder knows",
@@ -87,8 +88,8 @@ func (b *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		if r.keys = len(names); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		all = append(backend.Apply(rules, "", r), b.examineServers(ctx)...)
-		return backend.ContextError(ctx, nil)
+		all = append(kit.Apply(rules, "", r), b.examineServers(ctx)...)
+		return kit.ContextError(ctx, nil)
 	})
 	if err != nil {
 		return nil, err
@@ -103,11 +104,11 @@ func (b *Backend) examineServers(ctx context.Context) (all []backend.Finding) {
 		asked.Go(func() {
 			srvr, err := b.describe(ctx, server, "srvr")
 			if err != nil {
-				lists[i] = []backend.Finding{backend.Unreachable(server, err)}
+				lists[i] = []backend.Finding{kit.Unreachable(server, err)}
 				return
 			}
 			conf, _ := b.describe(ctx, server, "conf")
-			lists[i] = backend.Apply(serverRules, server, serverReading{known(srvr, "Zookeeper version"), known(conf, "clientPort"), b.limits})
+			lists[i] = kit.Apply(serverRules, server, serverReading{known(srvr, "Zookeeper version"), known(conf, "clientPort"), b.limits})
 		})
 	}
 	asked.Wait()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A doom is a node that must go. As long as its session lives nothing else would remove it.
@@ -45,7 +45,7 @@ const reapAtOnce = 64 // the library sends them in one go
 // reap removes what is doomed. It ends when nothing is left.
 func (s *session) reap() {
 	ctx := context.Background()
-	pause := backend.Pause{Min: 20 * time.Millisecond, Max: time.Second}
+	pause := kit.Pause{Min: 20 * time.Millisecond, Max: time.Second}
 	for batch := s.nextDoomed(nil); len(batch) > 0; {
 		var wg sync.WaitGroup
 		for _, d := range batch {

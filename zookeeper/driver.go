@@ -11,22 +11,24 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/backend/tlsurl"
 )
 
 const paramSessionTimeout = "session_timeout" // as clients of other languages call it
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "zookeeper",
-		URLs: []backend.URLForm{{
-			Scheme: "zookeeper", Secure: "zookeepers", Hosts: backend.ManyHosts, DefaultHost: "localhost",
-			User: true, Path: backend.OptionalPath,
+		URLs: []driver.URLForm{{
+			Scheme: "zookeeper", Secure: "zookeepers", Hosts: driver.ManyHosts, DefaultHost: "localhost",
+			User: true, Path: driver.OptionalPath,
 			Port: "2181", SecurePort: "2281", // as ZooKeeper's documentation has it for secureClientPort
 		}},
-		Params: []backend.Param{
-			backend.TimeoutParam(defaultTimeout),
-			{Name: paramSessionTimeout, Type: backend.Duration,
+		Params: []driver.Param{
+			driver.TimeoutParam(defaultTimeout),
+			{Name: paramSessionTimeout, Type: driver.Duration,
 				Help: "longest session to ask for; default as long as the servers grant"},
 		},
 		Examples: []string{
@@ -35,9 +37,9 @@ func init() {
 			"zookeepers://z1:2281,z2:2281,z3:2281?cacert=/etc/zookeeper/ca.pem&cert=/etc/zookeeper/client.pem&key=/etc/zookeeper/client-key.pem",
 		},
 		Guarantees: defaultLimits().guarantees(),
-		Findings:   append(backend.Findings(rules), backend.Findings(serverRules)...),
-		RoundTrips: backend.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
-		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+		Findings:   append(kit.Findings(rules), kit.Findings(serverRules)...),
+		RoundTrips: driver.RoundTrips{Acquire: "2", Renew: "1", Release: "1"},
+		Open: func(ctx context.Context, u driver.URL) (backend.Backend, error) {
 			o, err := fromURL(u)
 			if err != nil {
 				return nil, err
@@ -52,7 +54,7 @@ func init() {
 }
 
 // fromURL returns the options for a URL.
-func fromURL(u backend.URL) (*Options, error) {
+func fromURL(u driver.URL) (*Options, error) {
 	if u.HasUser && u.User == "" {
 		return nil, fmt.Errorf("%w: %s url: @ without a user before it", backend.ErrInvalid, u.Scheme)
 	}
@@ -62,7 +64,7 @@ func fromURL(u backend.URL) (*Options, error) {
 	}
 	o := &Options{
 		User: u.User, Password: u.Password, Chroot: strings.TrimSuffix(u.Path, "/"),
-		SessionTimeout: u.Duration(paramSessionTimeout), Timeout: u.Duration(backend.ParamTimeout),
+		SessionTimeout: u.Duration(paramSessionTimeout), Timeout: u.Duration(driver.ParamTimeout),
 	}
 	if config != nil {
 		o.Dial = dialTLS(config)

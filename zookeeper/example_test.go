@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/zookeeper"
 )
 
@@ -33,7 +34,7 @@ func ExampleNew() {
 
 // A wrong URL fails before any request.
 func Example_url() {
-	_, _, err := backend.DefaultMux.Open(context.Background(), "zookeeper://h1,h2?session_timeout=10")
+	_, _, err := driver.Open(context.Background(), "zookeeper://h1,h2?session_timeout=10")
 	fmt.Println(err)
 	// Output:
 	// invalid: zookeeper url: parameter "session_timeout" is not a positive duration, as in 10s

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // keepAlive gives signs of life while the session lives, and leaves a server that does not answer them. The library's own
@@ -54,7 +54,7 @@ func (s *session) kickAfter() time.Duration {
 // expired, and proves it to be alive in time. It returns when to look again.
 func (s *session) lookAfterLong() time.Duration {
 	s.mu.Lock()
-	var lives []*backend.Life
+	var lives []*kit.Life
 	for n := range s.nodes {
 		if home, _ := n.home(); home == s && n.lease() != nil { // not those that are on their way here
 			lives = append(lives, n.lease())

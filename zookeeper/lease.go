@@ -8,12 +8,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A lease is a Life whose deadline is never later than the ensemble certainly keeps its session, and never further away
 // than MaxSilence. Only a Life that is longer than that has a later one.
 type lease struct {
-	*backend.Life
+	*kit.Life
 	n *node
 }
 
@@ -29,7 +30,7 @@ func (l lease) Deadline() time.Time {
 
 // begin makes the lease of a grant, and sees to its end: what nobody renews is removed by this process, or by the
 // expiry of the session if that hangs.
-func (b *Backend) begin(n *node, life *backend.Life) backend.Lease {
+func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	n.mu.Lock()
 	n.life = life
 	n.mu.Unlock()
@@ -60,19 +61,19 @@ func (b *Backend) clear(n *node) {
 // requests are what Leases asks of the ensemble.
 type requests struct{ b *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.b.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	granted, errs := q.b.renewAll(ctx, []*backend.Life{l}, []time.Duration{ttl})
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	granted, errs := q.b.renewAll(ctx, []*kit.Life{l}, []time.Duration{ttl})
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [backend.Requests]. Clean-ups are the sessions' own business, see doom.
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests]. Clean-ups are the sessions' own business, see doom.
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	n := l.Data.(*node)
 	s, maybe := n.end()
 	if s.isOver() && maybe != nil && !maybe.isOver() {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // gone polls until a node is not there, and returns when it was seen last and when not any more.
@@ -307,7 +308,7 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 // The patience of a waiter counts from when the ensemble was heard of last, not from when it read the queue.
 func TestPatienceCountsFromLastSign(t *testing.T) {
 	t.Parallel()
-	b := &Backend{leases: backend.NewLeases(nil, time.Second), limits: defaultLimits()}
+	b := &Backend{leases: kit.NewLeases(nil, time.Second), limits: defaultLimits()}
 	for _, silence := range []time.Duration{time.Second, leastPatience + time.Second} {
 		s := newSession(b, b.limits.longest)
 		s.contact.connected(time.Now().Add(-silence), s.class)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // move gives n's place to another session, by one write: the node is deleted and created again under the same name, which
@@ -82,7 +83,7 @@ func (b *Backend) settle(ctx context.Context, n *node) error {
 	select { // it may be sent yet, or be on its way: only one that is over is certainly made before the next, or never
 	case <-n.lastMove():
 	case <-ctx.Done():
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	case <-t.C:
 		return errNoAnswer
 	}

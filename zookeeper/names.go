@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Keys are containers below the namespace. '.' is escaped, because ZooKeeper forbids "." and ".." as names.
-var keyNames = backend.Encoding{Extra: ":@=,+"}
+var keyNames = kit.Encoding{Extra: ":@=,+"}
 
 // Owners are in the names of their nodes, so that a refused attempt learns who holds the key with one request. A longer
 // one is cut, and then only in the node's data.
-var ownerNames = backend.Encoding{Max: 200, Extra: ":@."}
+var ownerNames = kit.Encoding{Max: 200, Extra: ":@."}
 
 const (
 	nodeBegin = "_c_"    // as protected nodes of other libraries begin

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // errGone tells that a waiter's node was deleted behind its back.
@@ -27,7 +28,7 @@ type node struct {
 	maybe  *session      // where it may live: a move is under way, or went unanswered
 	moving chan struct{} // closed when the request of the latest move is over; nil before the first
 	over   bool          // it is released, or its lease is lost: no session answers for it any more
-	life   *backend.Life
+	life   *kit.Life
 }
 
 func newNode(b *Backend, r backend.Request) *node {
@@ -44,7 +45,7 @@ func (n *node) home() (s, maybe *session) {
 }
 
 // lease returns the lease, nil before the grant.
-func (n *node) lease() *backend.Life {
+func (n *node) lease() *kit.Life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.life

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 )
 
@@ -136,7 +137,7 @@ func New(ctx context.Context, servers []string, opts *Options) (*Backend, error)
 			b.acl = zk.AuthACL(zk.PermAll)
 		}
 	}
-	b.leases = backend.NewLeases(requests{b}, 2*o.Timeout)
+	b.leases = kit.NewLeases(requests{b}, 2*o.Timeout)
 	err = b.probe(ctx)
 	if err == nil {
 		err = b.prepare(ctx)

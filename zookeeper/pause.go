@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 func (b *Backend) isClosing() bool { return b.leases.Closed() }
@@ -24,7 +24,7 @@ func (s *session) sleep(ctx context.Context, d time.Duration) error {
 	if pause(ctx, d, s.over) {
 		return s.reason()
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 // pause waits for d, or until ctx ends, or over is closed, which it reports.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // batchPaths are checked by one request: their names, of 3 KiB at most, are well below what servers accept.
@@ -28,7 +29,7 @@ func (b *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 // renewAll renews leases side by side, those that stay in their session together.
-func (b *Backend) renewAll(ctx context.Context, lives []*backend.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
+func (b *Backend) renewAll(ctx context.Context, lives []*kit.Life, ttls []time.Duration) (granted []time.Duration, errs []error) {
 	errs = make([]error, len(lives))
 	begun := time.Now()
 	groups := make(map[*session][]int)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // frames counts what a backend writes, by kind; signs of life are apart, which ask for root.
@@ -200,7 +201,7 @@ func TestRoundTrips(t *testing.T) {
 		return fmt.Sprint(int(time.Since(begun) / delay))
 	}
 	var l backend.Lease
-	got := backend.RoundTrips{
+	got := driver.RoundTrips{
 		Acquire: trips(func() { l = acquire(t, b, req("k", countedTTL)) }),
 		Renew: trips(func() {
 			if err := l.Renew(t.Context(), countedTTL); err != nil {
@@ -210,7 +211,7 @@ func TestRoundTrips(t *testing.T) {
 		Release: trips(func() { release(t, l) }),
 	}
 	p.set(func(p *proxy) { p.delay = 0 })
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		if d.Name == "zookeeper" && d.RoundTrips != got {
 			t.Errorf("round trips %+v, the driver registers %+v", got, d.RoundTrips)
 		}

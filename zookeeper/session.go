@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A session is one session of the ensemble, from its opening to its end: never the next one that the library would open by
@@ -34,7 +35,7 @@ type session struct {
 	ready     chan struct{} // closed while there is a connection
 	connected bool
 	dials     int                // since the last connection
-	redials   backend.Pause      // between them
+	redials   kit.Pause          // between them
 	dialErr   error              // of the last one
 	shakes    int                // handshakes since, none of them answered
 	err       error              // why it is over
@@ -59,7 +60,7 @@ func newSession(b *Backend, class time.Duration) *session {
 	return &session{
 		b: b, class: class, first: b.first,
 		contact:  contact{hop: b.limits.hop()},
-		redials:  backend.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
+		redials:  kit.Pause{Min: 10 * time.Millisecond, Max: 250 * time.Millisecond},
 		over:     make(chan struct{}),
 		ready:    make(chan struct{}),
 		watching: make(chan struct{}, watchAtOnce),
@@ -208,7 +209,7 @@ func (s *session) hangUp() {
 }
 
 // livesLocked lists the leases in the session. A node may have none yet, and be refused it. The caller holds s.mu.
-func (s *session) livesLocked() (lives []*backend.Life) {
+func (s *session) livesLocked() (lives []*kit.Life) {
 	for n := range s.nodes {
 		if l := n.lease(); l != nil {
 			lives = append(lives, l)
@@ -239,7 +240,7 @@ func (s *session) whenReady(ctx context.Context, end time.Time) (*zk.Conn, error
 	case <-s.over:
 		return nil, s.reason()
 	case <-ctx.Done():
-		return nil, backend.ContextError(ctx, nil)
+		return nil, kit.ContextError(ctx, nil)
 	case <-t.C:
 	}
 	s.mu.Lock()

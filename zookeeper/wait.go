@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // recheck is how long a waiter relies on its watch: wake-ups are hints.
@@ -23,7 +23,7 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 	case errors.Is(err, zk.ErrNoNode):
 		return true, nil
 	case err != nil && a.mayGoOn(ctx, s, err):
-		return false, backend.Sleep(ctx, 20*time.Millisecond)
+		return false, kit.Sleep(ctx, 20*time.Millisecond)
 	case err != nil:
 		return false, err
 	}
@@ -40,7 +40,7 @@ func (a *attempt) sleep(ctx context.Context, s *session, n *node, before []place
 		a.heardOf(s)
 		return false, s.reason()
 	case <-ctx.Done():
-		return false, backend.ContextError(ctx, nil)
+		return false, kit.ContextError(ctx, nil)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/adapters/kubernetes"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -168,7 +169,7 @@ type hanging struct {
 }
 
 type hangingLease struct {
-	*backend.Life
+	*kit.Life
 	store *hanging
 }
 
@@ -177,7 +178,7 @@ func (s *hanging) Acquire(ctx context.Context, r backend.Request) (backend.Lease
 	if err != nil {
 		return nil, err
 	}
-	return &hangingLease{l.(*backend.Life), s}, nil
+	return &hangingLease{l.(*kit.Life), s}, nil
 }
 
 func (l *hangingLease) Renew(ctx context.Context, ttl time.Duration) error {

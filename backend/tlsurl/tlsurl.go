@@ -9,44 +9,45 @@ import (
 	"os"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // Config returns the configuration for u, or nil if u's scheme is one without TLS. Without cacert, the authorities of
 // this machine are trusted. The client's certificate is read again for each connection, because it may have been
 // renewed. Errors match [backend.ErrInvalid].
-func Config(u backend.URL) (*tls.Config, error) {
+func Config(u driver.URL) (*tls.Config, error) {
 	if !u.Secure {
 		return nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := u.Text(backend.ParamCA); file != "" {
+	if file := u.Text(driver.ParamCA); file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
-			return nil, invalid(u, "%s: %v", backend.ParamCA, err)
+			return nil, invalid(u, "%s: %v", driver.ParamCA, err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, invalid(u, "%s: %q has no certificate in PEM", backend.ParamCA, file)
+			return nil, invalid(u, "%s: %q has no certificate in PEM", driver.ParamCA, file)
 		}
 	}
-	cert, key := u.Text(backend.ParamCert), u.Text(backend.ParamKey)
+	cert, key := u.Text(driver.ParamCert), u.Text(driver.ParamKey)
 	switch {
 	case cert == "" && key == "":
 		return c, nil
 	case cert == "" || key == "":
-		return nil, invalid(u, "parameters %s and %s go together", backend.ParamCert, backend.ParamKey)
+		return nil, invalid(u, "parameters %s and %s go together", driver.ParamCert, driver.ParamKey)
 	}
 	load := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		return &pair, err
 	}
 	if _, err := load(); err != nil {
-		return nil, invalid(u, "%s and %s: %v", backend.ParamCert, backend.ParamKey, err)
+		return nil, invalid(u, "%s and %s: %v", driver.ParamCert, driver.ParamKey, err)
 	}
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	return c, nil
 }
 
-func invalid(u backend.URL, format string, args ...any) error {
+func invalid(u driver.URL, format string, args ...any) error {
 	return fmt.Errorf("%w: %s url: "+format, append([]any{backend.ErrInvalid, u.Scheme}, args...)...)
 }

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/tlsurl"
 )
 
-func parse(t *testing.T, raw string) backend.URL {
+func parse(t *testing.T, raw string) driver.URL {
 	t.Helper()
-	u, err := backend.Driver{URLs: []backend.URLForm{{Scheme: "store", Secure: "stores", Hosts: backend.OneHost}}}.Parse(raw)
+	u, err := driver.Driver{URLs: []driver.URLForm{{Scheme: "store", Secure: "stores", Hosts: driver.OneHost}}}.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,14 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
 // A deafStore grants all that it is asked for, and takes a while for each renewal. It does not answer the one with the number deaf.
 type deafStore struct {
 	backend.Backend
-	leases *backend.Leases
+	leases *kit.Leases
 	takes  time.Duration
 	deaf   int
 	asked  int // renewals, which come one at a time
@@ -25,24 +26,24 @@ type deafStore struct {
 
 func newDeafStore(takes time.Duration, deaf int) *deafStore {
 	s := &deafStore{Backend: memory.New(), takes: takes, deaf: deaf}
-	s.leases = backend.NewLeases(s, time.Second)
+	s.leases = kit.NewLeases(s, time.Second)
 	return s
 }
 
 func (s *deafStore) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return s.leases.Grant(ctx, r, backend.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
+	return s.leases.Grant(ctx, r, kit.Grant{Token: 1, Sent: time.Now(), TTL: r.TTL})
 }
 
-func (s *deafStore) RenewLease(ctx context.Context, _ *backend.Life, ttl time.Duration) (time.Duration, error) {
+func (s *deafStore) RenewLease(ctx context.Context, _ *kit.Life, ttl time.Duration) (time.Duration, error) {
 	s.asked++
 	if s.asked == s.deaf {
 		<-ctx.Done()
-		return ttl, backend.ContextError(ctx, nil)
+		return ttl, kit.ContextError(ctx, nil)
 	}
-	return ttl, backend.Sleep(ctx, s.takes)
+	return ttl, kit.Sleep(ctx, s.takes)
 }
 
-func (s *deafStore) ReleaseLease(context.Context, *backend.Life) error { return nil }
+func (s *deafStore) ReleaseLease(context.Context, *kit.Life) error { return nil }
 
 func (s *deafStore) Close() error {
 	s.leases.Close()

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/guaranteestable"
 )
 
@@ -17,7 +17,7 @@ func (a *app) backendsCommand() *cobra.Command {
 		Args:  exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			// A pair of stores promises what these do: docs/switching.md.
-			drivers := slices.DeleteFunc(backend.DefaultMux.Drivers(), func(d backend.Driver) bool { return d.Name == "pair" })
+			drivers := slices.DeleteFunc(driver.Registered(), func(d driver.Driver) bool { return d.Name == "pair" })
 			switch {
 			case format.is("json"):
 				return writeJSON(a.stdout, guaranteestable.Records(drivers))

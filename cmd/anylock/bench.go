@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/bench"
 )
 
@@ -168,7 +168,7 @@ func (b *benchRun) openStores(ctx context.Context, urls []string) error {
 		if err != nil {
 			return storeError(err)
 		}
-		b.sayVerbose("backend %s", backend.Redact(rawURL))
+		b.sayVerbose("backend %s", driver.Redact(rawURL))
 		s, err := bench.URL(ctx, rawURL)
 		if err != nil {
 			return storeError(err)

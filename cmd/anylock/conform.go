@@ -12,6 +12,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	otherprocess "github.com/anylock/lock/conformance/process"
@@ -119,11 +120,11 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	if rawURL, err = sharedURL(rawURL, "conform-"); err != nil {
 		return storeError(err)
 	}
-	driver, err := backend.DefaultMux.Lookup(rawURL)
+	d, err := driver.Lookup(rawURL)
 	if err != nil {
 		return storeError(err)
 	}
-	c.sayVerbose("backend %s", backend.Redact(rawURL))
+	c.sayVerbose("backend %s", driver.Redact(rawURL))
 	ctx, stop := interruptible(ctx)
 	shown := newProgress(c.stdout, c.stderr, os.Getenv("TERM"), len(selected(o)))
 	brief := shown.live() && !c.verbose
@@ -136,7 +137,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 		}
 		shown.ended(r, text)
 	}
-	results, err := conformance.Execute(ctx, c.harness(driver, rawURL), o)
+	results, err := conformance.Execute(ctx, c.harness(d, rawURL), o)
 	shown.end()
 	interrupted := stop()
 	if err != nil && (interrupted == nil || results == nil) {
@@ -145,7 +146,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 	if c.format.is("text") && !brief {
 		fmt.Fprintln(c.stdout)
 	}
-	if err := (suiteResult{driver.Name, results}).write(c.stdout, c.format.word); err != nil {
+	if err := (suiteResult{d.Name, results}).write(c.stdout, c.format.word); err != nil {
 		return err
 	}
 	switch n := count(results); {
@@ -158,7 +159,7 @@ func (c *conformRun) run(ctx context.Context, o conformance.Options) error {
 }
 
 // harness reaches the store that rawURL names.
-func (c *conformRun) harness(d backend.Driver, rawURL string) conformance.Harness {
+func (c *conformRun) harness(d driver.Driver, rawURL string) conformance.Harness {
 	h := conformance.Harness{
 		Open: func(ctx context.Context) (backend.Backend, error) {
 			b, err := openForSuite(ctx, rawURL)
@@ -177,7 +178,7 @@ func (c *conformRun) harness(d backend.Driver, rawURL string) conformance.Harnes
 
 // openForSuite opens a store for the suite, here and in the processes that it starts.
 func openForSuite(ctx context.Context, rawURL string) (backend.Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, rawURL)
+	b, _, err := driver.Open(ctx, rawURL)
 	return b, err
 }
 

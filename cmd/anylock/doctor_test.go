@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
@@ -26,8 +28,8 @@ func TestDoctorIsDocumented(t *testing.T) {
 			codes[f.Code] = true
 		}
 	}
-	section("Any store", backend.CommonFindings())
-	for _, d := range backend.DefaultMux.Drivers() {
+	section("Any store", kit.CommonFindings())
+	for _, d := range driver.Registered() {
 		switch {
 		case len(d.Findings) > 0:
 			section(d.Name, d.Findings)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/memory"
 	"github.com/anylock/lock/pair"
 )
@@ -15,19 +16,19 @@ import (
 // A plan's URLs hide every password, and work once each *** is replaced by the escaped password in its place.
 func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 	var opened []string
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "recorder", Examples: []string{"recorder:"},
-		URLs:        []backend.URLForm{{Scheme: "recorder", Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath}},
-		Params:      []backend.Param{{Name: "lock_node", Many: true}, {Name: "lock_password", Many: true}, {Name: "lock_x"}},
+		URLs:        []driver.URLForm{{Scheme: "recorder", Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath}},
+		Params:      []driver.Param{{Name: "lock_node", Many: true}, {Name: "lock_password", Many: true}, {Name: "lock_x"}},
 		OtherParams: "a library",
-		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) {
+		Open: func(_ context.Context, u driver.URL) (backend.Backend, error) {
 			opened = append(opened, u.Raw)
 			return memory.New(), nil
 		},
 	})
 	for _, password := range []string{"Zq7secret", "Zq7 /?#[]@:&=+%;\"'\\***é", "Zq7%41", "***Zq7"} {
-		p := backend.Escape(password)
-		node := func(host string) string { return "&lock_node=" + backend.Escape("redis://u:"+p+"@"+host) }
+		p := driver.Escape(password)
+		node := func(host string) string { return "&lock_node=" + driver.Escape("redis://u:"+p+"@"+host) }
 		for raw, count := range map[string]int{
 			"recorder://u@h/0":                                     0,
 			"recorder://u:" + p + "@h/0?a=b":                       1,
@@ -70,7 +71,7 @@ func TestPlannedURLsCanBeFilledIn(t *testing.T) {
 // passwordsOf returns all decoded passwords of a URL and of the URLs inside.
 func passwordsOf(t *testing.T, rawURL string) string {
 	t.Helper()
-	u, err := backend.SplitURL(rawURL)
+	u, err := driver.SplitURL(rawURL)
 	if err != nil {
 		t.Fatalf("%s: %v", rawURL, err)
 	}
@@ -78,7 +79,7 @@ func passwordsOf(t *testing.T, rawURL string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes, err := backend.FillPasswords(query["lock_node"], query["lock_password"])
+	nodes, err := driver.FillPasswords(query["lock_node"], query["lock_password"])
 	if err != nil {
 		t.Fatalf("%s: %v", rawURL, err)
 	}

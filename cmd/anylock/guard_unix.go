@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 const (
@@ -137,7 +137,7 @@ func awaitGuard(pid int) {
 func (g *guard) restart() (pid int, err error) {
 	err = errors.New("every new one is killed at once")
 	for ; g.starts < guardStarts; g.starts++ {
-		if backend.Sleep(g.ctx, guardPause<<g.starts) != nil {
+		if kit.Sleep(g.ctx, guardPause<<g.starts) != nil {
 			return 0, g.ctx.Err()
 		}
 		var startErr error

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/memory"
 )
 
@@ -24,9 +26,9 @@ func mainOdd() {
 }
 
 func registerOdd(name string, open func() backend.Backend) {
-	backend.Register(backend.Driver{
-		Name: name, URLs: []backend.URLForm{{Scheme: name}}, Examples: []string{name + ":"},
-		Open: func(context.Context, backend.URL) (backend.Backend, error) { return farther{open()}, nil },
+	driver.Register(driver.Driver{
+		Name: name, URLs: []driver.URLForm{{Scheme: name}}, Examples: []string{name + ":"},
+		Open: func(context.Context, driver.URL) (backend.Backend, error) { return farther{open()}, nil },
 	})
 }
 
@@ -47,7 +49,7 @@ func (hanging) Acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 		return nil, fmt.Errorf("%w: i/o timeout", backend.ErrUnavailable)
 	}
 	<-ctx.Done()
-	return nil, backend.ContextError(ctx, nil)
+	return nil, kit.ContextError(ctx, nil)
 }
 
 type everybody struct{ backend.Backend }

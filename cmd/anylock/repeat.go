@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // repeat calls f after every pause, until stop is called. That ends the context of a call in progress, and waits for it.
@@ -13,7 +13,7 @@ func repeat(pause time.Duration, f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var repeating sync.WaitGroup
 	repeating.Go(func() {
-		for backend.Sleep(ctx, pause) == nil {
+		for kit.Sleep(ctx, pause) == nil {
 			f(ctx)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A runner is one "anylock run".
@@ -362,7 +363,7 @@ func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 	}
 	r.sayVerbose("the key stays taken for %s", shortDuration(left))
 	ctx, stop := untilSignal(l.Context(), signals)
-	_ = backend.Sleep(ctx, left)
+	_ = kit.Sleep(ctx, left)
 	stop()
 	return true
 }

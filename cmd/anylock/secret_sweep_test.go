@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // Every password of the sweep has one of these parts at each end. No output may show either.
@@ -47,7 +47,7 @@ var sweepPasswords = func() (list []string) {
 }()
 
 var sweepEscapes = []func(string) string{
-	func(s string) string { return s }, url.PathEscape, url.QueryEscape, func(s string) string { return backend.Escape(backend.Escape(s)) },
+	func(s string) string { return s }, url.PathEscape, url.QueryEscape, func(s string) string { return driver.Escape(driver.Escape(s)) },
 }
 
 // A lookupRecorder records what is sent to a name server, and never answers.
@@ -135,7 +135,7 @@ type sweep struct {
 // run calls do with one URL out of step.
 func (s *sweep) run(step int, do func(rawURL string)) {
 	n := 0
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		for _, scheme := range d.Schemes() {
 			if scheme == "recorder" { // of another test
 				continue
@@ -159,7 +159,7 @@ func (s *sweep) url(form, scheme, password string) string {
 	before, inner, ok := strings.Cut(form, "N(")
 	if ok {
 		inner, after, _ := strings.Cut(inner, ")")
-		return scheme + before[1:] + backend.Escape(fill(inner)) + fill(after)
+		return scheme + before[1:] + driver.Escape(fill(inner)) + fill(after)
 	}
 	return scheme + fill(form[1:])
 }
@@ -173,10 +173,10 @@ func (s *sweep) open(ctx context.Context, rawURL string) {
 		s.check("error", rawURL, fmt.Sprintf("%v %+v", e, e))
 	}
 	s.check("log", rawURL, s.log.take())
-	s.check("Redact", rawURL, backend.Redact(rawURL))
+	s.check("Redact", rawURL, driver.Redact(rawURL))
 	// The command masks the URL of a store that it has opened. A pair with an ended context has not read its second URL.
 	if !errors.Is(err, lock.ErrInvalid) && (err == nil || !strings.HasPrefix(rawURL, "pair:")) {
-		s.check("Mask", rawURL, backend.Mask(rawURL))
+		s.check("Mask", rawURL, driver.Mask(rawURL))
 	}
 	c := lock.Config{URL: rawURL}
 	s.check("Config", rawURL, fmt.Sprintf("%v %#v", c, c))

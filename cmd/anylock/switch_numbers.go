@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/pair"
 )
 
@@ -52,10 +54,10 @@ func openSwitched(ctx context.Context, rawURL string) (*switched, error) {
 		}
 	}
 	if err != nil {
-		return nil, backend.CleanError(rawURL, err)
+		return nil, driver.CleanError(rawURL, err)
 	}
 	s.other = other.Backend
-	s.url, _, err = backend.TakeTokenBase(rawURL)
+	s.url, _, err = driver.TakeTokenBase(rawURL)
 	return s, err
 }
 
@@ -69,9 +71,9 @@ func (s *switched) number(ctx context.Context) (uint64, error) {
 		err = l.Release(ctx)
 	}
 	if err != nil {
-		return 0, backend.CleanError(s.url, err)
+		return 0, driver.CleanError(s.url, err)
 	}
-	return backend.AddTokenBase(l.Token(), s.TokenBase)
+	return driver.AddTokenBase(l.Token(), s.TokenBase)
 }
 
 // A cut is a number that a store does not reach within the time.
@@ -97,7 +99,7 @@ func (s *switched) findCut(ctx context.Context, within time.Duration) (*cut, err
 		told = time.Now()
 	}
 	step := max(1, (last-first)/probes)
-	if err := backend.Sleep(ctx, watched); err != nil {
+	if err := kit.Sleep(ctx, watched); err != nil {
 		return nil, err
 	}
 	begun := time.Now()
@@ -130,12 +132,12 @@ func (s *switched) pass(ctx context.Context, n uint64, tell func(number uint64))
 		case now == 0:
 			return 0, fmt.Errorf("%w: the store has no numbers", backend.ErrUnsupported)
 		case now >= n:
-			return now, backend.Sleep(ctx, pair.Settled)
+			return now, kit.Sleep(ctx, pair.Settled)
 		}
 		tell(now)
 		const clock = 1_000_000 // further away than this, do not take numbers as fast as they come
 		if n-now > clock {
-			if err := backend.Sleep(ctx, 10*time.Millisecond); err != nil {
+			if err := kit.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return 0, err
 			}
 		}

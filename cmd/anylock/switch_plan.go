@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/pair"
 )
 
@@ -83,7 +84,7 @@ func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''
 
 // setURLs sets the URLs to deploy, with *** for each password.
 func (p *switchPlan) setURLs(from, to string) {
-	p.From, p.Both, p.To = backend.Mask(from), backend.Mask(pair.URL(from, to, p.Cut)), backend.Mask(to)
+	p.From, p.Both, p.To = driver.Mask(from), driver.Mask(pair.URL(from, to, p.Cut)), driver.Mask(to)
 }
 
 // fillRule says how a URL with *** becomes a URL that works.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 const urlFileEnv = "ANYLOCK_URL_FILE" // names a file with the store's URL
@@ -80,7 +80,7 @@ func readURL(ctx context.Context, urlName string, rawURL text, fileName string, 
 
 // warnOfPassword is for URLs on the command line, of a flag beside which there is one for a file.
 func (a *app) warnOfPassword(flag string, rawURLs ...string) {
-	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return rawURL != "" && backend.HasPassword(rawURL) }) {
+	if slices.ContainsFunc(rawURLs, func(rawURL string) bool { return rawURL != "" && driver.HasPassword(rawURL) }) {
 		a.say("everybody on this machine can see the password in %s; use %s-file instead", flag, flag)
 	}
 }
@@ -97,14 +97,14 @@ func fileURL(path string) string {
 // sharedURL is rawURL as the suite and the benchmarks need it: without lock_prefix and lock_token_base, which are package lock's, and naming a store
 // that several clients share. Memory without a name gets one that begins with name.
 func sharedURL(rawURL, name string) (string, error) {
-	rest, _, err := backend.TakePrefix(rawURL)
+	rest, _, err := driver.TakePrefix(rawURL)
 	if err != nil {
 		return "", err
 	}
-	if rest, _, err = backend.TakeTokenBase(rest); err != nil {
+	if rest, _, err = driver.TakeTokenBase(rest); err != nil {
 		return "", err
 	}
-	u, err := backend.SplitURL(rest)
+	u, err := driver.SplitURL(rest)
 	if err != nil {
 		return "", err
 	}
@@ -120,7 +120,7 @@ func (a *app) open(ctx context.Context, opts ...lock.Option) (*lock.Locker, erro
 	if err != nil {
 		return nil, err
 	}
-	a.sayVerbose("backend %s", backend.Redact(rawURL))
+	a.sayVerbose("backend %s", driver.Redact(rawURL))
 	locks, err := lock.Open(ctx, rawURL, opts...)
 	if err != nil {
 		return nil, storeError(err)

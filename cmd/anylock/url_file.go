@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // firstLine returns the first line of a file, without its end. It returns when ctx ends even if the file cannot be opened
@@ -56,7 +56,7 @@ func checkFirstLine(line string) error {
 
 // warnOfReaders warns of a file with a password that every user of this machine may read. flag names the file.
 func (a *app) warnOfReaders(flag, file, rawURL string) {
-	if file == "" || rawURL == "" || !backend.HasPassword(rawURL) {
+	if file == "" || rawURL == "" || !driver.HasPassword(rawURL) {
 		return
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && readableByAll(info.Mode()) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // schemesByPort are the schemes of the stores' usual ports.
@@ -39,5 +39,5 @@ func checkScheme(rawURL string) error {
 
 // isScheme reports whether a store has the scheme.
 func isScheme(scheme string) bool {
-	return slices.ContainsFunc(backend.DefaultMux.Drivers(), func(d backend.Driver) bool { return slices.Contains(d.Schemes(), scheme) })
+	return slices.ContainsFunc(driver.Registered(), func(d driver.Driver) bool { return slices.Contains(d.Schemes(), scheme) })
 }

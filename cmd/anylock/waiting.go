@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // waitNotice is how long a wait lasts before people are told what for.
@@ -26,7 +26,7 @@ func (r *runner) tellWaiting(ctx context.Context, locks waitable) (stop func()) 
 	var telling sync.WaitGroup
 	telling.Go(func() {
 		said := false
-		for pause := time.Duration(0); backend.Sleep(ctx, pause) == nil; pause = waitNotice {
+		for pause := time.Duration(0); kit.Sleep(ctx, pause) == nil; pause = waitNotice {
 			switch err := locks.NotReady(); {
 			case err != nil && !said:
 				said = true

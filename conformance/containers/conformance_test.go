@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 	"github.com/anylock/lock/conformance/link"
 	_ "github.com/anylock/lock/etcd"
@@ -44,7 +45,7 @@ func TestConformance(t *testing.T) {
 
 // open opens a store as package lock does.
 func open(ctx context.Context, url string) (backend.Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	return b, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance"
 )
 
@@ -38,7 +39,7 @@ var _ conformance.OpeningLink = opening{}
 // Open implements conformance.OpeningLink.
 func (l opening) Open(ctx context.Context) (backend.Backend, error) { return l.open(ctx, l.Addrs()) }
 
-// URL makes a [conformance.LinkedFunc] for a store by its URL, as backend.DefaultMux opens it, with the hosts replaced by
+// URL makes a [conformance.LinkedFunc] for a store by its URL, as driver.DefaultMux opens it, with the hosts replaced by
 // the link's. What travels is not looked at: with TLS the client must be told the server's name, or trust the link's
 // address. Clients that ask the servers for further addresses (of a cluster, of a master behind sentinels) would go round
 // the link: the error is ErrInvalid for them, and for URLs without hosts.
@@ -49,7 +50,7 @@ func URL(rawURL string) conformance.LinkedFunc {
 			return nil, nil, err
 		}
 		return Linked(hosts, func(ctx context.Context, addrs []string) (backend.Backend, error) {
-			b, _, err := backend.DefaultMux.Open(ctx, withHosts(rawURL, addrs))
+			b, _, err := driver.Open(ctx, withHosts(rawURL, addrs))
 			return b, err
 		})(ctx)
 	}
@@ -69,7 +70,7 @@ var defaultPorts = map[string]string{
 
 // hostsOf returns the servers' addresses in a URL, each host:port.
 func hostsOf(rawURL string) ([]string, error) {
-	u, err := backend.SplitURL(rawURL)
+	u, err := driver.SplitURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func hostsOf(rawURL string) ([]string, error) {
 		if _, _, err := net.SplitHostPort(h); err != nil && !known {
 			return nil, fmt.Errorf("%w: %s: a host needs its port for a link, as in localhost:1234", backend.ErrInvalid, u.Scheme)
 		}
-		if hosts[i], err = backend.HostPort(h, port); err != nil {
+		if hosts[i], err = driver.HostPort(h, port); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", backend.ErrInvalid, u.Scheme, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 func TestHosts(t *testing.T) {
@@ -50,9 +51,9 @@ type fake struct {
 }
 
 func init() {
-	backend.Register(backend.Driver{
-		Name: "linked", URLs: []backend.URLForm{{Scheme: "linked", Hosts: backend.OneHost, Path: backend.OptionalPath}}, Examples: []string{"linked://h"},
-		Open: func(_ context.Context, u backend.URL) (backend.Backend, error) { return fake{url: u.Raw}, nil },
+	driver.Register(driver.Driver{
+		Name: "linked", URLs: []driver.URLForm{{Scheme: "linked", Hosts: driver.OneHost, Path: driver.OptionalPath}}, Examples: []string{"linked://h"},
+		Open: func(_ context.Context, u driver.URL) (backend.Backend, error) { return fake{url: u.Raw}, nil },
 	})
 }
 

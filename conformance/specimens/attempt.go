@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // An Attempt is one Acquire of a twin, of one or more requests. It looks after what requests without an answer may leave
@@ -28,7 +29,7 @@ func (a *Attempt) Late() {
 }
 
 // Grant begins the lease's life. When it cannot, the owner is spent, and Leases cleans up.
-func (a *Attempt) Grant(ctx context.Context, leases *backend.Leases, r backend.Request, g backend.Grant) *backend.Life {
+func (a *Attempt) Grant(ctx context.Context, leases *kit.Leases, r backend.Request, g kit.Grant) *kit.Life {
 	l, err := leases.Grant(ctx, r, g)
 	a.spent = err
 	return l

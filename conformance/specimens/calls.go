@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Calls are the requests of a client that are under way, which its Close waits for.
@@ -53,7 +54,7 @@ func Ask[T any](ctx, base context.Context, calls *Calls, timeout time.Duration, 
 	case r := <-answered:
 		return r.value, r.err
 	case <-ctx.Done():
-		return none, backend.ContextError(ctx, nil)
+		return none, kit.ContextError(ctx, nil)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Failed is the error of a request of a twin, as the caller that passed ctx may see it. What tells that there was no answer becomes
@@ -16,11 +17,11 @@ func Failed(ctx context.Context, err error, unanswered ...error) error {
 	switch {
 	case err == nil, errors.Is(err, backend.ErrUnavailable):
 		return err
-	case backend.Ended(ctx):
-		if backend.IsContextError(err) {
+	case kit.Ended(ctx):
+		if kit.IsContextError(err) {
 			return err
 		}
-		return backend.ContextError(ctx, err)
+		return kit.ContextError(ctx, err)
 	}
 	var network net.Error
 	none := errors.As(err, &network)
@@ -30,5 +31,5 @@ func Failed(ctx context.Context, err error, unanswered ...error) error {
 	if none {
 		return fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
 	}
-	return backend.NotOurs(ctx, err)
+	return kit.NotOurs(ctx, err)
 }

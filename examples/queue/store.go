@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var guarantees = backend.Guarantees{
@@ -27,7 +28,7 @@ const recheck = 2 * time.Second
 // A Store is one client of a Server. It is a [backend.Backend].
 type Store struct {
 	addr    string
-	leases  *backend.Leases
+	leases  *kit.Leases
 	dialing chan struct{} // held by who looks for the connection, and makes it
 	conn    *clientConn   // guarded by dialing
 
@@ -39,7 +40,7 @@ type Store struct {
 func Open(ctx context.Context, addr string) (*Store, error) {
 	s := &Store{addr: addr, dialing: make(chan struct{}, 1), turns: make(map[string]chan struct{})}
 	const requestTimeout = 5 * time.Second // of a release or clean-up
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	if _, err := s.Inspect(ctx, "any"); err != nil {
 		s.Close()
 		return nil, err
@@ -77,7 +78,7 @@ func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 			delete(s.turns, r.Owner)
 		}()
 	}
-	return s.leases.Acquire(ctx, r, backend.Waiter{
+	return s.leases.Acquire(ctx, r, kit.Waiter{
 		Try: func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) },
 		Sleep: func(ctx context.Context) error {
 			timer := time.NewTimer(recheck)
@@ -87,9 +88,9 @@ func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 			case <-timer.C:
 			case <-ctx.Done():
 			}
-			return backend.ContextError(ctx, nil)
+			return kit.ContextError(ctx, nil)
 		},
-		Pause: backend.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}, // while there is no answer
+		Pause: kit.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}, // while there is no answer
 	})
 }
 
@@ -106,7 +107,7 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	case !a.Done:
 		return nil, &backend.HeldError{Holder: a.holder()}
 	}
-	return s.leases.Grant(ctx, r, backend.Grant{Token: a.Token, Sent: sent, TTL: ttl})
+	return s.leases.Grant(ctx, r, kit.Grant{Token: a.Token, Sent: sent, TTL: ttl})
 }
 
 func (a answer) holder() backend.Holder {
@@ -123,13 +124,13 @@ func (s *Store) Inspect(ctx context.Context, key string) (h backend.Holder, err 
 	return h, err
 }
 
-// RenewLease implements backend.Requests.
-func (s *Store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *Store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	return ttl, s.must(ctx, request{Op: "renew", Key: []byte(l.Key()), Owner: []byte(l.Owner()), TTL: ttl})
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *Store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return s.must(ctx, request{Op: "release", Key: []byte(l.Key()), Owner: []byte(l.Owner())})
 }
 

@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite" // the database, in pure Go
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 var guarantees = backend.Guarantees{
@@ -121,7 +122,7 @@ func (s *Store) change(ctx context.Context, f func(tx *sql.Tx, now int64) error)
 type Store struct {
 	db     *sql.DB
 	boot   string
-	leases *backend.Leases
+	leases *kit.Leases
 }
 
 // Open opens the file, which is made if it is not there.
@@ -146,7 +147,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	}
 	s := &Store{db: db, boot: boot}
 	const requestTimeout = 5 * time.Second // of a release or clean-up
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	return s, nil
 }
 
@@ -161,8 +162,8 @@ func (s *Store) Close() error {
 	return s.db.Close()
 }
 
-// RenewLease implements backend.Requests.
-func (s *Store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *Store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	found, err := s.renew(ctx, l.Key(), l.Owner(), ttl)
 	if err == nil && !found {
 		err = backend.ErrLost
@@ -170,8 +171,8 @@ func (s *Store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 	return ttl, err
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *Store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	found, err := s.release(ctx, l.Key(), l.Owner())
 	if err == nil && !found {
 		err = backend.ErrLost
@@ -181,8 +182,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l *backend.Life) error {
 
 // Acquire implements backend.Backend.
 func (s *Store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
-	return s.leases.Acquire(ctx, r, backend.Waiter{
-		Pause: backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond},
+	return s.leases.Acquire(ctx, r, kit.Waiter{
+		Pause: kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond},
 		Try:   func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) },
 	})
 }
@@ -201,7 +202,7 @@ func (s *Store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	case h.Owner != r.Owner:
 		return nil, &backend.HeldError{Holder: h}
 	}
-	return s.leases.Grant(ctx, r, backend.Grant{Token: h.Token, Sent: sent, TTL: ttl})
+	return s.leases.Grant(ctx, r, kit.Grant{Token: h.Token, Sent: sent, TTL: ttl})
 }
 
 // Inspect implements backend.Backend.

@@ -4,15 +4,16 @@ import (
 	"context"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name:       "sqlite",
-		URLs:       []backend.URLForm{{Scheme: "sqlite", Path: backend.RequiredPath}},
+		URLs:       []driver.URLForm{{Scheme: "sqlite", Path: driver.RequiredPath}},
 		Examples:   []string{"sqlite:///var/lib/app/locks.db"},
 		Guarantees: guarantees,
-		Open: func(ctx context.Context, u backend.URL) (backend.Backend, error) {
+		Open: func(ctx context.Context, u driver.URL) (backend.Backend, error) {
 			s, err := Open(ctx, u.Path)
 			if err != nil {
 				return nil, err

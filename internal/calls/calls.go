@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Calls counts calls and what they do in the background. The zero Calls is ready; it may be used by many goroutines at
@@ -35,7 +36,7 @@ func (c *Calls) Enter(ctx context.Context, closing <-chan struct{}, invalid erro
 	if invalid != nil {
 		return invalid
 	}
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return err
 	}
 	if !c.Begin() {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"io"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // CloseUnopened closes a backend that could not be opened. If ctx has ended, CloseUnopened does not wait for the
 // requests that the backend still has to end.
 func CloseUnopened(ctx context.Context, b io.Closer) {
-	if backend.Ended(ctx) {
+	if kit.Ended(ctx) {
 		go b.Close()
 		return
 	}

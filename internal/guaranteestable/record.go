@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // A Record is the JSON form of a driver.
@@ -17,21 +18,21 @@ type Record struct {
 	RoundTrips RoundTrips `json:"round_trips"`
 }
 
-// Param is the JSON form of backend.Param.
+// Param is the JSON form of driver.Param.
 type Param struct {
 	Name string `json:"name"`
 	Type string `json:"type"` // text, duration, number, or the values that are allowed: session|transaction
 	Help string `json:"help"`
 }
 
-func params(d backend.Driver) (list []Param) {
+func params(d driver.Driver) (list []Param) {
 	for _, p := range d.AllParams() {
 		list = append(list, Param{p.Name, p.TypeName(), p.Help})
 	}
 	return list
 }
 
-// RoundTrips is the JSON form of backend.RoundTrips.
+// RoundTrips is the JSON form of driver.RoundTrips.
 type RoundTrips struct {
 	Acquire string `json:"acquire"`
 	Renew   string `json:"renew"`
@@ -57,7 +58,7 @@ type Guarantees struct {
 }
 
 // Records returns the JSON form of drivers, in their order.
-func Records(drivers []backend.Driver) []Record {
+func Records(drivers []driver.Driver) []Record {
 	records := make([]Record, 0, len(drivers))
 	for _, d := range drivers {
 		g := d.Guarantees

@@ -7,29 +7,30 @@ import (
 	"strings"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // A row is one thing to know about every store.
 type row struct {
 	name string
-	of   func(d backend.Driver) string
+	of   func(d driver.Driver) string
 }
 
 var rows = []row{
-	{"scope", func(d backend.Driver) string { return reach(d.Guarantees.Reach) }},
-	{"exclusion", func(d backend.Driver) string { return d.Guarantees.Consistency.String() }},
-	{"the store may drop a live lease", func(d backend.Driver) string { return earlyLoss(d.Guarantees) }},
-	{"a holder learns soon that its lease was removed", func(d backend.Driver) string { return yes(d.Guarantees.TellsLoss) }},
-	{"expiry is measured by", func(d backend.Driver) string { return d.Guarantees.EnforcedBy }},
-	{"shortest TTL", func(d backend.Driver) string { return duration(d.Guarantees.MinTTL) }},
-	{"longest TTL", func(d backend.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
-	{"a disconnected holder keeps its key for at most", func(d backend.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
-	{"TTLs are rounded up to", func(d backend.Driver) string { return duration(d.Guarantees.Granularity) }},
-	{"leases per client", func(d backend.Driver) string { return number(d.Guarantees.MaxLeases) }},
-	{"after the TTL, a dead holder's key is free within", func(d backend.Driver) string { return duration(d.Guarantees.MaxLate) }},
-	{"waiters get the key", func(d backend.Driver) string { return waiting(d.Guarantees) }},
-	{"fencing tokens grow across", func(d backend.Driver) string { return fencing(d.Guarantees.Fencing) }},
-	{"requests per acquire, renewal, release", func(d backend.Driver) string {
+	{"scope", func(d driver.Driver) string { return reach(d.Guarantees.Reach) }},
+	{"exclusion", func(d driver.Driver) string { return d.Guarantees.Consistency.String() }},
+	{"the store may drop a live lease", func(d driver.Driver) string { return earlyLoss(d.Guarantees) }},
+	{"a holder learns soon that its lease was removed", func(d driver.Driver) string { return yes(d.Guarantees.TellsLoss) }},
+	{"expiry is measured by", func(d driver.Driver) string { return d.Guarantees.EnforcedBy }},
+	{"shortest TTL", func(d driver.Driver) string { return duration(d.Guarantees.MinTTL) }},
+	{"longest TTL", func(d driver.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},
+	{"a disconnected holder keeps its key for at most", func(d driver.Driver) string { return most(d.Guarantees.MaxSilence, "its TTL") }},
+	{"TTLs are rounded up to", func(d driver.Driver) string { return duration(d.Guarantees.Granularity) }},
+	{"leases per client", func(d driver.Driver) string { return number(d.Guarantees.MaxLeases) }},
+	{"after the TTL, a dead holder's key is free within", func(d driver.Driver) string { return duration(d.Guarantees.MaxLate) }},
+	{"waiters get the key", func(d driver.Driver) string { return waiting(d.Guarantees) }},
+	{"fencing tokens grow across", func(d driver.Driver) string { return fencing(d.Guarantees.Fencing) }},
+	{"requests per acquire, renewal, release", func(d driver.Driver) string {
 		return d.RoundTrips.Acquire + ", " + d.RoundTrips.Renew + ", " + d.RoundTrips.Release
 	}},
 }
@@ -49,7 +50,7 @@ func number(n int) string {
 }
 
 // Text writes a paragraph for each driver.
-func Text(w io.Writer, drivers []backend.Driver) error {
+func Text(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	for i, d := range drivers {
 		if i > 0 {
@@ -74,7 +75,7 @@ func Text(w io.Writer, drivers []backend.Driver) error {
 }
 
 // Markdown writes a table with a column for each driver, and below it what is too long for a cell.
-func Markdown(w io.Writer, drivers []backend.Driver) error {
+func Markdown(w io.Writer, drivers []driver.Driver) error {
 	var b, notes strings.Builder
 	b.WriteString("| |")
 	for _, d := range drivers {
@@ -104,7 +105,7 @@ func Markdown(w io.Writer, drivers []backend.Driver) error {
 }
 
 // ChoiceMarkdown writes a table of what decides which store to take, with a row for each driver.
-func ChoiceMarkdown(w io.Writer, drivers []backend.Driver) error {
+func ChoiceMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| store | scope | can a fault of the store let two in? | waiters | shortest TTL |\n|---|---|---|---|---|\n")
 	for _, d := range drivers {
@@ -131,7 +132,7 @@ const longestCell = 60
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // URLsMarkdown writes a table of the URLs that drivers take, with a row for each example.
-func URLsMarkdown(w io.Writer, drivers []backend.Driver) error {
+func URLsMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| store | URL |\n|---|---|\n")
 	for _, d := range drivers {
@@ -146,7 +147,7 @@ func URLsMarkdown(w io.Writer, drivers []backend.Driver) error {
 }
 
 // RequestsMarkdown writes a table of what an uncontended operation costs, with a row for each driver.
-func RequestsMarkdown(w io.Writer, drivers []backend.Driver) error {
+func RequestsMarkdown(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| store | acquire | renew | release |\n|---|---|---|---|\n")
 	for _, d := range drivers {
@@ -158,7 +159,7 @@ func RequestsMarkdown(w io.Writer, drivers []backend.Driver) error {
 }
 
 // ParamsMarkdown writes a table of the parameters of the URLs of one driver, with a row for each.
-func ParamsMarkdown(w io.Writer, d backend.Driver) error {
+func ParamsMarkdown(w io.Writer, d driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| parameter | meaning |\n|---|---|\n")
 	for _, p := range params(d) {

@@ -7,25 +7,26 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // drivers are two stores at opposite ends, the second with what a table cannot hold as it is.
-var drivers = []backend.Driver{
+var drivers = []driver.Driver{
 	{
-		Name: "strong", URLs: []backend.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}}, Examples: []string{"strong://host", "strongs://host"},
-		Params:      []backend.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}}, {Name: "lock_ant", Type: backend.Number, Help: "legs"}},
+		Name: "strong", URLs: []driver.URLForm{{Scheme: "strong"}, {Scheme: "strongs"}}, Examples: []string{"strong://host", "strongs://host"},
+		Params:      []driver.Param{{Name: "lock_zebra", Help: "stripes", OneOf: []string{"black", "white"}}, {Name: "lock_ant", Type: driver.Number, Help: "legs"}},
 		OtherParams: "zoolib",
 		Guarantees: backend.Guarantees{
 			MinTTL: time.Second, MaxTTL: time.Hour, MaxSilence: 40 * time.Second, Granularity: time.Second, MaxLate: 1500 * time.Millisecond, EnforcedBy: "server clock",
 			Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
 			Reach: backend.ReachNetwork,
 		},
-		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1 per node"},
+		RoundTrips: driver.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1 per node"},
 	},
 	{
-		Name: "weak", URLs: []backend.URLForm{{Scheme: "weak"}}, Examples: []string{"weak:a|b"},
+		Name: "weak", URLs: []driver.URLForm{{Scheme: "weak"}}, Examples: []string{"weak:a|b"},
 		Guarantees: backend.Guarantees{EarlyLoss: "eviction | restart <any>; a text that is longer than a table can bear in one of its cells", EnforcedBy: "hope"},
-		RoundTrips: backend.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
+		RoundTrips: driver.RoundTrips{Acquire: "0", Renew: "0", Release: "0"},
 	},
 }
 
@@ -64,7 +65,7 @@ func TestChoiceMarkdown(t *testing.T) {
 		var b strings.Builder
 		weak := drivers[1]
 		weak.Guarantees.Fencing = f
-		if err := ChoiceMarkdown(&b, []backend.Driver{drivers[0], weak}); err != nil {
+		if err := ChoiceMarkdown(&b, []driver.Driver{drivers[0], weak}); err != nil {
 			t.Fatal(err)
 		}
 		fault := "yes, and tokens may repeat then"

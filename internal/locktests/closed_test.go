@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/pair"
 )
@@ -46,7 +47,7 @@ func openStore(t *testing.T, name string) (backend.Backend, []*servers.Server) {
 	default:
 		url, list = servers.Store(t, name)
 	}
-	b, _, err := backend.DefaultMux.Open(t.Context(), url)
+	b, _, err := driver.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

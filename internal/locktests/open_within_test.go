@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock"
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance/link"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/pair"
@@ -78,7 +78,7 @@ func TestOpenReturnsWithinItsContext(t *testing.T) {
 
 // remoteURLs returns a URL of every scheme of a store that is on a server. HOST and PEER stand for its addresses.
 func remoteURLs(socket string) (urls []string) {
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		for _, s := range d.Schemes() {
 			switch {
 			case s == "file" || s == "memory" || s == "pair":

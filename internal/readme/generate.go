@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/guaranteestable"
 
 	// The stores that the table shows.
@@ -38,18 +38,18 @@ var parts = []part{
 }
 
 // table is a part that shows all stores.
-func table(name string, write func(io.Writer, []backend.Driver) error) part {
+func table(name string, write func(io.Writer, []driver.Driver) error) part {
 	return part{name, func() (string, error) {
 		var b bytes.Buffer
-		err := write(&b, backend.DefaultMux.Drivers())
+		err := write(&b, driver.Registered())
 		return b.String(), err
 	}}
 }
 
 // params is a part that shows the parameters of a store's URLs.
 func params(store string) part {
-	return table("params of "+store, func(w io.Writer, drivers []backend.Driver) error {
-		i := slices.IndexFunc(drivers, func(d backend.Driver) bool { return d.Name == store })
+	return table("params of "+store, func(w io.Writer, drivers []driver.Driver) error {
+		i := slices.IndexFunc(drivers, func(d driver.Driver) bool { return d.Name == store })
 		return guaranteestable.ParamsMarkdown(w, drivers[i])
 	})
 }

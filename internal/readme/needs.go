@@ -10,6 +10,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // needs are what applications ask of a store, with the requirement that demands it.
@@ -32,7 +33,7 @@ var needs = []struct {
 }
 
 // writeNeeds writes a table of which stores meet which requirement, as package lock judges it.
-func writeNeeds(w io.Writer, drivers []backend.Driver) error {
+func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	var b strings.Builder
 	b.WriteString("| what you need | requirement | stores that give it |\n|---|---|---|\n")
 	for _, need := range needs {

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 func TestNeeds(t *testing.T) {
-	drivers := []backend.Driver{
+	drivers := []driver.Driver{
 		{Name: "strong", Guarantees: backend.Guarantees{
 			MinTTL: time.Second, MaxLate: time.Minute, EnforcedBy: "x", Fencing: backend.FencingRestart,
 			Wake: backend.WakePush, Consistency: backend.Linearizable, Reach: backend.ReachNetwork,

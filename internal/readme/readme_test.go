@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/moduleroot"
 )
 
@@ -150,7 +150,7 @@ func TestDocCommentsListParams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range backend.DefaultMux.Drivers() {
+	for _, d := range driver.Registered() {
 		params := d.AllParams()
 		if len(params) == 0 {
 			continue
@@ -164,7 +164,7 @@ func TestDocCommentsListParams(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range params {
-			if p.Name != backend.ParamPassword && !regexp.MustCompile(`(?m)^//\t(.*, )?`+p.Name+`=`).Match(text) {
+			if p.Name != driver.ParamPassword && !regexp.MustCompile(`(?m)^//\t(.*, )?`+p.Name+`=`).Match(text) {
 				t.Errorf("%s/doc.go does not list %s", dir, p.Name)
 			}
 		}

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 // Soon bounds what must happen at once, on a machine that may be busy.
 const Soon = 5 * time.Second
 
 // Parse returns what the store's driver reads from a URL.
-func Parse(url string) (backend.URL, error) {
-	d, err := backend.DefaultMux.Lookup(url)
+func Parse(url string) (driver.URL, error) {
+	d, err := driver.Lookup(url)
 	if err != nil {
-		return backend.URL{}, err
+		return driver.URL{}, err
 	}
 	return d.Parse(url)
 }
 
 // OpenURL opens a store of type B as package lock does.
 func OpenURL[B backend.Backend](ctx context.Context, url string) (B, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	if err != nil {
 		var none B
 		return none, err

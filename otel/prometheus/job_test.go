@@ -16,6 +16,7 @@ import (
 
 	"github.com/anylock/lock"
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/otel"
 )
 
@@ -119,7 +120,7 @@ type faultyLease struct {
 }
 
 func (l *faultyLease) Renew(ctx context.Context, ttl time.Duration) error {
-	if backend.Sleep(ctx, time.Duration(l.store.slow.Load())) != nil || l.store.down.Load() || l.store.dropping.Load() && l.n.Add(1)%2 == 1 {
+	if kit.Sleep(ctx, time.Duration(l.store.slow.Load())) != nil || l.store.down.Load() || l.store.dropping.Load() && l.n.Add(1)%2 == 1 {
 		return l.store.fault()
 	}
 	return l.Lease.Renew(ctx, ttl)

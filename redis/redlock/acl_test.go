@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
 
@@ -36,7 +37,7 @@ func TestDocumentedRights(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
 		defer cancel()
-		b, _, err := backend.DefaultMux.Open(ctx, strings.Replace(url, "//", "//"+name+":secret@", 1))
+		b, _, err := driver.Open(ctx, strings.Replace(url, "//", "//"+name+":secret@", 1))
 		if err != nil {
 			return fmt.Errorf("open: %w", err)
 		}

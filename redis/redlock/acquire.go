@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // Acquire implements [backend.Backend]. A TTL over MaxTTL is ErrInvalid. A request that waits also waits for nodes to get
@@ -40,12 +41,12 @@ func (r *Backend) try(ctx context.Context, q backend.Request, c *claim) (backend
 		if err == nil {
 			return l, nil
 		}
-		if doubtful && time.Since(begun) < doubt && backend.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
+		if doubtful && time.Since(begun) < doubt && kit.Sleep(ctx, leastPause+rand.N(leastPause)) == nil {
 			continue
 		}
-		if backend.Ended(ctx) {
-			if !backend.IsContextError(err) {
-				err = backend.ContextError(ctx, err)
+		if kit.Ended(ctx) {
+			if !kit.IsContextError(err) {
+				err = kit.ContextError(ctx, err)
 			}
 			return nil, err
 		}
@@ -59,7 +60,7 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 	e := r.newElection(c)
 	r.ask(ctx, e.t, e.window, e.ask)
 	err = e.outcome()
-	if ended := backend.ContextError(ctx, err); ended != nil {
+	if ended := kit.ContextError(ctx, err); ended != nil {
 		err = ended
 	}
 	if err == nil {
@@ -69,7 +70,7 @@ func (r *Backend) elect(ctx context.Context, q backend.Request, c *claim) (_ bac
 		r.withdraw(c, e.number)
 		return nil, e.doubtful, err
 	}
-	l, err := r.leases.Grant(ctx, q, backend.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
+	l, err := r.leases.Grant(ctx, q, kit.Grant{Token: c.token, Sent: e.sent, TTL: c.ttl, Data: c})
 	if err != nil {
 		r.abandon(c) // Leases gives it back too, but perhaps not before Close has ended the connections
 		return nil, false, err

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -29,7 +30,7 @@ type Backend struct {
 	naming     naming
 	guarantees backend.Guarantees
 	ban        time.Duration // for which a node has no vote that has forgotten leases
-	leases     *backend.Leases
+	leases     *kit.Leases
 	waits      context.Context
 	endWaits   context.CancelFunc
 	owned      []io.Closer // clients that this Backend opened
@@ -49,7 +50,7 @@ func newBackend(clients []*redis.Client, o Options) *Backend {
 	for _, c := range clients {
 		r.nodes = append(r.nodes, newNode(c, o.Timeout, &r.usage.Calls))
 	}
-	r.leases = backend.NewLeases(requests{r}, o.Timeout)
+	r.leases = kit.NewLeases(requests{r}, o.Timeout)
 	r.waits, r.endWaits = context.WithCancel(context.Background())
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 
 	"github.com/anylock/lock/backend"
@@ -184,7 +185,7 @@ func TestDebtLasts(t *testing.T) {
 	if err := l.Renew(t.Context(), 2*claimTTL); err != nil {
 		t.Fatal(err)
 	}
-	lasts(l.(*backend.Life).Data.(*claim), 2*claimTTL)
+	lasts(l.(*kit.Life).Data.(*claim), 2*claimTTL)
 	release(t, l)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -58,7 +59,7 @@ func contend(t *testing.T, clients []*Backend, lasts time.Duration, m *minter) (
 				begun := time.Now()
 				l, err := r.Acquire(ctx, waiting("k", 30*time.Second))
 				if err != nil {
-					if !backend.Ended(ctx) {
+					if !kit.Ended(ctx) {
 						t.Error(err)
 					}
 					return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -16,10 +17,10 @@ type fleetReading struct {
 	clocks []clockSample // by node; zero for one that has not answered
 }
 
-var fleetRules = []backend.Rule[fleetReading]{
+var fleetRules = []kit.Rule[fleetReading]{
 	{Severity: backend.Critical, Code: "no-quorum", Found: func(f fleetReading) string {
 		err := f.r.NotReady()
-		return backend.When(err != nil, "%v", err)
+		return kit.When(err != nil, "%v", err)
 	},
 		Why: "nothing is granted",
 		Set: "start the missing nodes, and wait for those that have no vote yet; for a new fleet, call Bootstrap"},
@@ -32,7 +33,7 @@ var fleetRules = []backend.Rule[fleetReading]{
 				}
 			}
 		}
-		return backend.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
+		return kit.When(len(apart) > 0, "more than %v: %s", fleetSkew, strings.Join(apart, ", "))
 	},
 		Why: "nodes whose clocks differ do not count together, so there may be no quorum", Set: "NTP on all nodes"},
 }
@@ -43,8 +44,8 @@ type nodeReading struct {
 	vote error // why it has none
 }
 
-var nodeRules = append([]backend.Rule[nodeReading]{
-	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return backend.When(n.vote != nil, "%v", n.vote) },
+var nodeRules = append([]kit.Rule[nodeReading]{
+	{Severity: backend.Warning, Code: "no-vote", Found: func(n nodeReading) string { return kit.When(n.vote != nil, "%v", n.vote) },
 		Why: "until it has one, every other node is needed",
 		Set: "wait; with appendfsync always, a restarted node need not wait"},
 }, endpoint.ServerRules(func(n nodeReading) endpoint.Reading { return n.Reading })...)
@@ -62,10 +63,10 @@ func (r *Backend) Examine(ctx context.Context) ([]backend.Finding, error) {
 		nodes.Go(func() { lists[i], clocks[i] = r.examineNode(ctx, n) })
 	}
 	nodes.Wait()
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	all := backend.Apply(fleetRules, "", fleetReading{r, clocks})
+	all := kit.Apply(fleetRules, "", fleetReading{r, clocks})
 	for _, list := range lists {
 		all = append(all, list...)
 	}
@@ -78,7 +79,7 @@ func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, 
 	err := r.acquaint(n, r.options.Timeout, time.Now())
 	said, list, rerr := endpoint.Read(ctx, n.name, n.client)
 	if rerr != nil {
-		return []backend.Finding{backend.Unreachable(n.name, rerr)}, clockSample{}
+		return []backend.Finding{kit.Unreachable(n.name, rerr)}, clockSample{}
 	}
 	if err == nil {
 		err = n.notReady()
@@ -87,5 +88,5 @@ func (r *Backend) examineNode(ctx context.Context, n *node) ([]backend.Finding, 
 	if !said.Clock.IsZero() {
 		clock = clockSample{said.Clock.UnixMicro(), said.Asked, said.Told}
 	}
-	return append(list, backend.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
+	return append(list, kit.Apply(nodeRules, n.name, nodeReading{said, err})...), clock
 }

@@ -6,28 +6,30 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/calls"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
 const (
-	paramNode   = backend.ParamPrefix + "node"
-	paramMaxTTL = backend.ParamPrefix + "max_ttl"
+	paramNode   = driver.ParamPrefix + "node"
+	paramMaxTTL = driver.ParamPrefix + "max_ttl"
 )
 
 func init() {
-	backend.Register(backend.Driver{
+	driver.Register(driver.Driver{
 		Name: "redlock",
-		URLs: []backend.URLForm{endpoint.FleetForm},
-		Params: []backend.Param{
-			backend.TimeoutParam(exchange.DefaultTimeout),
+		URLs: []driver.URLForm{endpoint.FleetForm},
+		Params: []driver.Param{
+			driver.TimeoutParam(exchange.DefaultTimeout),
 			endpoint.NamespaceParam,
 			{Name: paramNode, Many: true,
 				Help: "escaped redis URL of one more node, for nodes that differ in more than their host; may be repeated"},
-			{Name: backend.ParamPassword, Many: true,
+			{Name: driver.ParamPassword, Many: true,
 				Help: "replaces the first *** that is a password in the lock_node URLs, the next one the second, and so on"},
-			{Name: paramMaxTTL, Type: backend.Duration,
+			{Name: paramMaxTTL, Type: driver.Duration,
 				Help: "longest TTL, and how long a node that may have lost leases has no vote; default " + defaultMaxTTL.String()},
 		},
 		OtherParams: endpoint.OtherParams,
@@ -37,18 +39,18 @@ func init() {
 			"redis+redlock:?lock_node=redis%3A%2F%2Fh1&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%3A%2F%2Fh3",
 		},
 		Guarantees: guarantees(defaultMaxTTL),
-		Findings:   append(backend.Findings(fleetRules), backend.Findings(nodeRules)...),
-		RoundTrips: backend.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
-		Open:       func(ctx context.Context, u backend.URL) (backend.Backend, error) { return open(ctx, u) },
+		Findings:   append(kit.Findings(fleetRules), kit.Findings(nodeRules)...),
+		RoundTrips: driver.RoundTrips{Acquire: "1-2", Renew: "1", Release: "1"},
+		Open:       func(ctx context.Context, u driver.URL) (backend.Backend, error) { return open(ctx, u) },
 	})
 }
 
-func open(ctx context.Context, u backend.URL) (*Backend, error) {
-	endpoint.LogTo(backend.Logger(ctx))
+func open(ctx context.Context, u driver.URL) (*Backend, error) {
+	endpoint.LogTo(kit.Logger(ctx))
 	o, err := (&Options{
 		Namespace: u.Text(endpoint.NamespaceParam.Name),
 		MaxTTL:    u.Duration(paramMaxTTL),
-		Timeout:   u.Duration(backend.ParamTimeout),
+		Timeout:   u.Duration(driver.ParamTimeout),
 	}).validate()
 	if err != nil {
 		return nil, err

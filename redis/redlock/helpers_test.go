@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -118,7 +120,7 @@ func settled(t testing.TB, r *Backend) {
 // renewal puts it back on a node that took too long.
 func (f *fleet) whole(r *Backend, l backend.Lease) {
 	f.t.Helper()
-	life := l.(*backend.Life)
+	life := l.(*kit.Life)
 	until(f.t, soon, "every node has the lease", func() bool {
 		settled(f.t, r)
 		if len(f.having(life.Key())) == len(f.nodes) {
@@ -130,7 +132,7 @@ func (f *fleet) whole(r *Backend, l backend.Lease) {
 }
 
 func openURL(ctx context.Context, url string) (*Backend, error) {
-	b, _, err := backend.DefaultMux.Open(ctx, url)
+	b, _, err := driver.Open(ctx, url)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -43,7 +44,7 @@ func (r *Backend) holder(ctx context.Context, key string) (backend.Holder, error
 			enter(told(err), func() { answers[i] = h }, err)
 		})
 	})
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return backend.Holder{}, err
 	}
 	if !t.won() {

@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // requests are what Leases asks of the nodes.
 type requests struct{ r *Backend }
 
-var _ backend.Requests = requests{}
+var _ kit.Requests = requests{}
 
-// Guarantees implements [backend.Requests].
+// Guarantees implements [kit.Requests].
 func (q requests) Guarantees() backend.Guarantees { return q.r.guarantees }
 
-// RenewLease implements [backend.Requests].
-func (q requests) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
-	granted, errs := q.r.sendBatch(ctx, []*backend.Life{l}, []time.Duration{ttl})
+// RenewLease implements [kit.Requests].
+func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
+	granted, errs := q.r.sendBatch(ctx, []*kit.Life{l}, []time.Duration{ttl})
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [backend.Requests].
-func (q requests) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	had, err := q.r.release(ctx, l.Data.(*claim))
 	if err == nil && !had && !time.Now().Before(l.Deadline()) {
 		return backend.ErrLost // by its end

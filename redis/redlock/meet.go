@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -39,7 +40,7 @@ func (r *Backend) acquaint(n *node, limit time.Duration, since time.Time) error 
 	}
 	begun := time.Now()
 	found, err := r.interview(exchange.DeadlineContext{Context: context.Background(), End: begun.Add(limit)}, n)
-	if err != nil && backend.IsContextError(err) {
+	if err != nil && kit.IsContextError(err) {
 		err = exchange.NoAnswer(time.Since(begun), err)
 	}
 	r.meeting.Lock() // of two that are met at once one is the second
@@ -161,7 +162,7 @@ func (r *Backend) look(ctx context.Context) error {
 		}
 		return told(err), nil, err
 	}))
-	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
+	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
 	for i, said := range t.said {
@@ -204,7 +205,7 @@ func (r *Backend) Bootstrap(ctx context.Context) error {
 		}
 		return told(err), nil, err
 	}))
-	if err := backend.ContextError(ctx, errors.Join(t.errs...)); err != nil {
+	if err := kit.ContextError(ctx, errors.Join(t.errs...)); err != nil {
 		return err
 	}
 	for i, err := range t.misses() {

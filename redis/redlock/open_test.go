@@ -65,7 +65,7 @@ func TestURL(t *testing.T) {
 		"redis+redlock:?lock_node=redis%3A%2F%2Fa%3Ap%40h1%2F4&lock_node=rediss%3A%2F%2Fh2&lock_node=redis%2Bunix%3A%2F%2F%2Frun%2Fr.sock"://
 		"h1:6379/4+a:p h2:6379/0+tls /run/r.sock/0",
 	} {
-		parsed, err := driver(t).Parse(u)
+		parsed, err := registered(t).Parse(u)
 		if err != nil {
 			t.Fatal(err)
 		}

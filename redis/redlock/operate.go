@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
@@ -35,7 +36,7 @@ func (r *Backend) List(ctx context.Context, prefix string) ([]string, error) {
 			}
 		}, err
 	}))
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
 	if !t.won() {
@@ -82,8 +83,8 @@ func (r *Backend) Break(ctx context.Context, key, owner string) error {
 	for i := range c.at {
 		c.at[i].there = true
 	}
-	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && backend.Ended(ctx) {
-		err = backend.ContextError(ctx, err)
+	if _, err = r.release(ctx, c); errors.Is(err, backend.ErrUnavailable) && kit.Ended(ctx) {
+		err = kit.ContextError(ctx, err)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -28,7 +29,7 @@ func (r *Backend) RenewBatch(ctx context.Context, renewals []backend.Renewal) []
 }
 
 // sendBatch renews leases by the dozen, each dozen by one script and in a round of its own.
-func (r *Backend) sendBatch(ctx context.Context, lives []*backend.Life, ttls []time.Duration) ([]time.Duration, []error) {
+func (r *Backend) sendBatch(ctx context.Context, lives []*kit.Life, ttls []time.Duration) ([]time.Duration, []error) {
 	errs := make([]error, len(lives))
 	var list []*renewal
 	for i, l := range lives {
@@ -83,8 +84,8 @@ func (r *Backend) renew(ctx context.Context, list []*renewal) {
 		case t.lost(w):
 			*w.err = backend.ErrLost
 			r.abandon(w.claim) // a minority may have been renewed
-		case backend.Ended(ctx):
-			*w.err = backend.ContextError(ctx, nil)
+		case kit.Ended(ctx):
+			*w.err = kit.ContextError(ctx, nil)
 		default:
 			errs := t.misses()
 			for i, said := range t.said {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/servers"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
@@ -128,7 +129,7 @@ func TestSequentialRestarts(t *testing.T) {
 	renewing, done := context.WithCancel(ctx)
 	var renewer sync.WaitGroup
 	renewer.Go(func() { // beside all else, which may take long
-		for backend.Sleep(renewing, 50*time.Millisecond) == nil {
+		for kit.Sleep(renewing, 50*time.Millisecond) == nil {
 			_ = l.Renew(ctx, maxTTL)
 		}
 	})

@@ -3,7 +3,7 @@ package redlock
 import (
 	"context"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -37,7 +37,7 @@ func (e *election) agree(ctx context.Context) (uint64, error) {
 		}
 		e.confirm(i, token, func(v verdict, err error) { enter(v, nil, err) })
 	})
-	if err := backend.ContextError(ctx, nil); err != nil {
+	if err := kit.ContextError(ctx, nil); err != nil {
 		return 0, err
 	}
 	if !t.won() {

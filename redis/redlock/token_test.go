@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/redistest"
@@ -191,7 +192,7 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return 0
 	}
-	d := driver(t)
+	d := registered(t)
 	var leases []backend.Lease
 	least := 0
 	// Counters also differ where the machine pauses between the requests to two nodes: then once more, for other keys.
@@ -248,9 +249,9 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-func driver(t *testing.T) backend.Driver {
+func registered(t *testing.T) driver.Driver {
 	t.Helper()
-	d, err := backend.DefaultMux.Lookup("redis+redlock://h1,h2,h3")
+	d, err := driver.Lookup("redis+redlock://h1,h2,h3")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,24 +7,25 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/redis/internal/endpoint"
 )
 
 // nodeURLs parses the URLs of single nodes, whose time limit is the fleet's.
-var nodeURLs = backend.Driver{Name: "a redlock node", URLs: endpoint.ServerForms, OtherParams: endpoint.OtherParams}
+var nodeURLs = driver.Driver{Name: "a redlock node", URLs: endpoint.ServerForms, OtherParams: endpoint.OtherParams}
 
 // nodeOptions returns the options of every node: of the hosts of a URL, and of the URLs in its parameters.
-func nodeOptions(u backend.URL) (list []*redis.Options, err error) {
+func nodeOptions(u driver.URL) (list []*redis.Options, err error) {
 	if len(u.Hosts) == 0 && strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("%w: %s url: a path without hosts", backend.ErrInvalid, u.Scheme)
 	}
-	var nodes []backend.URL
+	var nodes []driver.URL
 	for _, h := range u.Hosts {
 		n := u
 		n.Scheme, n.Hosts = endpoint.Native(u.Scheme), []string{h}
 		nodes = append(nodes, n)
 	}
-	urls, err := backend.FillPasswords(u.Texts(paramNode), u.Texts(backend.ParamPassword))
+	urls, err := driver.FillPasswords(u.Texts(paramNode), u.Texts(driver.ParamPassword))
 	if err != nil {
 		return nil, err
 	}

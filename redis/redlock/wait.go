@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/endpoint"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
@@ -38,15 +39,15 @@ func (r *Backend) wait(ctx context.Context, q backend.Request, c *claim) (backen
 	defer cancel()
 	defer context.AfterFunc(r.waits, cancel)()
 	w := &waiter{r: r, q: q, c: c, begun: time.Now(), peeks: rand.N(len(r.nodes))}
-	pause := backend.Pause{Min: leastPause, Max: mostPause}
-	l, err := backend.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
+	pause := kit.Pause{Min: leastPause, Max: mostPause}
+	l, err := kit.Poll(wctx, pause, max(c.ttl, exchange.LeastPatience), w.try)
 	switch {
 	case err == nil:
 		return l, nil
-	case !backend.Ended(ctx) && r.usage.IsClosing():
+	case !kit.Ended(ctx) && r.usage.IsClosing():
 		return nil, backend.ErrClosed
-	case backend.Ended(ctx) && backend.IsContextError(err):
-		return nil, backend.ContextError(ctx, w.told)
+	case kit.Ended(ctx) && kit.IsContextError(err):
+		return nil, kit.ContextError(ctx, w.told)
 	}
 	return nil, err
 }
@@ -75,7 +76,7 @@ func (w *waiter) try(ctx context.Context) (backend.Lease, error) {
 		if left <= 0 && (!none.slow() || time.Since(w.begun) > slowStart) {
 			return l, err
 		}
-		if err := backend.Sleep(ctx, left+rand.N(mostPause)); err != nil {
+		if err := kit.Sleep(ctx, left+rand.N(mostPause)); err != nil {
 			return nil, err
 		}
 	}

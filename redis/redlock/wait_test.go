@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/internal/storetest"
 	"github.com/anylock/lock/redis/internal/redistest"
 )
@@ -47,13 +48,13 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("a waiter with two of three nodes frozen: %v", err)
 	}
 	_, err = r.Acquire(context.Background(), req("k", 30*time.Second))
-	if !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
+	if !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) || errors.Is(err, backend.ErrHeld) {
 		t.Errorf("acquire with two of three nodes frozen: %v", err)
 	}
-	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
+	if err := l.Renew(context.Background(), 30*time.Second); !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		t.Errorf("renewal with two of three nodes frozen: %v", err)
 	}
-	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || backend.IsContextError(err) {
+	if err := l.Release(context.Background()); !errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		t.Errorf("release with two of three nodes frozen: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -43,7 +44,7 @@ func right() steps {
 type store struct {
 	steps
 	client *clientv3.Client
-	leases *backend.Leases
+	leases *kit.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
 	calls  specimens.Calls
@@ -103,7 +104,7 @@ func open(how steps, addrs []string) (backend.Backend, error) {
 	}
 	s := &store{steps: how, client: client}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	return s, nil
 }
 
@@ -123,7 +124,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 func nameOf(key string) string { return "specimen/" + key }
@@ -142,12 +143,12 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	l, err := a.End(s.acquire(own, r, a))
 	switch {
 	case err == nil:
-		s.granted(ctx, s, l.(*backend.Life).Data.(*hold))
+		s.granted(ctx, s, l.(*kit.Life).Data.(*hold))
 		return l, nil
 	case s.base.Err() != nil:
 		return nil, backend.ErrClosed
-	case backend.Ended(ctx) && !errors.Is(err, backend.ErrHeld):
-		return nil, backend.ContextError(ctx, err)
+	case kit.Ended(ctx) && !errors.Is(err, backend.ErrHeld):
+		return nil, kit.ContextError(ctx, err)
 	}
 	return nil, err
 }
@@ -159,8 +160,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Att
 		return l, err
 	}
 	var seen look
-	pause := backend.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}
-	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (l backend.Lease, err error) {
+	pause := kit.Pause{Min: time.Millisecond, Max: 50 * time.Millisecond}
+	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (l backend.Lease, err error) {
 		if seen.kv != nil {
 			s.await(ctx, s, nameOf(r.Key), seen.revision)
 		}
@@ -197,7 +198,7 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 		return nil, seen, &backend.HeldError{Holder: seen.holder()}
 	}
 	token := uint64(h.revision)
-	if life := a.Grant(ctx, s.leases, r, backend.Grant{Token: token, Sent: sent, TTL: h.ttl, Data: h}); life != nil {
+	if life := a.Grant(ctx, s.leases, r, kit.Grant{Token: token, Sent: sent, TTL: h.ttl, Data: h}); life != nil {
 		return life, look{}, nil
 	}
 	return nil, look{}, nil
@@ -270,8 +271,8 @@ func (s *store) untilDeleted(ctx context.Context, name string, options ...client
 	}
 }
 
-// RenewLease implements backend.Requests.
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	h := l.Data.(*hold)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -334,8 +335,8 @@ func (h *hold) isThere() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(h.name), "=", h.revision)
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	h, _ := l.Data.(*hold)
 	if h == nil { // of a request that went unanswered
 		seen, err := ask(ctx, s, nameOf(l.Key()))

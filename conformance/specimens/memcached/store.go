@@ -8,6 +8,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -15,7 +16,7 @@ import (
 // and expires; every change compares the owner and swaps. A specimen replaces a step.
 type store struct {
 	client *memcache.Client
-	leases *backend.Leases
+	leases *kit.Leases
 	calls  specimens.Calls
 	steps
 }
@@ -44,7 +45,7 @@ func open(sin func(s *store)) specimens.Open {
 		s := &store{steps: right(), client: memcache.New(addrs[0])}
 		s.client.Timeout, s.client.MaxIdleConns = timeout, 64
 		sin(s)
-		s.leases = backend.NewLeases(s, timeout)
+		s.leases = kit.NewLeases(s, timeout)
 		return s, nil
 	}
 }
@@ -74,8 +75,8 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	if !r.Wait {
 		return a.End(request(ctx))
 	}
-	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond}
-	return a.End(backend.Poll(ctx, pause, 10*time.Second, request))
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 200 * time.Millisecond}
+	return a.End(kit.Poll(ctx, pause, 10*time.Second, request))
 }
 
 // request asks for the key once. It returns neither a lease nor an error when the owner is spent.
@@ -92,21 +93,21 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 	if holder != r.Owner {
 		return nil, &backend.HeldError{Holder: backend.Holder{Owner: holder, Waiters: -1}}
 	}
-	if l := a.Grant(ctx, s.leases, r, backend.Grant{Sent: sent, TTL: r.TTL}); l != nil {
+	if l := a.Grant(ctx, s.leases, r, kit.Grant{Sent: sent, TTL: r.TTL}); l != nil {
 		return l, nil
 	}
 	return nil, nil
 }
 
-// RenewLease implements [backend.Requests].
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)
 	_, err := s.ask(ctx, func() (string, error) { return "", s.prolong(s, l.Key(), l.Owner(), ttl) }, func() {})
 	return ttl, s.failed(ctx, err)
 }
 
-// ReleaseLease implements [backend.Requests].
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	_, err := s.ask(ctx, func() (string, error) { return "", s.remove(s, l.Key(), l.Owner()) }, func() {})
 	return s.failed(ctx, err)
 }
@@ -152,7 +153,7 @@ func (s *store) ask(ctx context.Context, request func() (string, error), late fu
 	case r := <-answered:
 		return r.string, r.error
 	case <-ctx.Done():
-		return "", backend.ContextError(ctx, nil)
+		return "", kit.ContextError(ctx, nil)
 	}
 }
 
@@ -160,7 +161,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 // failed is the error of a request that failed with err.

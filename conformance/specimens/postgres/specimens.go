@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -177,10 +178,10 @@ func hangUpAtOnce(h *hold, _ time.Duration) { leave(h, 0) }
 
 // A leaseWithContext remembers the context that Release was called with.
 type leaseWithContext struct {
-	*backend.Life
+	*kit.Life
 }
 
-func rememberContext(_ *store, l *backend.Life) backend.Lease { return leaseWithContext{l} }
+func rememberContext(_ *store, l *kit.Life) backend.Lease { return leaseWithContext{l} }
 
 func (l leaseWithContext) Release(ctx context.Context) error {
 	h := l.Data.(*hold)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
 
@@ -31,7 +32,7 @@ type steps struct {
 	renew  func(ctx context.Context, s *store, h *hold, ttl time.Duration) error
 	unlock func(ctx context.Context, s *store, h *hold) (unlocked bool, err error)
 	lost   func(h *hold, ttl time.Duration) // the lease has ended without being released
-	wrap   func(s *store, l *backend.Life) backend.Lease
+	wrap   func(s *store, l *kit.Life) backend.Lease
 }
 
 func right() steps {
@@ -41,7 +42,7 @@ func right() steps {
 type store struct {
 	steps
 	pool   *pgpool.Pool
-	leases *backend.Leases
+	leases *kit.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
 }
@@ -83,7 +84,7 @@ func open(how steps, addrs []string) (backend.Backend, error) {
 	}
 	s := &store{steps: how, pool: p}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	return s, nil
 }
 
@@ -101,7 +102,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -135,8 +136,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	if !r.Wait {
 		return s.try(ctx, r)
 	}
-	pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
+	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r) })
 }
 
 func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -145,11 +146,11 @@ func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 	h, err := s.take(ctx, s, r, ttl)
 	switch {
 	case ctx.Err() != nil && h == nil:
-		return nil, backend.ContextError(ctx, err)
+		return nil, kit.ContextError(ctx, err)
 	case err != nil:
 		return nil, err
 	}
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: h.token, Sent: sent, TTL: ttl, Data: h})
+	life, err := s.leases.Grant(ctx, r, kit.Grant{Token: h.token, Sent: sent, TTL: ttl, Data: h})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (s *store) try(ctx context.Context, r backend.Request) (backend.Lease, erro
 }
 
 // plain is the lease as package backend keeps it.
-func plain(_ *store, l *backend.Life) backend.Lease { return l }
+func plain(_ *store, l *kit.Life) backend.Lease { return l }
 
 // number is 64 bits of a good hash.
 func number(key string) int64 {
@@ -211,8 +212,8 @@ func tokenOf(text string) uint64 {
 
 func millis(ttl time.Duration) string { return strconv.FormatInt(ttl.Milliseconds(), 10) }
 
-// RenewLease implements backend.Requests.
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	if err := validateTTL(ttl); err != nil {
 		return 0, err
 	}
@@ -236,8 +237,8 @@ func renew(ctx context.Context, _ *store, h *hold, ttl time.Duration) error {
 	return err
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	h, _ := l.Data.(*hold)
 	if h == nil {
 		return backend.ErrLost // take has closed the session of a request that failed

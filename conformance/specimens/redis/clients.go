@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -35,7 +36,7 @@ var clients = []specimens.Specimen{
 		Right:  "A timer on the holder's own clock closes Lost at the deadline, and no message from anywhere is needed for it.",
 		Sin:    []string{"deaf"},
 		Virtue: []string{"right"},
-		Open:   open(func(s *store) { s.hand = func(_ *store, l *backend.Life) backend.Lease { return deaf{l} } }),
+		Open:   open(func(s *store) { s.hand = func(_ *store, l *kit.Life) backend.Lease { return deaf{l} } }),
 		Kills:  []specimens.Kill{{Check: "LostAtDeadline", Says: "Lost"}},
 	},
 	{
@@ -101,7 +102,7 @@ var clients = []specimens.Specimen{
 func afterReply(_, after time.Time) time.Time { return after }
 
 // A deaf lease hears of nothing.
-type deaf struct{ *backend.Life }
+type deaf struct{ *kit.Life }
 
 func (deaf) Lost() <-chan struct{} { return nil }
 func (deaf) OnLost(func())         {}

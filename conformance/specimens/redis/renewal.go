@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -100,13 +101,13 @@ func renewByExpire(ctx context.Context, s *store, key, _ string, ttl time.Durati
 
 // A believer is held until a renewal has failed.
 type believer struct {
-	*backend.Life
+	*kit.Life
 	s    *store
 	lost chan struct{}
 	busy chan struct{} // holds a value while a renewal is under way
 }
 
-func believe(s *store, l *backend.Life) backend.Lease {
+func believe(s *store, l *kit.Life) backend.Lease {
 	b := &believer{Life: l, s: s, lost: make(chan struct{}), busy: make(chan struct{}, 1)}
 	l.OnLost(func() { s.calls.Go(b.watch) })
 	return b

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -67,7 +68,7 @@ func ask(ctx context.Context, s *store, request request, late func()) (answer, e
 // wait polls. Each refusal tells when the key will be free at the latest.
 func wait(ctx context.Context, _ *store, _ backend.Request, try try) (backend.Lease, error) {
 	const patience = 10 * time.Second
-	return backend.Poll(ctx, backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}, patience, try)
+	return kit.Poll(ctx, kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}, patience, try)
 }
 
 // parse reads the answer of a script: token, owner, milliseconds left.

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -15,7 +16,7 @@ import (
 // the scripts that compare the owner run in the server. A specimen replaces a step.
 type store struct {
 	client *redis.Client
-	leases *backend.Leases
+	leases *kit.Leases
 	calls  specimens.Calls
 	steps
 }
@@ -38,7 +39,7 @@ type steps struct {
 	// abandon removes what a request without an answer may leave behind.
 	abandon func(s *store, r backend.Request)
 	// hand makes of a granted lease what the application gets.
-	hand func(s *store, l *backend.Life) backend.Lease
+	hand func(s *store, l *kit.Life) backend.Lease
 	// told is called after a release.
 	told func(s *store, key string)
 }
@@ -60,7 +61,7 @@ func right() steps {
 		take: take, prolong: prolong, remove: remove, look: look, ask: ask, wait: wait,
 		sent:    func(before, _ time.Time) time.Time { return before },
 		abandon: func(s *store, r backend.Request) { s.leases.Abandon(r.Key, r.Owner, r.TTL) },
-		hand:    func(_ *store, l *backend.Life) backend.Lease { return l },
+		hand:    func(_ *store, l *kit.Life) backend.Lease { return l },
 		told:    func(*store, string) {},
 	}
 }
@@ -74,7 +75,7 @@ func open(sin func(s *store)) specimens.Open {
 		s := &store{steps: right()}
 		s.client = redis.NewClient(options(addrs[0]))
 		sin(s)
-		s.leases = backend.NewLeases(s, timeout)
+		s.leases = kit.NewLeases(s, timeout)
 		return s, nil
 	}
 }
@@ -139,15 +140,15 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 		a.Unanswered()
 		return nil, s.failed(ctx, err)
 	}
-	l := a.Grant(ctx, s.leases, r, backend.Grant{Token: got.token, Sent: s.sent(before, time.Now()), TTL: r.TTL})
+	l := a.Grant(ctx, s.leases, r, kit.Grant{Token: got.token, Sent: s.sent(before, time.Now()), TTL: r.TTL})
 	if l == nil {
 		return nil, nil
 	}
 	return s.hand(s, l), nil
 }
 
-// RenewLease implements [backend.Requests].
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)
 	_, err := s.ask(ctx, s, func(ctx context.Context) (answer, error) {
 		return answer{}, s.prolong(ctx, s, l.Key(), l.Owner(), ttl)
@@ -155,8 +156,8 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 	return ttl, s.failed(ctx, err)
 }
 
-// ReleaseLease implements [backend.Requests].
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	_, err := s.ask(ctx, s, func(ctx context.Context) (answer, error) {
 		return answer{}, s.remove(ctx, s, l.Key(), l.Owner())
 	}, func() {})
@@ -194,7 +195,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 // failed is the error of a request that failed with err.

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -15,7 +16,7 @@ import (
 // what a majority of the nodes has granted. A specimen replaces a step.
 type store struct {
 	nodes  []*redis.Client
-	leases *backend.Leases
+	leases *kit.Leases
 	calls  specimens.Calls
 	steps
 }
@@ -58,7 +59,7 @@ func open(sin func(s *store)) specimens.Open {
 				WriteTimeout: s.patience, MaxRetries: -1, DialerRetries: 1, PoolSize: 64, DisableIdentity: true,
 			}))
 		}
-		s.leases = backend.NewLeases(s, 2*s.patience)
+		s.leases = kit.NewLeases(s, 2*s.patience)
 		return s, nil
 	}
 }
@@ -88,8 +89,8 @@ func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, 
 	if !r.Wait {
 		return a.End(request(ctx))
 	}
-	pause := backend.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond} // random, so that votes are split once only
-	return a.End(backend.Poll(ctx, pause, 10*time.Second, request))
+	pause := kit.Pause{Min: 5 * time.Millisecond, Max: 100 * time.Millisecond} // random, so that votes are split once only
+	return a.End(kit.Poll(ctx, pause, 10*time.Second, request))
 }
 
 // request asks every node for the key once. It returns neither a lease nor an error when the owner is spent.
@@ -101,7 +102,7 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) { return take(ctx, node, r) }, a.Late)
 	granted := t.which(func(v vote) bool { return v.owner == r.Owner })
 	if ctx.Err() == nil && s.enough(len(granted), t.answered(), len(s.nodes)) {
-		g := backend.Grant{Sent: s.sent(before, time.Now()), TTL: r.TTL, Data: granted}
+		g := kit.Grant{Sent: s.sent(before, time.Now()), TTL: r.TTL, Data: granted}
 		if l := a.Grant(ctx, s.leases, r, g); l != nil {
 			return l, nil
 		}
@@ -118,8 +119,8 @@ func (s *store) request(ctx context.Context, r backend.Request, a *specimens.Att
 	return nil, &backend.HeldError{Holder: t.holder(r.Owner)}
 }
 
-// RenewLease implements [backend.Requests].
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements [kit.Requests].
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = guarantees.Round(ttl)
 	t := s.poll(ctx, s.nodes, func(ctx context.Context, node *redis.Client) (vote, error) {
 		ok, err := s.prolong(ctx, node, l.Key(), l.Owner(), ttl)
@@ -135,8 +136,8 @@ func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Durati
 	return 0, backend.ErrLost
 }
 
-// ReleaseLease implements [backend.Requests].
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements [kit.Requests].
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	granted, _ := l.Data.([]int)
 	t := s.poll(ctx, s.debtors(s.nodes, granted), func(ctx context.Context, node *redis.Client) (vote, error) {
 		ok, err := remove(ctx, node, l.Key(), l.Owner())
@@ -182,7 +183,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 func (s *store) failedBy(ctx context.Context, err error) error {
@@ -190,7 +191,7 @@ func (s *store) failedBy(ctx context.Context, err error) error {
 		return backend.ErrClosed
 	}
 	if err == nil {
-		return backend.ContextError(ctx, nil)
+		return kit.ContextError(ctx, nil)
 	}
 	return specimens.Failed(ctx, err)
 }

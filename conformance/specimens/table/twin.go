@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 	"github.com/anylock/lock/conformance/specimens/internal/pgpool"
 )
@@ -37,7 +38,7 @@ func right() steps {
 type store struct {
 	steps
 	pool   *pgpool.Pool
-	leases *backend.Leases
+	leases *kit.Leases
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
 	calls  specimens.Calls
@@ -79,7 +80,7 @@ func open(ctx context.Context, how steps, addrs []string) (backend.Backend, erro
 	}
 	s := &store{steps: how, pool: p}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	// Two that create a table at once may both fail: one after the other, by a lock.
 	const create = "BEGIN; SELECT pg_advisory_xact_lock(0); %s; COMMIT"
 	if err := s.use(ctx, func(c *pgx.Conn) error {
@@ -118,7 +119,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 func (s *store) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -143,8 +144,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Att
 	if !r.Wait {
 		return s.try(ctx, r, a)
 	}
-	pause := backend.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
-	return backend.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r, a) })
+	pause := kit.Pause{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	return kit.Poll(ctx, pause, requestTimeout, func(ctx context.Context) (backend.Lease, error) { return s.try(ctx, r, a) })
 }
 
 // try asks for the key once. It returns neither a lease nor an error when the owner is spent.
@@ -165,7 +166,7 @@ func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt
 	case got.owner != r.Owner:
 		return nil, &backend.HeldError{Holder: got.holder()}
 	}
-	if life := a.Grant(ctx, s.leases, r, backend.Grant{Token: uint64(got.token), Sent: sent, TTL: ttl}); life != nil {
+	if life := a.Grant(ctx, s.leases, r, kit.Grant{Token: uint64(got.token), Sent: sent, TTL: ttl}); life != nil {
 		return life, nil
 	}
 	return nil, nil
@@ -227,14 +228,14 @@ func scan(from pgx.Row) (row, error) {
 	return row{string(owner), token, time.Duration(left) * time.Millisecond}, err
 }
 
-// RenewLease implements backend.Requests.
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	ttl = promises.Round(ttl)
 	return ttl, s.change(ctx, func(c *pgx.Conn) (bool, error) { return s.renew(ctx, c, l.Key(), l.Owner(), ttl) })
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	return s.change(ctx, func(c *pgx.Conn) (bool, error) { return s.remove(ctx, c, l.Key(), l.Owner()) })
 }
 

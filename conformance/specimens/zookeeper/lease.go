@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A lease lives for its TTL, but its deadline is never further away than a session's silence: the keeper moves it on.
 type lease struct {
-	*backend.Life
+	*kit.Life
 	keeper *keeper
 	mu     sync.Mutex // held by a renewal
 	until  time.Time  // the end of the TTL
 }
 
 func (s *store) lease(ctx context.Context, r backend.Request, t *ticket) (backend.Lease, error) {
-	life, err := s.leases.Grant(ctx, r, backend.Grant{Token: t.token, Sent: t.sent, TTL: session, Data: t})
+	life, err := s.leases.Grant(ctx, r, kit.Grant{Token: t.token, Sent: t.sent, TTL: session, Data: t})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (k *keeper) drop(l *lease) {
 func (k *keeper) start(s *store) {
 	k.leases = make(map[*lease]struct{})
 	k.done.Go(func() {
-		for backend.Sleep(s.base, session/4) == nil {
+		for kit.Sleep(s.base, session/4) == nil {
 			k.mu.Lock()
 			for l := range k.leases {
 				k.done.Go(func() {

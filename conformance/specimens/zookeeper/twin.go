@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/conformance/specimens"
 )
 
@@ -46,7 +47,7 @@ func right() steps {
 type store struct {
 	steps
 	conn   *zk.Conn
-	leases *backend.Leases
+	leases *kit.Leases
 	keeper keeper
 	base   context.Context // ends at Close
 	cancel context.CancelFunc
@@ -99,7 +100,7 @@ func open(ctx context.Context, how steps, addrs []string) (backend.Backend, erro
 	}
 	s := &store{steps: how, conn: conn}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.leases = backend.NewLeases(s, requestTimeout)
+	s.leases = kit.NewLeases(s, requestTimeout)
 	if _, err := call(ctx, func() (string, error) { return conn.Create(root, nil, zk.FlagPersistent, everybody) }); err != nil &&
 		!errors.Is(err, zk.ErrNodeExists) {
 		conn.Close()
@@ -127,7 +128,7 @@ func (s *store) ready(ctx context.Context) error {
 	if s.leases.Closed() {
 		return backend.ErrClosed
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
 // call makes a request, which the library cannot give up, on a goroutine of its own.
@@ -146,11 +147,11 @@ func call[T any](ctx context.Context, f func() (T, error)) (T, error) {
 		return r.value, r.err
 	case <-ctx.Done():
 		var none T
-		return none, backend.ContextError(ctx, nil)
+		return none, kit.ContextError(ctx, nil)
 	}
 }
 
-var encoding = backend.Encoding{Max: 200}
+var encoding = kit.Encoding{Max: 200}
 
 func folder(key string) string { return root + "/" + encoding.Encode(key) }
 
@@ -209,7 +210,7 @@ func (s *store) acquire(ctx context.Context, r backend.Request) (*ticket, error)
 				t = next
 			}
 		default:
-			_ = backend.Sleep(ctx, pause)
+			_ = kit.Sleep(ctx, pause)
 		}
 	}
 }
@@ -278,7 +279,7 @@ func (s *store) turn(ctx context.Context, t *ticket, wait bool) error {
 		return backend.ErrHeld
 	}
 	if err := s.untilChanged(ctx, dir+"/"+names[place-1]); err != nil {
-		return cmp.Or(backend.ContextError(ctx, backend.ErrHeld), err)
+		return cmp.Or(kit.ContextError(ctx, backend.ErrHeld), err)
 	}
 	t.sent = time.Now()
 	return s.told()
@@ -321,11 +322,11 @@ func (s *store) untilChanged(ctx context.Context, path string) error {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	return backend.ContextError(ctx, nil)
+	return kit.ContextError(ctx, nil)
 }
 
-// RenewLease implements backend.Requests.
-func (s *store) RenewLease(ctx context.Context, l *backend.Life, ttl time.Duration) (time.Duration, error) {
+// RenewLease implements kit.Requests.
+func (s *store) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration) (time.Duration, error) {
 	return ttl, failed(ctx, lostIfGone(s.confirm(ctx, s, l.Data.(*ticket))))
 }
 
@@ -345,8 +346,8 @@ func check(ctx context.Context, s *store, t *ticket) error {
 	return err
 }
 
-// ReleaseLease implements backend.Requests.
-func (s *store) ReleaseLease(ctx context.Context, l *backend.Life) error {
+// ReleaseLease implements kit.Requests.
+func (s *store) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	if t, ok := l.Data.(*ticket); ok {
 		return failed(ctx, lostIfGone(s.remove(ctx, s, t)))
 	}

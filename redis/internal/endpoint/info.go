@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -29,17 +30,17 @@ func (r Reading) Number(name string) int64 {
 }
 
 // ServerRules are those of any server, for a T that contains the reading of one.
-func ServerRules[T any](of func(T) Reading) []backend.Rule[T] {
-	return []backend.Rule[T]{
+func ServerRules[T any](of func(T) Reading) []kit.Rule[T] {
+	return []kit.Rule[T]{
 		{Severity: backend.Warning, Code: "old-version", Found: func(t T) string {
 			r := of(t)
-			return backend.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
+			return kit.When(olderThan(r.Info["redis_version"], 6, 2), "redis %s", r.Info["redis_version"])
 		},
 			Why: "versions before 6.2 no longer get fixes", Set: "a maintained version"},
 		{Severity: backend.Warning, Code: "memory-nearly-full", Found: func(t T) string {
 			r := of(t)
 			used, most := r.Number("used_memory"), r.Number("maxmemory")
-			return backend.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
+			return kit.When(most > 0 && used > most/10*9, "%d of maxmemory %d bytes are used", used, most)
 		},
 			Why: "a full server refuses writes, or evicts keys", Set: "a larger maxmemory, or a server only for locks"},
 	}
@@ -57,7 +58,7 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 	r = Reading{Info: make(map[string]string), Config: make(map[string]string)}
 	refused := func(what string, err error) error {
 		if exchange.IsReply(err) {
-			list, err = append(list, backend.Unseen(where, what, err)), nil
+			list, err = append(list, kit.Unseen(where, what, err)), nil
 		}
 		return err
 	}
@@ -77,7 +78,7 @@ func Read(ctx context.Context, where string, c redis.Cmdable) (r Reading, list [
 	r.Clock, err = c.Time(ctx).Result()
 	r.Told = time.Now()
 	if err = refused("TIME", err); err == nil && !r.Clock.IsZero() {
-		list = append(list, backend.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Told)...)
+		list = append(list, kit.CompareClocks(where, r.Clock, time.Microsecond, r.Asked, r.Told)...)
 	}
 	return r, list, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A clientLogger writes the lines of go-redis, which has one logger for the whole process: to the logger of the context, or else to that of
@@ -30,7 +30,7 @@ func LogTo(logger *slog.Logger) {
 // Printf implements go-redis' logger.
 func (l *clientLogger) Printf(ctx context.Context, format string, args ...any) {
 	logger := l.last.Load()
-	if given, ok := backend.LoggerOf(ctx); ok {
+	if given, ok := kit.LoggerOf(ctx); ok {
 		logger = given
 	}
 	if logger != nil && logger.Enabled(ctx, slog.LevelInfo) {

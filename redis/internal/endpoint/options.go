@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/redis/internal/exchange"
 
 	"github.com/anylock/lock/backend"
@@ -17,8 +18,8 @@ const (
 
 // NamespaceParam is the parameter of a URL for the namespace. lock_prefix does not replace it: access control lists
 // know keys by how they begin.
-var NamespaceParam = backend.Param{
-	Name: backend.ParamPrefix + "namespace", Help: "begins the name of every key and channel; default " + DefaultNamespace,
+var NamespaceParam = driver.Param{
+	Name: driver.ParamPrefix + "namespace", Help: "begins the name of every key and channel; default " + DefaultNamespace,
 }
 
 // Settle gives the options that every store here has their defaults, and refuses values that cannot be.

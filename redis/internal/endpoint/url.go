@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/tlsurl"
 )
 
@@ -22,25 +23,25 @@ const redisPort = "6379"
 
 // ServerForms are the forms of URLs of one server, Forms those of whatever has one master for each key.
 var (
-	ServerForms = []backend.URLForm{
+	ServerForms = []driver.URLForm{
 		{
-			Scheme: "redis", Secure: "rediss", Port: redisPort, Hosts: backend.OneHost, DefaultHost: "localhost",
-			User: true, Path: backend.OptionalPath,
+			Scheme: "redis", Secure: "rediss", Port: redisPort, Hosts: driver.OneHost, DefaultHost: "localhost",
+			User: true, Path: driver.OptionalPath,
 		},
-		{Scheme: "redis+unix", User: true, Path: backend.RequiredPath},
+		{Scheme: "redis+unix", User: true, Path: driver.RequiredPath},
 	}
 	Forms = append(slices.Clip(ServerForms), // the user is the data nodes'
-		backend.URLForm{
+		driver.URLForm{
 			Scheme: "redis+sentinel", Secure: "rediss+sentinel", Port: "26379",
-			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true, Path: backend.RequiredPath,
+			Hosts: driver.ManyHosts, DefaultHost: "localhost", User: true, Path: driver.RequiredPath,
 		},
-		backend.URLForm{
+		driver.URLForm{
 			Scheme: "redis+cluster", Secure: "rediss+cluster", Port: redisPort,
-			Hosts: backend.ManyHosts, DefaultHost: "localhost", User: true,
+			Hosts: driver.ManyHosts, DefaultHost: "localhost", User: true,
 		})
-	FleetForm = backend.URLForm{
+	FleetForm = driver.URLForm{
 		Scheme: "redis+redlock", Secure: "rediss+redlock", Port: redisPort,
-		Hosts: backend.ManyHosts, User: true, Path: backend.OptionalPath,
+		Hosts: driver.ManyHosts, User: true, Path: driver.OptionalPath,
 	}
 )
 
@@ -55,7 +56,7 @@ type Target struct {
 }
 
 // TargetOf turns a URL of Forms into options of go-redis. go-redis parses a URL that is built anew from u's parts.
-func TargetOf(u backend.URL) (Target, error) {
+func TargetOf(u driver.URL) (Target, error) {
 	t, err := parse(u)
 	if err == nil {
 		err = t.check()
@@ -86,14 +87,14 @@ func (t Target) secure(config *tls.Config) {
 	*at = config
 }
 
-func parse(u backend.URL) (t Target, err error) {
+func parse(u driver.URL) (t Target, err error) {
 	query, err := url.ParseQuery(u.Query)
 	if err != nil {
 		return t, fmt.Errorf("bad %%XX escape in a parameter")
 	}
 	for _, name := range []string{"dial_timeout", "read_timeout", "write_timeout"} {
 		if query.Has(name) {
-			return t, fmt.Errorf("parameter %q: write %s, the limit for a whole request", name, backend.ParamTimeout)
+			return t, fmt.Errorf("parameter %q: write %s, the limit for a whole request", name, driver.ParamTimeout)
 		}
 	}
 	n := url.URL{Scheme: Native(u.Scheme)}
@@ -143,7 +144,7 @@ func native(n url.URL, query url.Values, raw string, parse func(string) error) e
 			continue // this parameter is not the only one that is wrong
 		}
 		if strings.Contains(err.Error(), "unexpected option") {
-			return fmt.Errorf("%s", backend.UnknownParam(raw, name))
+			return fmt.Errorf("%s", driver.UnknownParam(raw, name))
 		}
 		return fmt.Errorf("parameter %q has a value that is not valid", name)
 	}
@@ -164,7 +165,7 @@ func database(path string) (string, error) {
 
 // sentinelURL translates. With us the user belongs to the data nodes, as in the URLs of other languages' clients; with
 // go-redis to the Sentinels, and the data nodes' user, the master's name and further hosts are parameters.
-func sentinelURL(n *url.URL, u backend.URL, query url.Values) (err error) {
+func sentinelURL(n *url.URL, u driver.URL, query url.Values) (err error) {
 	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
 	if master == "" {
 		return fmt.Errorf("path is not /master-name or /master-name/db")

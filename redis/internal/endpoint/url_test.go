@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 )
 
 func targetOf(raw string) (Target, error) {
-	u, err := backend.Driver{URLs: Forms, OtherParams: OtherParams}.Parse(raw)
+	u, err := driver.Driver{URLs: Forms, OtherParams: OtherParams}.Parse(raw)
 	if err != nil {
 		return Target{}, err
 	}
@@ -116,7 +117,7 @@ func FuzzParseURL(f *testing.F) {
 func FuzzSentinelPassword(f *testing.F) {
 	f.Add("p@ss:/?#[]%&=+ \x00é", "user")
 	f.Fuzz(func(t *testing.T, password, user string) {
-		raw := "redis+sentinel://" + backend.Escape(user) + ":" + backend.Escape(password) + "@h/m"
+		raw := "redis+sentinel://" + driver.Escape(user) + ":" + driver.Escape(password) + "@h/m"
 		if strings.Contains(user, ":") {
 			return
 		}

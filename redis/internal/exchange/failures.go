@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // ErrNoAnswer is an unknown outcome: no answer came in time. The request may never have been sent.
@@ -19,9 +20,9 @@ var ErrNoAnswer = fmt.Errorf("%w: no answer from redis in time", backend.ErrUnav
 // package ended the request, the result is not a context error, which would be mistaken for that of the caller's context.
 func Unavailable(err error) error {
 	switch {
-	case err == nil || errors.Is(err, backend.ErrUnavailable) && !backend.IsContextError(err):
+	case err == nil || errors.Is(err, backend.ErrUnavailable) && !kit.IsContextError(err):
 		return err
-	case backend.IsContextError(err):
+	case kit.IsContextError(err):
 		return fmt.Errorf("%w: %v", ErrNoAnswer, err) // still Passing
 	case Passing(err) || errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
@@ -33,7 +34,7 @@ func Unavailable(err error) error {
 func NoAnswer(within time.Duration, err error) error {
 	none := fmt.Errorf("%w (%v)", ErrNoAnswer, within.Round(time.Millisecond))
 	// A context's error would be mistaken for the caller's.
-	if err != nil && !backend.IsContextError(err) {
+	if err != nil && !kit.IsContextError(err) {
 		return fmt.Errorf("%w: %w", none, err)
 	}
 	return none
@@ -51,7 +52,7 @@ func Definite(err error, single bool) bool {
 	var op *net.OpError
 	var none notSentError
 	switch {
-	case IsReply(err), backend.Definite(err), errors.As(err, &none):
+	case IsReply(err), kit.Definite(err), errors.As(err, &none):
 		return true
 	case single: // nothing was sent in this attempt, nor by the client in one before it
 		return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &op) && op.Op == "dial"
@@ -73,7 +74,7 @@ func Passing(err error) bool {
 		}
 		return false
 	}
-	if errors.Is(err, redis.ErrClosed) || backend.Definite(err) {
+	if errors.Is(err, redis.ErrClosed) || kit.Definite(err) {
 		return false
 	}
 	var netErr net.Error

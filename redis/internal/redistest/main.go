@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/conformance/process"
 	"github.com/anylock/lock/internal/storetest"
 )
@@ -19,7 +20,7 @@ import (
 func Main(m *testing.M, stop func() error) {
 	logging.Disable() // go-redis tells every outage; here they are made on purpose
 	process.Main(func(ctx context.Context, url string) (backend.Backend, error) {
-		b, _, err := backend.DefaultMux.Open(ctx, url)
+		b, _, err := driver.Open(ctx, url)
 		return b, err
 	})
 	goleak.VerifyTestMain(tests{m, stop}, storetest.GoRedisDials())

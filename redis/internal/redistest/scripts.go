@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/redis/internal/exchange"
 )
 
@@ -49,10 +50,10 @@ func ProbeIsComplete(t *testing.T, probed []string, scripts map[string]exchange.
 // RefusedFor opens a store, which must be refused by the names of the commands that its server lacks or forbids, in their order.
 func RefusedFor(t *testing.T, url string, commands ...string) {
 	t.Helper()
-	b, _, err := backend.DefaultMux.Open(context.Background(), url)
+	b, _, err := driver.Open(context.Background(), url)
 	if err == nil {
 		_ = b.Close()
-		t.Errorf("%s: opened, want it refused for %s", backend.Redact(url), commands)
+		t.Errorf("%s: opened, want it refused for %s", driver.Redact(url), commands)
 		return
 	}
 	t.Log(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/backend/kit"
 )
 
 // A Pool lends connections that nobody keeps, as pgxpool and database/sql do.
@@ -34,7 +34,7 @@ func (p *Pool) Borrow(ctx context.Context) (*pgx.Conn, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, backend.ContextError(ctx, nil)
+		return nil, kit.ContextError(ctx, nil)
 	}
 	if c := p.pop(); c != nil {
 		return c, nil

@@ -1,0 +1,225 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// ParamPrefix begins the names of parameters that a client library could have too.
+const ParamPrefix = "lock_"
+
+// Names of parameters that are the same for every store that has them.
+const (
+	ParamTimeout = "timeout" // time limit for one request
+	ParamCA      = "cacert"  // see package tlsurl
+	ParamCert    = "cert"
+	ParamKey     = "key"
+)
+
+// A Param is a parameter of a store's URLs.
+type Param struct {
+	Name string
+	Help string // one line for people, with the default
+	Type ParamType
+	// Min and Max bound a Number. The zero Max means no bound.
+	Min, Max int64
+	// OneOf lists the values that a Text may have, if not any.
+	OneOf []string
+	// Many allows a URL to have the parameter several times.
+	Many bool
+
+	secure bool // only with TLS
+}
+
+// A ParamType is the type of a parameter's value. No value may be empty.
+type ParamType int
+
+const (
+	Text     ParamType = iota
+	Duration           // positive, as time.ParseDuration reads it
+	Number             // decimal
+)
+
+// TypeName returns text, duration or number, or the values that are allowed, with | between them.
+func (p Param) TypeName() string {
+	if len(p.OneOf) > 0 {
+		return strings.Join(p.OneOf, "|")
+	}
+	return [...]string{Text: "text", Duration: "duration", Number: "number"}[p.Type]
+}
+
+// TimeoutParam is the parameter for the time limit of one request, with the limit that holds without the parameter.
+func TimeoutParam(usual time.Duration) Param {
+	return Param{Name: ParamTimeout, Type: Duration, Help: "time limit for one request; default " + usual.String()}
+}
+
+var tlsParams = []Param{
+	{Name: ParamCA, secure: true, Help: "PEM file with the authorities to trust; default those of this machine"},
+	{Name: ParamCert, secure: true, Help: "PEM file with the client's certificate"},
+	{Name: ParamKey, secure: true, Help: "PEM file with the key of the client's certificate"},
+}
+
+// AllParams lists the parameters that any of d's URLs may have, by name.
+func (d Driver) AllParams() []Param {
+	secure := slices.IndexFunc(d.URLs, func(f URLForm) bool { return f.Secure != "" })
+	return d.URLs[max(secure, 0)].params(d.Params)
+}
+
+// check returns what is wrong with a value, or "". It does not show the value, which may be a part of a password.
+func (p Param) check(value string) (wrong string) {
+	switch p.Type {
+	case Duration:
+		if d, err := time.ParseDuration(value); err != nil || d <= 0 {
+			return "is not a positive duration, as in 10s"
+		}
+	case Number:
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case err == nil && n >= p.Min && (p.Max == 0 || n <= p.Max):
+		case p.Max == 0:
+			return fmt.Sprintf("is not a number from %d", p.Min)
+		default:
+			return fmt.Sprintf("is not a number from %d to %d", p.Min, p.Max)
+		}
+	default:
+		if value == "" {
+			return "is empty"
+		}
+		if len(p.OneOf) > 0 && !slices.Contains(p.OneOf, value) {
+			return "is not " + strings.Join(p.OneOf, " or ")
+		}
+	}
+	return ""
+}
+
+// readParams moves the parameters in known from u.Query to u.params. All others must be a client library's, if others
+// names one.
+func (u *URL) readParams(known []Param, others string) error {
+	var kept []string
+	query := u.Query
+	u.params = make(map[string][]string)
+	for param := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(param, "=")
+		// A client library decodes names, so that an escaped name would slip past us.
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return errors.New("bad %XX escape in a parameter's name")
+		}
+		i := slices.IndexFunc(known, func(p Param) bool { return p.Name == name })
+		if i < 0 {
+			if param != "" && (others == "" || strings.HasPrefix(name, ParamPrefix)) {
+				return errors.New(UnknownParam(query, name) + namesOf(known))
+			}
+			kept = append(kept, param)
+			continue
+		}
+		p := known[i]
+		if value, err = url.QueryUnescape(value); err != nil {
+			return fmt.Errorf("bad %%XX escape in parameter %q", name)
+		}
+		if len(u.params[name]) > 0 && !p.Many {
+			return fmt.Errorf("parameter %q is given twice", name)
+		}
+		if wrong := p.check(value); wrong != "" {
+			return fmt.Errorf("parameter %q %s", name, wrong)
+		}
+		if p.secure && !u.Secure {
+			return fmt.Errorf("parameter %q is for URLs with TLS", name)
+		}
+		u.params[name] = append(u.params[name], value)
+	}
+	u.Query = strings.Join(kept, "&")
+	return nil
+}
+
+func namesOf(known []Param) string {
+	if len(known) == 0 {
+		return "; this store has none"
+	}
+	names := make([]string, len(known))
+	for i, p := range known {
+		names[i] = p.Name
+	}
+	return "; known: " + strings.Join(names, ", ")
+}
+
+// Has reports whether the URL has a parameter of its Driver. Only for a URL from Parse, as all methods for parameters.
+func (u URL) Has(name string) bool { return len(u.params[name]) > 0 }
+
+// Text is a parameter's value, or empty without the parameter.
+func (u URL) Text(name string) string { return strings.Join(u.params[name], "") }
+
+// Texts are the values of a parameter that may be given several times.
+func (u URL) Texts(name string) []string { return u.params[name] }
+
+// Duration is the value of a parameter of that type, or 0 without the parameter.
+func (u URL) Duration(name string) time.Duration {
+	d, _ := time.ParseDuration(u.Text(name))
+	return d
+}
+
+// Number is the value of a parameter of that type, or 0 without the parameter.
+func (u URL) Number(name string) int64 {
+	n, _ := strconv.ParseInt(u.Text(name), 10, 64)
+	return n
+}
+
+// TakePrefix removes the parameter lock_prefix from a URL and returns it: what begins every key. It is empty if the
+// parameter is missing.
+func TakePrefix(raw string) (rest, prefix string, err error) {
+	rest, prefix, _, err = takeParam(raw, ParamPrefix+"prefix")
+	return rest, prefix, err
+}
+
+// takeParam removes a parameter from a URL's query and returns its value with the rest of the URL, which keeps every
+// byte. ok reports whether the URL had the parameter.
+func takeParam(raw, name string) (rest, value string, ok bool, err error) {
+	if _, err := SplitURL(raw); err != nil {
+		return "", "", false, err
+	}
+	base, query, _ := strings.Cut(raw, "?")
+	var kept []string
+	for param := range strings.SplitSeq(query, "&") {
+		given, escaped, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(given); err != nil || plain != name {
+			kept = append(kept, param)
+			continue
+		}
+		if ok {
+			return "", "", false, fmt.Errorf("%w: url: parameter %q is given twice", backend.ErrInvalid, name)
+		}
+		if value, err = url.QueryUnescape(escaped); err != nil {
+			return "", "", false, fmt.Errorf("%w: url: bad %%XX escape in parameter %q", backend.ErrInvalid, name)
+		}
+		ok = true
+	}
+	switch {
+	case !ok:
+		return raw, "", false, nil
+	case len(kept) == 0:
+		return base, value, true, nil
+	}
+	return base + "?" + strings.Join(kept, "&"), value, true, nil
+}
+
+// UnknownParam says that a store does not know the parameter name of query. It names the parameter only if no secret precedes the parameter,
+// because a secret with an unescaped & looks like several parameters.
+func UnknownParam(query, name string) string {
+	for param := range strings.SplitSeq(query, "&") {
+		given, value, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(given); err == nil && plain == name {
+			break
+		}
+		if secretParam(given, value) {
+			return "unknown parameter behind a password (escape & as %26 in a password)"
+		}
+	}
+	return fmt.Sprintf("unknown parameter %q", name)
+}

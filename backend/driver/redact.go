@@ -1,0 +1,223 @@
+package driver
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anylock/lock/backend"
+)
+
+// ParamPassword is the parameter of a URL with other URLs in its parameters, each of which may have *** instead of a password: the first
+// lock_password replaces the first ***, and so on. See FillPasswords.
+const ParamPassword = ParamPrefix + "password"
+
+const mask = "***"
+
+// Redact returns raw without its user, password and query: what may be logged. Of a URL that SplitURL refuses it returns only the scheme.
+func Redact(raw string) string {
+	u, err := SplitURL(raw)
+	scheme, rest, ok := strings.Cut(raw, ":")
+	switch {
+	case err != nil && ok && validScheme(scheme):
+		return scheme + "://" + mask
+	case err != nil:
+		return "(malformed url)"
+	case strings.HasPrefix(rest, "//"):
+		scheme += "://"
+	default:
+		scheme += ":"
+	}
+	return scheme + strings.Join(u.Hosts, ",") + u.Path
+}
+
+// Mask returns raw with *** for each password, and is empty if SplitURL refuses raw. To get a URL that works, replace each *** by the
+// password in its place, written as Escape writes it. The passwords of URLs in parameters follow at the end, as lock_password.
+func Mask(raw string) string {
+	if _, err := SplitURL(raw); err != nil {
+		return ""
+	}
+	inner := 0
+	toMask := func(string) string { return mask }
+	masked := rewrite(raw, toMask, func(url string) string {
+		url = Mask(url)
+		inner += countMasks(url)
+		return url
+	})
+	if !strings.Contains(raw, "?") {
+		return masked
+	}
+	_, query, _ := strings.Cut(raw, "?")
+	given := strings.Count("&"+query, "&"+ParamPassword+"=")
+	return masked + strings.Repeat("&"+ParamPassword+"="+mask, max(0, inner-given))
+}
+
+// countMasks returns how many passwords of raw are ***, not counting those of URLs in its parameters.
+func countMasks(raw string) int {
+	n := 0
+	rewrite(raw, func(secret string) string {
+		if secret == mask {
+			n++
+		}
+		return secret
+	}, same)
+	return n
+}
+
+func same(url string) string { return url }
+
+// HasPassword reports whether raw, or a URL in one of its parameters, has a password. It is true if SplitURL refuses raw.
+func HasPassword(raw string) bool {
+	if _, err := SplitURL(raw); err != nil {
+		return true
+	}
+	return len(secrets(raw)) > 0
+}
+
+// FillPasswords replaces each *** that stands for a password in urls by the next of passwords. Without passwords it returns urls. Errors match ErrInvalid.
+func FillPasswords(urls, passwords []string) ([]string, error) {
+	if len(passwords) == 0 {
+		return urls, nil
+	}
+	filled := make([]string, len(urls))
+	used := 0
+	for i, raw := range urls {
+		if _, err := SplitURL(raw); err != nil {
+			return nil, err
+		}
+		filled[i] = rewrite(raw, func(secret string) string {
+			if secret != mask {
+				return secret
+			}
+			if used++; used > len(passwords) {
+				return secret
+			}
+			return Escape(passwords[used-1])
+		}, same)
+	}
+	if used != len(passwords) {
+		return nil, fmt.Errorf("%w: url: %d %s for %d urls with *** as password", backend.ErrInvalid, len(passwords), ParamPassword, used)
+	}
+	return filled, nil
+}
+
+// CleanError keeps the passwords of raw, the URL that err came from, out of err's message: those of three bytes or more, as they are
+// written in raw and decoded. Client libraries like to quote the URL that they could not parse, or its parts. The message for a
+// raw that SplitURL refuses is SplitURL's. The result matches what err matches, and does not unwrap.
+func CleanError(raw string, err error) error {
+	if err == nil || raw == "" {
+		return err
+	}
+	if _, bad := SplitURL(raw); bad != nil {
+		return &cleanError{bad.Error(), err}
+	}
+	clean := err.Error()
+	for _, text := range []string{raw, unquoted(strconv.Quote(raw))} {
+		clean = strings.ReplaceAll(clean, text, Redact(raw))
+	}
+	for _, secret := range secrets(raw) {
+		clean = strings.ReplaceAll(clean, secret, mask)
+	}
+	if clean == err.Error() {
+		return err
+	}
+	return &cleanError{clean, err}
+}
+
+// A cleanError does not unwrap: the message of the error that it contains must not be shown.
+type cleanError struct {
+	msg string
+	err error
+}
+
+func (e *cleanError) Error() string        { return e.msg }
+func (e *cleanError) Is(target error) bool { return errors.Is(e.err, target) }
+func (e *cleanError) As(target any) bool   { return errors.As(e.err, target) }
+
+// secrets lists the passwords of raw, the longest first: as written, decoded, and quoted by Go.
+func secrets(raw string) []string {
+	const least = 3 // a shorter one would garble the message
+	var list []string
+	add := func(text string) {
+		for _, s := range []string{text, unquoted(strconv.Quote(text))} {
+			if len(s) >= least {
+				list = append(list, s)
+			}
+		}
+	}
+	var collect func(raw string) string
+	collect = func(raw string) string {
+		return rewrite(raw, func(secret string) string {
+			add(secret)
+			for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
+				if plain, err := decode(secret); err == nil {
+					add(plain)
+				}
+			}
+			return secret
+		}, collect)
+	}
+	collect(raw)
+	slices.SortFunc(list, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == mask })
+}
+
+// rewrite returns raw, which SplitURL accepts, with each of its passwords, as written, replaced by what secret returns for it, and each URL
+// in a parameter by what nested returns for the URL.
+func rewrite(raw string, secret, nested func(string) string) string {
+	base, query, hasQuery := strings.Cut(raw, "?")
+	if userinfo, rest, ok := strings.Cut(base, "@"); ok {
+		scheme, userinfo, hasAuthority := strings.Cut(userinfo, "://")
+		user, password, ok := strings.Cut(userinfo, ":")
+		if ok && password != "" && hasAuthority && !strings.Contains(userinfo, "/") {
+			base = scheme + "://" + user + ":" + secret(password) + "@" + rest
+		}
+	}
+	if !hasQuery {
+		return base
+	}
+	params := strings.Split(query, "&")
+	for i, param := range params {
+		name, value, _ := strings.Cut(param, "=")
+		if plain, err := url.QueryUnescape(name); value != "" && err == nil && secretName(plain) {
+			params[i] = name + "=" + secret(value)
+		} else if inner, ok := innerURL(value); ok {
+			if rewritten := nested(inner); rewritten != inner {
+				params[i] = name + "=" + Escape(rewritten)
+			}
+		}
+	}
+	return base + "?" + strings.Join(params, "&")
+}
+
+// innerURL returns the URL in the value of a parameter, if it is a URL.
+func innerURL(value string) (string, bool) {
+	inner, err := url.QueryUnescape(value)
+	if err != nil || !strings.Contains(inner, ":") || inner == value && !strings.Contains(value, "://") {
+		return "", false
+	}
+	_, err = SplitURL(inner)
+	return inner, err == nil
+}
+
+// secretParam reports whether a parameter has a secret: by its name, or in a URL that is its value.
+func secretParam(name, value string) bool {
+	if plain, err := url.QueryUnescape(name); err == nil {
+		name = plain
+	}
+	plain, err := url.QueryUnescape(value)
+	return secretName(name) || err == nil && strings.Contains(plain, "@")
+}
+
+// secretName reports whether the parameter's name says that its value is secret.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return name != paramTokenBase &&
+		(strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "token"))
+}
+
+func unquoted(s string) string { return s[1 : len(s)-1] }

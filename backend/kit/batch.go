@@ -1,0 +1,99 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// errUnanswered is the unknown outcome of a renewal for which a batch brought no answer.
+var errUnanswered = errors.New("no answer to this renewal")
+
+// RenewBatch does the work of BatchRenewer for a store: it drops the leases that are over, calls send once with the rest,
+// and enters the answers. send gets each TTL as Guarantees.Round tells it, and returns a granted TTL and an error for each lease, in order, with the meaning of
+// Requests.RenewLease; ctx ends when the last of their deadlines has passed.
+func (s *Leases) RenewBatch(ctx context.Context, renewals []backend.Renewal,
+	send func(ctx context.Context, lives []*Life, ttls []time.Duration) (granted []time.Duration, errs []error),
+) []error {
+	n := len(renewals)
+	errs := make([]error, n)
+	lives, ttls, index := make([]*Life, 0, n), make([]time.Duration, 0, n), make([]int, 0, n)
+	var last time.Time
+	guarantees := s.requests.Guarantees()
+	sent, ended := time.Now(), ContextError(ctx, nil)
+	s.inParts(n, func(i int, now time.Time) (call func()) {
+		l, ok := renewals[i].Lease.(*Life)
+		if !ok || l.leases != s {
+			errs[i] = fmt.Errorf("%w: lease of another backend", backend.ErrInvalid)
+			return nil
+		}
+		ttl := renewals[i].TTL
+		if errs[i] = backend.ValidateTTL(ttl); errs[i] != nil {
+			return nil
+		}
+		ttl = guarantees.Round(ttl)
+		if l.renewing && l.state == live {
+			errs[i] = l.waitingLocked(now)
+			return nil
+		}
+		bound, call, err := l.beginRenewLocked(ended, ttl, sent)
+		if errs[i] = err; err != nil {
+			return call
+		}
+		lives, ttls, index = append(lives, l), append(ttls, ttl), append(index, i)
+		if bound.After(last) {
+			last = bound
+		}
+		return call
+	})
+	if len(lives) == 0 {
+		return errs
+	}
+	sctx, cancel := context.WithDeadline(ctx, last)
+	stop := context.AfterFunc(s.base, cancel) // Close
+	granted, sendErrs := send(sctx, lives, ttls)
+	stop()
+	cancel()
+	var strays []*Life
+	s.inParts(len(lives), func(k int, now time.Time) (call func()) {
+		l, u := lives[k], underway{ttl: ttls[k], sent: sent}
+		var ttl time.Duration
+		err := errUnanswered
+		if k < len(sendErrs) {
+			err = sendErrs[k]
+		}
+		if k < len(granted) {
+			ttl = granted[k]
+		}
+		stray, call, over := l.endRenewLocked(u, ttl, err, now)
+		if errs[index[k]] = renewError(ctx, over, err); stray {
+			strays = append(strays, l)
+		}
+		return call
+	})
+	s.giveBack(strays...)
+	return errs
+}
+
+// inParts calls f with 0 to n-1 and the time, with the lock, which it leaves to others now and then; and afterwards, without
+// the lock, what f returned. The time is read under the lock: nobody has seen a later one for which a lease was over.
+func (s *Leases) inParts(n int, f func(i int, now time.Time) (call func())) {
+	const part = 64
+	var calls []func()
+	for i := 0; i < n; {
+		s.mu.Lock()
+		now := time.Now()
+		for end := min(n, i+part); i < end; i++ {
+			if call := f(i, now); call != nil {
+				calls = append(calls, call)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, call := range calls {
+		call()
+	}
+}

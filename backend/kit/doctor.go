@@ -1,0 +1,125 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// A Rule is something to look for in T, which is what was read from a server.
+type Rule[T any] struct {
+	Severity       backend.Severity
+	Code, Why, Set string
+	Found          func(T) string // what was found, empty if nothing is wrong
+}
+
+func (r Rule[T]) finding(where, found string) backend.Finding {
+	return backend.Finding{Severity: r.Severity, Code: r.Code, Where: where, Found: found, Why: r.Why, Set: r.Set}
+}
+
+// When returns the text for Rule.Found, formatted by fmt.Sprintf, or an empty one unless something is wrong.
+func When(wrong bool, format string, args ...any) string {
+	if !wrong {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// Apply returns what rules find in what was read of one server. where names it, empty where there is one alone.
+func Apply[T any](rules []Rule[T], where string, read T) (list []backend.Finding) {
+	for _, r := range rules {
+		if found := r.Found(read); found != "" {
+			list = append(list, r.finding(where, found))
+		}
+	}
+	return list
+}
+
+// Findings returns what rules look for, for Driver.Findings.
+func Findings[T any](rules []Rule[T]) (list []backend.Finding) {
+	for _, r := range rules {
+		list = append(list, r.finding("", ""))
+	}
+	return list
+}
+
+// What may be found at any store.
+var (
+	notExamined = Rule[error]{Severity: backend.Info, Code: "not-examined",
+		Why: "only round trips were measured", Set: "nothing; the store does not implement backend.Examiner"}
+	unseen = Rule[error]{Severity: backend.Info, Code: "unseen",
+		Why: "a managed server or missing rights may hide something that would be a warning", Set: "grant the right to look, or check it yourself"}
+	unreachable = Rule[error]{Severity: backend.Warning, Code: "unreachable",
+		Why: "if another server fails too, nothing may be granted", Set: "start it, or remove it from the URL"}
+	clockSkew = Rule[time.Duration]{Severity: backend.Warning, Code: "clock-skew",
+		Why: "one of the two clocks is wrong: if it is corrected in one step, expiries and tokens that follow that clock shift by as much",
+		Set: "NTP on both machines"}
+	slowRoundTrip = Rule[time.Duration]{Severity: backend.Warning, Code: "slow-round-trip",
+		Why: "a renewal and its retries have two thirds of the TTL: if requests are slow on a normal day, leases are lost on a bad one",
+		Set: "a longer TTL, or a store that is closer or less busy"}
+)
+
+// CommonFindings returns what may be found on any store.
+func CommonFindings() []backend.Finding {
+	return slices.Concat(Findings([]Rule[error]{notExamined, unseen, unreachable}), Findings([]Rule[time.Duration]{clockSkew, slowRoundTrip}))
+}
+
+// Unseen returns a finding that says what could not be looked at.
+func Unseen(where, what string, err error) backend.Finding {
+	return unseen.finding(where, fmt.Sprintf("cannot look at %s: %v", what, err))
+}
+
+// Unreachable is the finding of one of several servers that does not answer.
+func Unreachable(where string, err error) backend.Finding {
+	return unreachable.finding(where, err.Error())
+}
+
+// mostSkew is more than NTP leaves between two machines.
+const mostSkew = time.Second
+
+// CompareClocks returns a finding if a server's clock differs from ours. The server reported its time, rounded down to a unit, between
+// the times sent and received of our clock.
+func CompareClocks(where string, server time.Time, unit time.Duration, sent, received time.Time) []backend.Finding {
+	server, sent, received = server.Round(0), sent.Round(0), received.Round(0) // the wall clocks
+	ahead, behind := server.Sub(received), sent.Sub(server.Add(unit))
+	switch {
+	case ahead > mostSkew:
+		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is ahead of this machine's by %v", ahead.Round(time.Millisecond)))}
+	case behind > mostSkew:
+		return []backend.Finding{clockSkew.finding(where, fmt.Sprintf("the server's clock is behind this machine's by %v", behind.Round(time.Millisecond)))}
+	}
+	return nil
+}
+
+// Examine returns what there is to know about a store and locks of ttl on it, the worst first. It asks several times who holds key, to see
+// how long a request takes.
+func Examine(ctx context.Context, b backend.Backend, key string, ttl time.Duration) ([]backend.Finding, error) {
+	list := []backend.Finding{notExamined.finding("", "the store cannot be examined")}
+	if e, ok := b.(backend.Examiner); ok {
+		var err error
+		if list, err = e.Examine(ctx); err != nil {
+			return nil, err
+		}
+	}
+	const trips, share = 10, 20
+	ttl = b.Guarantees().Round(ttl)
+	var slowest time.Duration
+	for i := range trips + 1 {
+		begun := time.Now()
+		if _, err := b.Inspect(ctx, key); err != nil {
+			return nil, err
+		}
+		if i > 0 { // the first may make a connection
+			slowest = max(slowest, time.Since(begun))
+		}
+	}
+	if slowest > ttl/share {
+		list = append(list, slowRoundTrip.finding("", fmt.Sprintf("the slowest of %d reads of a key took %v, more than a twentieth of the TTL of %v",
+			trips, slowest.Round(10*time.Microsecond), ttl)))
+	}
+	slices.SortStableFunc(list, func(a, b backend.Finding) int { return int(b.Severity - a.Severity) })
+	return list, nil
+}

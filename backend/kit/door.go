@@ -1,0 +1,132 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// Enter begins a call of one of the client's methods. It returns the error of a call that must not begin: invalid, if
+// that is not nil, the error of a context that has ended, or ErrClosed. Otherwise the call ends with Leave, and Close
+// waits for it.
+func (s *Leases) Enter(ctx context.Context, invalid error) error {
+	if invalid != nil {
+		return invalid
+	}
+	if err := ContextError(ctx, nil); err != nil {
+		return err
+	}
+	s.underway.Add(1) // before it asks, or Close might not wait
+	if s.closed.Load() {
+		s.Leave()
+		return backend.ErrClosed
+	}
+	return nil
+}
+
+// Leave ends what Enter has begun.
+func (s *Leases) Leave() {
+	if s.underway.Add(-1) == 0 && s.closed.Load() {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Call makes a call of one of the client's methods: it calls do between Enter and Leave, with a context that also ends
+// when Close begins, and returns do's error as callers may see it. If ctx has ended, that is ctx's, joined with do's.
+// If Close has begun, it is ErrClosed. The end of another context is ErrUnavailable. ErrHeld, ErrLost, ErrInvalid and
+// ErrUnsupported, which say what the store answered, stay as they are.
+func (s *Leases) Call(ctx context.Context, invalid error, do func(ctx context.Context) error) error {
+	if err := s.Enter(ctx, invalid); err != nil {
+		return err
+	}
+	defer s.Leave()
+	bound := newCallContext(ctx, s)
+	err := do(bound)
+	bound.cancel()
+	switch {
+	case err == nil, isAnswer(err):
+		return err
+	case Ended(ctx):
+		return ContextError(ctx, err)
+	case s.closed.Load():
+		return backend.ErrClosed
+	}
+	return NotOurs(ctx, err)
+}
+
+// Acquire is a Backend's Acquire by w: one attempt, or as many as it takes if r waits. If they fail, it removes in the
+// background what the store may keep of the owner.
+func (s *Leases) Acquire(ctx context.Context, r backend.Request, w Waiter) (l backend.Lease, err error) {
+	g := s.requests.Guarantees()
+	invalid := r.Validate()
+	if invalid == nil && g.MaxTTL > 0 && r.TTL > g.MaxTTL {
+		invalid = fmt.Errorf("%w: ttl %v is longer than the store grants, %v", backend.ErrInvalid, r.TTL, g.MaxTTL)
+	}
+	err = s.Call(ctx, invalid, func(ctx context.Context) (err error) {
+		if r.Wait {
+			w.Patience = max(r.TTL, w.Patience, leastPatience)
+			l, err = w.Wait(ctx)
+		} else {
+			l, err = w.try(ctx)
+		}
+		refused := isAnswer(err) && !errors.Is(err, backend.ErrLost) && !errors.Is(err, backend.ErrClosed)
+		switch {
+		case err == nil:
+		case w.CleanUp != nil:
+			w.CleanUp()
+		case refused:
+		case w.unsure:
+			s.Abandon(r.Key, r.Owner, g.Round(r.TTL))
+		case !errors.Is(err, backend.ErrLost): // which Grant has seen to
+			s.Withdraw(r.Key, r.Owner, g.Round(r.TTL))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err // not l: an interface that holds a nil pointer is not nil
+	}
+	return l, nil
+}
+
+// Go runs f on a goroutine for which Close waits. Its context ends when Close can wait no longer. Go reports whether it
+// runs f: not after that.
+func (s *Leases) Go(f func(ctx context.Context)) bool {
+	s.underway.Add(1)
+	if s.base.Err() != nil {
+		s.Leave()
+		return false
+	}
+	go func() {
+		defer s.Leave()
+		f(s.base)
+	}()
+	return true
+}
+
+// Closed reports whether Close has begun.
+func (s *Leases) Closed() bool { return s.closed.Load() }
+
+// Closing returns a context that ends when Close begins.
+func (s *Leases) Closing() context.Context { return s.closing }
+
+// Base returns the context of releases, clean-ups and background work. It ends when Close can wait for them no longer.
+func (s *Leases) Base() context.Context { return s.base }
+
+// Drain waits, after Close, until no call, release or background work is under way, or for a second.
+func (s *Leases) Drain() {
+	t := time.NewTimer(closeGrace)
+	defer t.Stop()
+	for s.underway.Load() > 0 {
+		select {
+		case <-s.idle:
+		case <-t.C:
+			return
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package kit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+)
+
+// An Encoding turns keys into names for a store that does not take any bytes or any length. It is injective: different
+// keys get different names (for names cut short, as far as SHA-256 has no collisions).
+//
+// Letters, digits, '-', '_' and Extra stand for themselves; any other byte becomes Escape and two hex digits, with '%'
+// as the default escape. A name longer than Max is cut and gets a hash of the whole key, behind an escape that no other
+// name has.
+type Encoding struct {
+	Max      int    // the longest name in bytes, at least 64; 0 means no limit
+	Escape   byte   // default '%'; it must not be a letter, digit or in Extra
+	Extra    string // more bytes that stand for themselves
+	FoldCase bool   // upper-case letters are escaped, for stores that do not tell A from a
+}
+
+const hexDigits = "0123456789abcdef"
+
+var hashAlphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// Encode returns the name of key.
+func (e Encoding) Encode(key string) string {
+	escape := cmp.Or(e.Escape, '%')
+	var b strings.Builder
+	b.Grow(len(key))
+	cut := -1             // where the name is cut if it grows too long: after a whole character
+	const hashed = 2 + 52 // escape, '=', 256 bits in base 32
+	for i := range len(key) {
+		c := key[i]
+		if e.Max > 0 && cut < 0 && b.Len()+3 > e.Max-hashed {
+			cut = b.Len()
+		}
+		if e.plain(c) && c != escape {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte(escape)
+			b.WriteByte(hexDigits[c>>4])
+			b.WriteByte(hexDigits[c&15])
+		}
+	}
+	name := b.String()
+	if e.Max <= 0 || len(name) <= e.Max {
+		return name
+	}
+	sum := sha256.Sum256([]byte(key))
+	return name[:cut] + string(escape) + "=" + hashAlphabet.EncodeToString(sum[:])
+}
+
+func (e Encoding) plain(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
+		return true
+	case c >= 'A' && c <= 'Z':
+		return !e.FoldCase
+	}
+	return strings.IndexByte(e.Extra, c) >= 0
+}
+
+// Decode returns the key that has name. It is false for a name that Encode does not make, and for one that it has cut short.
+func (e Encoding) Decode(name string) (key string, ok bool) {
+	escape := cmp.Or(e.Escape, '%')
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c == escape && i+2 < len(name) {
+			high, low := strings.IndexByte(hexDigits, name[i+1]), strings.IndexByte(hexDigits, name[i+2])
+			if high < 0 || low < 0 {
+				return "", false
+			}
+			c = byte(high<<4 | low)
+			i += 2
+		}
+		b.WriteByte(c)
+	}
+	if key = b.String(); e.Encode(key) != name {
+		return "", false
+	}
+	return key, true
+}

@@ -1,0 +1,122 @@
+package kit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/anylock/lock/backend"
+)
+
+var encodings = map[string]Encoding{
+	"default":  {},
+	"file":     {Max: 200, FoldCase: true},
+	"shortest": {Max: 64, Extra: "=.~/"},
+	"other":    {Max: 100, Escape: '+', Extra: ".:="},
+	"dash":     {Max: 80, Escape: '-', FoldCase: true, Extra: "ABC%"},
+}
+
+func TestEncode(t *testing.T) {
+	for _, test := range []struct {
+		encoding  Encoding
+		key, want string
+	}{
+		{Encoding{}, "abcXYZ089-_", "abcXYZ089-_"},
+		{Encoding{}, "a/b", "a%2fb"},
+		{Encoding{}, "a%2fb", "a%252fb"},
+		{Encoding{}, "é\x00\xff", "%c3%a9%00%ff"},
+		{Encoding{}, ".", "%2e"},
+		{Encoding{FoldCase: true}, "aA", "a%41"},
+		{Encoding{FoldCase: true, Extra: "A"}, "aA", "a%41"},
+		{Encoding{Extra: "./"}, "a/b.c", "a/b.c"},
+		{Encoding{Escape: '_'}, "a_b c", "a_5fb_20c"},
+		{Encoding{Escape: '+', Extra: "+"}, "a+b", "a+2bb"},
+		{Encoding{Max: 64}, strings.Repeat("x", 64), strings.Repeat("x", 64)},
+	} {
+		if got := test.encoding.Encode(test.key); got != test.want {
+			t.Errorf("%+v: %q is %q, want %q", test.encoding, test.key, got, test.want)
+		}
+	}
+}
+
+// Keys that tempt a careless encoding into one name.
+func TestEncodeKeepsKeysApart(t *testing.T) {
+	long := strings.Repeat("x", backend.MaxKeyLen-1)
+	keys := []string{
+		"a", "A", "a/b", "a%2fb", "a%2Fb", "a%252fb", "a+2fb", "a-2fb", "a=", "a%=", "a%3d", "a-3d", "a+3d", ".", "..", "%", "%%", "+", "-", "--",
+		" ", "\x00", "a\x00", "é", "e\u0301", "É", long, long + "x", long + "y", long + "X", "x" + long,
+		strings.Repeat("/", 40), strings.Repeat("/", 41), strings.Repeat("%2f", 40), strings.Repeat("/", 1000), strings.Repeat("/", 1001),
+	}
+	for n := range 200 { // around the cut, and names that look like cut ones
+		keys = append(keys, strings.Repeat("k", n+1), strings.Repeat("k", n)+"/")
+		for _, e := range encodings {
+			name := e.Encode(strings.Repeat("k", n+1) + "/")
+			keys = append(keys, name, strings.ToUpper(name), name[:len(name)-1])
+		}
+	}
+	for name, e := range encodings {
+		t.Run(name, func(t *testing.T) {
+			seen := make(map[string]string)
+			for _, key := range keys {
+				got := e.Encode(key)
+				checkName(t, e, key, got)
+				if e.FoldCase {
+					got = strings.ToLower(got)
+				}
+				if other, taken := seen[got]; taken && other != key {
+					t.Errorf("%q and %q are both %q", key, other, got)
+				}
+				seen[got] = key
+			}
+		})
+	}
+}
+
+// checkName checks the length and the bytes of a name.
+func checkName(t *testing.T, e Encoding, key, name string) {
+	t.Helper()
+	if e.Max > 0 && len(name) > e.Max {
+		t.Errorf("%q has %d bytes, %d are allowed", name, len(name), e.Max)
+	}
+	escape := e.Escape
+	if escape == 0 {
+		escape = '%'
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !e.plain(c) && c != escape && c != '=' {
+			t.Errorf("%q holds %q", name, c)
+		}
+		if e.FoldCase && c >= 'A' && c <= 'Z' {
+			t.Errorf("%q holds an upper-case letter", name)
+		}
+	}
+	if got, ok := e.Decode(name); ok != !strings.Contains(name, string(escape)+"=") || ok && got != key {
+		t.Errorf("%q is the name of %q, %v; want %q", name, got, ok, key)
+	}
+	if e.Encode(key) != name {
+		t.Errorf("%q is not always the same", key)
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("a", "A")
+	f.Add("a/b", "a%2fb")
+	f.Add(strings.Repeat("x", 65), strings.Repeat("x", 66))
+	f.Add("\xff", "\xfe")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		for name, e := range encodings {
+			x, y := e.Encode(a), e.Encode(b)
+			checkName(t, e, a, x)
+			if e.FoldCase {
+				x, y = strings.ToLower(x), strings.ToLower(y)
+			}
+			if a != b && x == y {
+				t.Errorf("%s: %q and %q are both %q", name, a, b, x)
+			}
+			// A key that looks like the name of another is not the same lock.
+			if n := e.Encode(a); n != a && e.Encode(n) == n {
+				t.Errorf("%s: %q and %q are both %q", name, a, n, n)
+			}
+		}
+	})
+}

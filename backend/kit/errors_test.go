@@ -1,0 +1,83 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anylock/lock/backend"
+)
+
+// An owner's name cannot forge lines of a log, nor speak to a terminal.
+func TestHeldErrorIsOneLine(t *testing.T) {
+	for owner, want := range map[string]string{
+		"0123@host:7":          "held by 0123@host:7 for up to 1s more",
+		"Zoë on 日本":            "held by Zoë on 日本 for up to 1s more",
+		"a\nlevel=ERROR msg=b": `held by "a\nlevel=ERROR msg=b" for up to 1s more`,
+		"\x1b[31mred":          `held by "\x1b[31mred" for up to 1s more`,
+		"c1 \u009b31m":         `held by "c1 \u009b31m" for up to 1s more`,
+		"rtl \u202e":           `held by "rtl \u202e" for up to 1s more`,
+		"not utf-8 \xff":       `held by "not utf-8 \xff" for up to 1s more`,
+	} {
+		if got := (&backend.HeldError{Holder: backend.Holder{Owner: owner, TTL: time.Second}}).Error(); got != want {
+			t.Errorf("%q: %s, want %s", owner, got, want)
+		}
+	}
+}
+
+// What Poll has returned may be passed to ContextError again.
+// A late context has ended by its deadline, and its timer has not run yet.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// A refusal stays in the error of a context that is made twice, also if the context's timer is late.
+func TestLateTimerKeepsBusy(t *testing.T) {
+	ctx := late{context.Background()}
+	err := ContextError(ctx, ContextError(ctx, backend.ErrHeld))
+	wantErr(t, "late", err, context.DeadlineExceeded)
+	wantErr(t, "late", err, backend.ErrHeld)
+}
+
+func TestContextErrorKeepsBusy(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("shutting down"))
+	err := ContextError(ctx, backend.ErrHeld)
+	for _, err := range []error{err, ContextError(ctx, err)} {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, backend.ErrHeld) || strings.Count(err.Error(), "shutting down") != 1 {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	if err := ContextError(ctx, context.DeadlineExceeded); errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is that of another context: %v", err)
+	}
+}
+
+// A token that package lock could not shift is no lease.
+func TestTokensHaveABound(t *testing.T) {
+	f := &fakeStore{}
+	bubble(t, f, func(t *testing.T, s *Leases) {
+		for token, ok := range map[uint64]bool{1<<55 - 1: true, 1 << 55: false, 1<<56 - 1: false, 1 << 63: false} {
+			_, err := s.Grant(t.Context(), backend.Request{Key: "k", Owner: "o", TTL: time.Minute},
+				Grant{Token: token, Sent: time.Now(), TTL: time.Minute})
+			if (err == nil) != ok || !ok && (!errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "2^55")) {
+				t.Errorf("token %d: %v", token, err)
+			}
+		}
+	})
+	if n := f.releases.Load(); n == 0 {
+		t.Error("what was refused was not given back")
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"held by é 日": "held by é 日", "a\nb\x1b[2J\u202e": `a\nb\x1b[2J\u202e`, "\xff\uFFFD": "\\xff\uFFFD", "'\"`": "'\"`", "": "",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anylock/lock/backend"
+	"github.com/anylock/lock/internal/alarm"
+)
+
+// Leases is what every client of a store needs: it tracks the leases that the client has been granted, with one timer
+// and, while idle, no goroutine; it counts the calls of the client ([Leases.Call]), cleans up after those that failed,
+// and ends all of it in Close. It is safe for concurrent use.
+type Leases struct {
+	requests Requests
+	timeout  time.Duration
+
+	mu    sync.Mutex
+	clock alarm.Clock[*Life] // of the deadlines of live leases
+
+	closed   atomic.Bool     // Close has begun; set with mu
+	underway atomic.Int64    // calls, releases and background work
+	idle     chan struct{}   // receives when the last of them ends after Close has begun
+	closing  context.Context // ends when Close begins
+	base     context.Context // ends when every request must
+	begin    context.CancelFunc
+	cancel   context.CancelFunc
+}
+
+// NewLeases returns an empty Leases whose releases and clean-ups go through r, each bounded by timeout.
+func NewLeases(r Requests, timeout time.Duration) *Leases {
+	s := &Leases{requests: r, timeout: timeout, idle: make(chan struct{}, 1)}
+	s.clock = alarm.New[*Life](s.expire)
+	s.closing, s.begin = context.WithCancel(context.Background())
+	s.base, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// A Grant is what a store reports about a request that succeeded.
+type Grant struct {
+	Token uint64        // the store's fencing number
+	Sent  time.Time     // taken before sending the request that granted (or last extended) the lease
+	Got   time.Time     // when the answer came; zero if the store has not looked at the clock then, and Grant is to
+	TTL   time.Duration // as granted, at least what was asked
+	Data  any           // kept in Life.Data
+	// Unsure means that a request for this grant went unanswered and may still reach the store. The owner is cleaned up
+	// once more after the release.
+	Unsure bool
+}
+
+// Grant begins the life of a lease that the store has given to r. It fails, and gives the lease back in the background,
+// when ctx has ended, the grant arrived after its own deadline (ErrLost), its token is not below 2^55 (ErrUnsupported), or Leases is
+// closed.
+// After a failure the owner is spent: asking again under its name would race with giving the first grant back.
+func (s *Leases) Grant(ctx context.Context, r backend.Request, g Grant) (*Life, error) {
+	l := &Life{Data: g.Data, leases: s, key: r.Key, owner: r.Owner, token: g.Token, mayReturn: g.Unsure}
+	l.place.Item = l
+	deadline := backend.Deadline(g.Sent, g.TTL)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := g.Got
+	if now.IsZero() {
+		now = g.Sent.Add(time.Since(g.Sent)) // the cheapest way to read the clock
+	}
+	l.granted, l.kept = now, g.TTL
+	end, ends := ctx.Deadline()
+	var err error
+	switch {
+	case s.closed.Load():
+		s.underway.Add(1)
+		go func() {
+			defer s.Leave()
+			s.releaseOnce(l)
+		}()
+		return nil, backend.ErrClosed
+	case ctx.Err() != nil, ends && !now.Before(end):
+		err = endError(ctx, nil)
+	case g.Token >= backend.TokenLimit:
+		err = fmt.Errorf("%w: token %d is not below 2^55", backend.ErrUnsupported, g.Token)
+	case !now.Before(deadline):
+		err = fmt.Errorf("%w: the grant arrived %v after its deadline", backend.ErrLost, now.Sub(deadline).Round(time.Millisecond))
+	default:
+		s.clock.Set(&l.place, deadline)
+		s.clock.Arm()
+		return l, nil
+	}
+	s.cleanUp(l, g.TTL, g.Unsure)
+	return nil, err
+}
+
+// Len is the number of live leases.
+func (s *Leases) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock.Len()
+}
+
+// closeGrace is how long Close waits for calls, releases and clean-ups, and again for the end of those that it has
+// cancelled.
+const closeGrace = time.Second
+
+// Close ends the client's work in this order: it refuses new calls, ends the context of those under way and loses every
+// live lease; it waits for calls, releases and clean-ups, up to a second; it ends their contexts ([Leases.Go]), and
+// waits again, up to a second. Then nothing uses the client's connections, unless it ignores its context: close them
+// after Close, and call Drain. Close reports whether this was the first call.
+func (s *Leases) Close() bool {
+	s.mu.Lock()
+	if s.closed.Swap(true) {
+		s.mu.Unlock()
+		return false
+	}
+	var calls []func()
+	for e := s.clock.First(); e != nil; e = s.clock.First() {
+		calls = append(calls, e.Item.endLocked(closed))
+	}
+	s.clock.Stop()
+	s.mu.Unlock()
+	s.begin()
+	for _, call := range calls {
+		call()
+	}
+	s.Drain()
+	s.cancel()
+	s.Drain()
+	return true
+}
+
+func (s *Leases) removeLocked(l *Life) { s.clock.Remove(&l.place) }
+
+// setDeadlineLocked moves the deadline of a live lease.
+func (l *Life) setDeadlineLocked(d time.Time) {
+	l.leases.clock.Set(&l.place, d)
+	l.leases.clock.Arm()
+}
+
+func (s *Leases) expire() {
+	s.mu.Lock()
+	s.clock.Woken()
+	var calls []func()
+	now := time.Now()
+	for e := s.clock.FirstDue(now); e != nil; e = s.clock.FirstDue(now) {
+		calls = append(calls, e.Item.endLocked(lost))
+	}
+	s.clock.Arm()
+	s.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}

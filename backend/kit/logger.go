@@ -1,0 +1,27 @@
+package kit
+
+import (
+	"context"
+	"log/slog"
+)
+
+type loggerKey struct{}
+
+// WithLogger returns a context with the logger for what a store's client library logs by itself.
+func WithLogger(ctx context.Context, logger *slog.Logger) context.Context {
+	return context.WithValue(ctx, loggerKey{}, logger)
+}
+
+// LoggerOf returns the logger of WithLogger, if any.
+func LoggerOf(ctx context.Context) (*slog.Logger, bool) {
+	logger, ok := ctx.Value(loggerKey{}).(*slog.Logger)
+	return logger, ok
+}
+
+// Logger returns the logger of WithLogger, or one that discards everything.
+func Logger(ctx context.Context) *slog.Logger {
+	if logger, ok := LoggerOf(ctx); ok {
+		return logger
+	}
+	return slog.New(slog.DiscardHandler)
+}
