@@ -134,7 +134,7 @@ func TestConfig(t *testing.T) {
 	if left := time.Until(lease.Deadline()); left < time.Minute || left > 90*time.Second {
 		t.Errorf("%v left", left)
 	}
-	if _, err := l.Acquire(lease.Context(), "k"); err != nil {
+	if _, err := l.Acquire(lease.Context(t.Context()), "k"); err != nil {
 		t.Error(err)
 	}
 	text, _ := json.Marshal(c)

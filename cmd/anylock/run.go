@@ -275,9 +275,8 @@ func (r *runner) run(ctx context.Context) error {
 	ctx, stop := untilSignal(ctx, signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stopWatch := context.AfterFunc(guard.context(), cancel)
+	defer context.AfterFunc(guard.context(), cancel)()
 	lease, closeStore, err := r.take(ctx)
-	stopWatch() // the lease keeps this context, and the guard ends before the lease
 	interrupted := stop()
 	if err != nil {
 		return cmp.Or(interrupted, guardFailure(guard), err)
@@ -362,7 +361,7 @@ func (r *runner) linger(l *lock.Lease, signals <-chan os.Signal) bool {
 		return false
 	}
 	r.sayVerbose("the key stays taken for %s", shortDuration(left))
-	ctx, stop := untilSignal(l.Context(), signals)
+	ctx, stop := untilSignal(l.Context(context.Background()), signals)
 	_ = kit.Sleep(ctx, left)
 	stop()
 	return true

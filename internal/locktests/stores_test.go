@@ -152,11 +152,11 @@ func TestFrozenStores(t *testing.T) {
 			n.Freeze()
 		}
 		select {
-		case <-lease.Context().Done():
+		case <-lease.Context(t.Context()).Done():
 		case <-time.After(ttl + 5*time.Second):
 			t.Errorf("not lost %v after the deadline", time.Since(lease.Deadline()))
 		}
-		if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+		if cause := context.Cause(lease.Context(t.Context())); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the context ended for %v, want ErrLost", cause)
 		}
 		for _, n := range nodes {
