@@ -38,6 +38,7 @@ type Need struct {
 	Push         bool          // waiters are notified and do not poll: "push"
 	Linearizable bool          // owners exclude each other whatever fails in the store: "linearizable"
 	NoEarlyLoss  bool          // the store never drops a live lease: "no-early-loss"
+	Shared       bool          // the store has shared leases: "shared"
 	TellsLoss    bool          // a holder learns soon, not only at its next renewal, that its lease was removed: "tells-loss"
 	Fencing      Fencing       // tokens stay in order across at least this: "fencing=restart"
 	Reach        Reach         // owners this far apart exclude each other: "reach=network"
@@ -69,6 +70,9 @@ var needs = []need{
 	}),
 	flag("no-early-loss", func(n *Need) *bool { return &n.NoEarlyLoss }, func(g Guarantees) string {
 		return unless(g.EarlyLoss == "", "a live lease may be dropped: "+g.EarlyLoss)
+	}),
+	flag("shared", func(n *Need) *bool { return &n.Shared }, func(g Guarantees) string {
+		return unless(g.Shared, "the store has no shared leases")
 	}),
 	flag("tells-loss", func(n *Need) *bool { return &n.TellsLoss }, func(g Guarantees) string {
 		return unless(g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
