@@ -158,20 +158,6 @@ func (l *Locker) tooLong(s *settings) error {
 // Guarantees returns what the store promises.
 func (l *Locker) Guarantees() Guarantees { return l.guarantees }
 
-// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
-// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
-// holder's own is higher by up to 255.
-func (l *Locker) Inspect(ctx context.Context, key string) (Holder, error) {
-	full, err := l.fullKey(key)
-	if err == nil {
-		var h Holder
-		if h, err = l.backend.Inspect(ctx, full); err == nil {
-			return l.told(h), nil
-		}
-	}
-	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
-}
-
 // unopened is the error of a Locker that neither Open nor New has made.
 func (l *Locker) unopened() error {
 	if l.backend == nil {

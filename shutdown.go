@@ -101,16 +101,3 @@ func (l *Locker) closedOr(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
-// Ping takes no lease, and does not check whether one could be written.
-func (l *Locker) Ping(ctx context.Context) error {
-	if err := l.NotReady(); err != nil {
-		return err
-	}
-	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
-	return l.error("ping", "", err)
-}
-
-// pingKey is a key that Ping looks at, and nobody takes.
-const pingKey = "anylock-ping"
