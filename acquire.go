@@ -186,7 +186,7 @@ func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool
 // ask gets a lease from the store.
 func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
-	owner := backend.NewOwner()
+	owner := l.newOwner()
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
@@ -203,6 +203,13 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 		return nil, held
 	}
 	return nil, err
+}
+
+func (l *Locker) newOwner() string {
+	if label := l.defaults.label; label != "" {
+		return backend.NewLabelledOwner(label)
+	}
+	return backend.NewOwner()
 }
 
 // endedErr is why a lease has ended without a release.

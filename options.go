@@ -39,6 +39,7 @@ type settings struct {
 
 	handoff int
 	prefix  string
+	label   string // of owners; empty for the host and process
 	base    uint64 // added to the store's numbers
 	require []Need
 	logger  *slog.Logger
@@ -135,6 +136,18 @@ func WithHandoff(n int) Option {
 // WithPrefix puts prefix before every key, so that applications can share a store. It counts towards the length limit of keys.
 func WithPrefix(prefix string) Option {
 	return lockerOption(func(s *settings) { s.prefix = prefix })
+}
+
+// WithOwnerLabel puts label behind the random part of every owner, in place of the host and process, so that others find
+// it in Holder.Label: an address where the leader can be reached, for example. Inspect, List, HeldError and the command
+// show it. label is 1 to 222 bytes of printable characters without blanks and quotes. It need not be unique.
+func WithOwnerLabel(label string) Option {
+	return lockerOption(func(s *settings) {
+		s.label = label
+		if err := backend.ValidateLabel(label); err != nil {
+			s.err = err
+		}
+	})
 }
 
 // WithTokenBase adds n to every number of the store. After a switch to another store, tokens then continue above those of the old
