@@ -19,6 +19,18 @@
 // somebody else may get the key. [Lease.Context] ends and [Lease.Lost] closes when the lease ends, by its local deadline at the
 // latest, whatever the network does. To close the remaining gap, let the resource refuse a [Lease.Token] lower than one it has seen.
 //
+// # Release reports a loss
+//
+// Release returns [ErrLost] if the lease had ended before, so that somebody else may have worked at the same time. A plain
+// "defer lease.Release(ctx)" drops that error. [Locker.Do] returns it, and so does a function with a named result:
+//
+//	lease, err := locks.Acquire(ctx, key)
+//	if err != nil {
+//		return err
+//	}
+//	defer func() { err = errors.Join(err, lease.Release(ctx)) }()
+//	return work(lease.Context(ctx))
+//
 // # Concurrency
 //
 // Everything is safe for concurrent use. Goroutines of one Locker that want the same key queue inside the process, first come
