@@ -157,14 +157,3 @@ const pingKey = "anylock-ping"
 func (o Ops) NotReady() error {
 	return o.l.error("acquire", "", o.l.notReady())
 }
-
-// notReady is why the store cannot grant yet, nil if it can or does not know.
-func (l *Locker) notReady() error {
-	if err := l.unopened(); err != nil {
-		return err
-	}
-	if r, ok := l.backend.(backend.Readiness); ok {
-		return r.NotReady()
-	}
-	return nil
-}

@@ -14,11 +14,6 @@ const DefaultTTL = 30 * time.Second
 // DefaultHandoff is how often a live lease is handed on inside the process without WithHandoff.
 const DefaultHandoff = 16
 
-const (
-	handoffBits = 8
-	maxHandoff  = 1<<handoffBits - 1
-)
-
 // An Option configures a Locker. A nil Option has no effect.
 type Option interface{ locker(*settings) }
 
@@ -26,26 +21,6 @@ type Option interface{ locker(*settings) }
 type AcquireOption interface {
 	Option
 	acquire(*settings)
-}
-
-type settings struct {
-	ttl       time.Duration
-	manual    bool // no automatic renewal
-	maxHold   time.Duration
-	minHold   time.Duration
-	wait      time.Duration
-	limited   bool // wait is set
-	reentrant bool
-
-	handoff int
-	prefix  string
-	label   string // of owners; empty for the host and process
-	base    uint64 // added to the store's numbers
-	require []Need
-	logger  *slog.Logger
-	tracer  Tracer
-
-	err error // of an option's own value
 }
 
 type lockerOption func(*settings)
@@ -220,4 +195,22 @@ func (s *settings) leaseTTL() time.Duration {
 		return min(s.ttl, s.maxHold)
 	}
 	return s.ttl
+}
+
+// tooLong is ErrInvalid if s asks for longer than the store grants.
+func (l *Locker) tooLong(s *settings) error {
+	most := l.guarantees.MaxTTL
+	switch ttl := s.leaseTTL(); {
+	case most <= 0:
+	case ttl > most:
+		return fmt.Errorf("%w: ttl %v is longer than the store grants, %v", ErrInvalid, ttl, most)
+	case s.minHold > most: // Release would ask for what is left of it
+		return fmt.Errorf("%w: min hold %v is longer than the store grants, %v", ErrInvalid, s.minHold, most)
+	}
+	return nil
+}
+
+// WithTracer makes the Locker call t. Without a Tracer, tracing costs nothing.
+func WithTracer(t Tracer) Option {
+	return lockerOption(func(s *settings) { s.tracer = t })
 }

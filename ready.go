@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"log/slog"
+
+	"github.com/anylock/lock/backend"
 )
 
 // tellNotReady logs, when a wait at the store begins, that it will be long.
@@ -13,4 +15,15 @@ func (l *Locker) tellNotReady(ctx context.Context, key string, handed *hold, wai
 	if err := l.notReady(); err != nil {
 		l.defaults.logger.Warn("acquire: the store cannot grant yet", "key", key, "backend", l.name, "error", err)
 	}
+}
+
+// notReady is why the store cannot grant yet, nil if it can or does not know.
+func (l *Locker) notReady() error {
+	if err := l.unopened(); err != nil {
+		return err
+	}
+	if r, ok := l.backend.(backend.Readiness); ok {
+		return r.NotReady()
+	}
+	return nil
 }
