@@ -15,9 +15,9 @@ var batchChecks = []Check{
 		run:  largeBatchRenewsEach,
 	},
 	{
-		Name: "RenewBatchTellsEach",
+		Name: "RenewBatchReportsEach",
 		Rule: "BatchRenewer.RenewBatch returns one error for each lease, in order, with the meaning of Lease.Renew's",
-		run:  renewBatchTellsEach,
+		run:  renewBatchReportsEach,
 	},
 }
 
@@ -88,7 +88,7 @@ func largeBatchRenewsEach(t *trial) {
 	})
 }
 
-func renewBatchTellsEach(t *trial) {
+func renewBatchReportsEach(t *trial) {
 	batcher := t.batcher()
 	if errs := batcher.RenewBatch(t.ctx, nil); len(errs) != 0 {
 		t.fatalf("an empty batch has %d errors", len(errs))

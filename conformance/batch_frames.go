@@ -178,7 +178,7 @@ type batchFault struct {
 func cutInsideBatch(t *trial) {
 	t.batcher()
 	n := t.batchSize(8)
-	if t.tellsTTL() {
+	if t.inspectHasTTL() {
 		b := t.newCutBatch(n, true)
 		b.disturbAll(func(faults []batchFault) []batchFault { return faults })
 		return

@@ -12,9 +12,9 @@ import (
 // What a failed Acquire says of the key: busy, or not known.
 var busyChecks = []Check{
 	{
-		Name: "EndedWaitTellsBusy",
+		Name: "EndedWaitReportsBusy",
 		Rule: "Backend.Acquire that waits, and whose context ends after the store has said that the key is busy, matches ErrHeld too",
-		run:  endedWaitTellsBusy,
+		run:  endedWaitReportsBusy,
 	},
 	{
 		Name:  "OwnLimitIsUnavailable",
@@ -24,7 +24,7 @@ var busyChecks = []Check{
 	},
 }
 
-func endedWaitTellsBusy(t *trial) {
+func endedWaitReportsBusy(t *trial) {
 	clients := []backend.Backend{t.a, t.b}
 	t.together(2*len(clients), func(i int) {
 		g := t.acquire(t.a, t.newKey(), t.long())
@@ -36,7 +36,7 @@ func endedWaitTellsBusy(t *trial) {
 			want = context.DeadlineExceeded
 		}
 		w := t.waitWith(ctx, clients[i%2], g.key, t.long())
-		if t.told(g.key, 1); want == context.Canceled {
+		if t.confirmQueued(g.key, 1); want == context.Canceled {
 			w.cancel()
 		} else if time.Now().After(deadline) {
 			t.tooLate("a wait ended before it could be known that the store had been asked")

@@ -11,23 +11,23 @@ import (
 
 // what failed requests say, a store that is full, and a client that holds all it can
 var busyMutants = []mutant{
-	{"ended wait does not tell that the key is busy", "EndedWaitTellsBusy"},
-	{"wait past its deadline does not tell that the key is busy", "EndedWaitTellsBusy"},
-	{"cancelled wait is ErrHeld", "EndedWaitTellsBusy"},
-	{"store that hangs is told as busy", "PartitionHonoursContext"},
-	{"store that hangs is told as busy", "FrozenStoreHonoursContext"},
-	{"own limit is told as a context's", "OwnLimitIsUnavailable"},
+	{"ended wait does not report that the key is busy", "EndedWaitReportsBusy"},
+	{"wait past its deadline does not report that the key is busy", "EndedWaitReportsBusy"},
+	{"cancelled wait is ErrHeld", "EndedWaitReportsBusy"},
+	{"hanging store is reported as busy", "PartitionHonoursContext"},
+	{"hanging store is reported as busy", "FrozenStoreHonoursContext"},
+	{"own limit is reported as a context's", "OwnLimitIsUnavailable"},
 	{"own limit is an error of no kind", "OwnLimitIsUnavailable"},
-	{"own limit is told as busy", "OwnLimitIsUnavailable"},
+	{"own limit is reported as busy", "OwnLimitIsUnavailable"},
 
 	{"full store refuses renewals", "FullStoreKeepsLeases"},
 	{"full store refuses releases", "FullStoreKeepsLeases"},
 	{"full store does not renew what it grants", "FullStoreKeepsLeases"},
 	{"full store calls free keys busy", "FullStoreKeepsLeases"},
 
-	{"one lease less than MaxLeases", "MaxLeasesAreHad"},
-	{"one more than MaxLeases is busy", "MaxLeasesAreHad"},
-	{"wait beside MaxLeases fails at once", "MaxLeasesAreHad"},
+	{"one lease less than MaxLeases", "MaxLeasesAreGranted"},
+	{"one more than MaxLeases is busy", "MaxLeasesAreGranted"},
+	{"wait beside MaxLeases fails at once", "MaxLeasesAreGranted"},
 
 	{"turn of a frozen waiter lasts for seconds", "FrozenWaitersDelayNextBriefly"},
 	{"expiry wakes nobody", "FrozenWaitersDelayNextBriefly"},
@@ -41,8 +41,8 @@ func (c *client) endOfWait(ctx context.Context) error {
 	switch {
 	case c.is("cancelled wait is ErrHeld"):
 		return backend.ErrHeld
-	case c.is("ended wait does not tell that the key is busy"),
-		c.is("wait past its deadline does not tell that the key is busy") && ctx.Err() == context.DeadlineExceeded:
+	case c.is("ended wait does not report that the key is busy"),
+		c.is("wait past its deadline does not report that the key is busy") && ctx.Err() == context.DeadlineExceeded:
 		return kit.ContextError(ctx, nil)
 	}
 	return kit.ContextError(ctx, backend.ErrHeld)
@@ -51,11 +51,11 @@ func (c *client) endOfWait(ctx context.Context) error {
 // ownLimit is what a request says that the client does not wait for any longer.
 func (c *client) ownLimit() error {
 	switch {
-	case c.is("own limit is told as a context's"):
+	case c.is("own limit is reported as a context's"):
 		return context.DeadlineExceeded
 	case c.is("own limit is an error of no kind"):
 		return fmt.Errorf("no answer in %v", wirePatience)
-	case c.is("own limit is told as busy"):
+	case c.is("own limit is reported as busy"):
 		return fmt.Errorf("%w: no answer in %v, %w", backend.ErrUnavailable, wirePatience, backend.ErrHeld)
 	}
 	return fmt.Errorf("%w: no answer in %v", backend.ErrUnavailable, wirePatience)

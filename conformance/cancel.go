@@ -167,7 +167,7 @@ func (r *raced) fresh() string {
 
 // stayFree fails unless all keys are free when what was given up has arrived and has been cleaned up.
 func (r *raced) stayFree() {
-	time.Sleep(r.t.h.Settle)
+	time.Sleep(r.t.h.ArrivalDelay)
 	for _, key := range r.keys {
 		r.t.becomesFree(r.t.b, key, time.Second+r.t.g.MaxLate, "some time after a cancellation")
 	}

@@ -30,7 +30,7 @@ var claims = []struct {
 	{"Guarantees.EarlyLoss", "no live lease is dropped, by a restart of the store either",
 		func(g backend.Guarantees) bool { return g.EarlyLoss == "" && beyondProcess(g) }, []string{"RestartKeepsLeases"}},
 	{"Guarantees.TellsLoss", "a holder learns at once that somebody else has removed its lease",
-		func(g backend.Guarantees) bool { return g.TellsLoss }, []string{"RemovedHolderIsTold"}},
+		func(g backend.Guarantees) bool { return g.TellsLoss }, []string{"RemovedHolderIsNotified"}},
 	{"Guarantees.Reach", "processes of one host exclude each other",
 		func(g backend.Guarantees) bool { return g.Reach == backend.ReachHost }, []string{"ProcessesExclude"}},
 	{"Guarantees.Reach", "processes exclude each other that reach the store through a network",

@@ -104,7 +104,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 			map[backend.Reach]string{p: "Harness.Evict", h: "Harness.Evict", n: "Harness.Evict"}, evict},
 	} {
 		// Whether there is anything to remove a lease with, only the check knows when it runs.
-		skipped := conformance.Result{Name: "RemovedHolderIsTold", Status: conformance.Skip, Missing: "Harness.Evict"}
+		skipped := conformance.Result{Name: "RemovedHolderIsNotified", Status: conformance.Skip, Missing: "Harness.Evict"}
 		for _, reach := range []backend.Reach{p, h, n} {
 			g := test.g
 			g.Reach = reach
@@ -157,7 +157,7 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	}
 	for _, c := range conformance.Checks() {
 		switch c.Name {
-		case "ClientsShareStore", "RemovedHolderIsTold", "WrongClockEndsNothingEarly", "RestartKeepsLeases":
+		case "ClientsShareStore", "RemovedHolderIsNotified", "WrongClockEndsNothingEarly", "RestartKeepsLeases":
 		default:
 			h.Skip[c.Name] = "not looked at"
 		}
@@ -191,7 +191,7 @@ func TestSkippedChecksProveNoClaim(t *testing.T) {
 }
 
 // Go test tells of such claims as well, which are known when all checks have ended. The test starts itself again.
-func TestRunTellsOfSkippedClaims(t *testing.T) {
+func TestRunReportsSkippedClaims(t *testing.T) {
 	t.Parallel()
 	const child = "ANYLOCK_TEST_SKIPPED_CLAIMS"
 	if os.Getenv(child) != "" {
@@ -212,7 +212,7 @@ func TestRunTellsOfSkippedClaims(t *testing.T) {
 }
 
 // The results of a whole run tell of claims; those of some checks do not.
-func TestExecuteTellsOfClaims(t *testing.T) {
+func TestExecuteReportsClaims(t *testing.T) {
 	t.Parallel()
 	s := newServer("")
 	defer close(s.stop)

@@ -75,7 +75,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 		case err != nil:
 			c.keeps("attempt that is given up keeps a connection until Close", "Close keeps connections that were given up")
 			c.unanswered(ctx, r)
-			return nil, c.told(ctx, c.cutAttempt(r, err))
+			return nil, c.reportedError(ctx, c.cutAttempt(r, err))
 		case a.refused != nil:
 			return nil, a.refused
 		case a.granted != granted{}:

@@ -91,7 +91,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, TellsLoss: c.server.tells(),
+		Reach: backend.ReachNetwork, TellsLoss: c.server.notifies(),
 	}
 	switch {
 	case c.is("Guarantees change with use"):
@@ -135,7 +135,7 @@ func (c *client) Inspect(ctx context.Context, key string) (h backend.Holder, err
 	switch {
 	case c.is("Inspect cuts the owner") && len(h.Owner) > most:
 		h.Owner = h.Owner[:most]
-	case c.is("Inspect tells the TTL in milliseconds"):
+	case c.is("Inspect returns the TTL in milliseconds"):
 		h.TTL /= time.Millisecond
 	case c.is("Inspect counts the holder as a waiter") && h.Held():
 		h.Waiters++
@@ -186,7 +186,7 @@ func (c *client) RenewBatch(ctx context.Context, renewals []backend.Renewal) []e
 	answered()
 	c.anchorsLate(asked, errs)
 	errs = c.answersOfBatch(errs)
-	if c.is("batch tells errors of lost leases only once") {
+	if c.is("batch reports errors of lost leases only once") {
 		for i := 1; i < len(errs); i++ {
 			if errs[i] != nil && errs[0] == nil {
 				errs[0], errs[i] = errs[i], nil

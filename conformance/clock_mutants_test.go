@@ -19,7 +19,7 @@ var clockMutants = []mutant{
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 	{"step of the clock parks waiters", "SteppedClockEndsNoLease"},
 	{"lease that a step of the clock has ended is renewed over the next one", "SteppedClockEndsNoLease"},
-	{"EarlyLoss does not tell of the wall clock", "SteppedClockEndsNoLease"},
+	{"EarlyLoss does not mention the wall clock", "SteppedClockEndsNoLease"},
 	{"step of the clock back keeps the keys of the dead, and nobody says so", "SteppedClockKeepsNoDeadHolder"},
 	{"step of the clock back keeps the keys of the dead for twice as long", "SteppedClockKeepsNoDeadHolder"},
 	{"step of the clock stops the timers", "SteppedClockKeepsNoDeadHolder"},
@@ -30,14 +30,14 @@ var clockMutants = []mutant{
 // obeysWallClock reports whether the store says that a wall clock ends its leases.
 func (s *server) obeysWallClock() bool {
 	return s.is(byWallClock, "step of the clock back ends leases", "lease that a step of the clock has ended is renewed over the next one",
-		"EarlyLoss does not tell of the wall clock", "step of the clock back keeps the keys of the dead for twice as long")
+		"EarlyLoss does not mention the wall clock", "step of the clock back keeps the keys of the dead for twice as long")
 }
 
 func (s *server) clocked(g backend.Guarantees) backend.Guarantees {
 	if s.obeysWallClock() {
 		g.EnforcedBy, g.EarlyLoss, g.Consistency = "wall clock of the server", "a step forward of its wall clock", backend.BestEffort
 	}
-	if s.is("EarlyLoss does not tell of the wall clock") {
+	if s.is("EarlyLoss does not mention the wall clock") {
 		g.EarlyLoss = ""
 	}
 	return g

@@ -61,7 +61,7 @@ func steppedClockEndsNoLease(t *trial) {
 		mayEnd := by > 0 && t.endsEarlyByClock()
 		held, waitedFor := t.acquire(t.a, t.newKey(), ttl), t.acquire(t.a, t.newKey(), ttl)
 		w := t.wait(t.b, waitedFor.key, ttl)
-		t.told(waitedFor.key, 1)
+		t.confirmQueued(waitedFor.key, 1)
 		back := t.steps(by)
 		if !t.endedByStep(held, by, mayEnd) {
 			t.release(held)
@@ -93,7 +93,7 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy is %q, EarlyLoss %q",
 			by, time.Until(g.Deadline()), t.g.EnforcedBy, t.g.EarlyLoss)
 	case err == nil:
-		t.tellsLoss("Renew of a lease that a step of the store's clock has ended", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that a step of the store's clock has ended", func() error { return g.Renew(t.ctx, t.long()) })
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after Renew was ErrLost")
 		}

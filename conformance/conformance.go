@@ -109,9 +109,9 @@ type Harness struct {
 	// client's change to another server. Default 10 s. It must be less than Guarantees.MaxSilence, else no lease outlives it.
 	Outage time.Duration
 
-	// Settle is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
+	// ArrivalDelay is how long to wait for a request to have arrived in the store's queue, where Inspect does not count
 	// waiters. Default 200 ms.
-	Settle time.Duration
+	ArrivalDelay time.Duration
 
 	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
 	// tells of them. A name that no check has is ErrInvalid.
@@ -142,8 +142,8 @@ func (h Harness) withDefaults() Harness {
 	if h.Gather == nil {
 		h.Gather = func() {}
 	}
-	if h.Settle <= 0 {
-		h.Settle = 200 * time.Millisecond
+	if h.ArrivalDelay <= 0 {
+		h.ArrivalDelay = 200 * time.Millisecond
 	}
 	return h
 }
@@ -193,7 +193,7 @@ func groups() []group {
 		topic("ttl", ttlChecks, numberChecks, minTTLChecks),
 		topic("ownership", ownershipChecks, likenessChecks),
 		topic("renewal", renewalChecks, batchChecks, batchFrameChecks),
-		topic("loss", lossChecks, toldChecks, removedChecks),
+		topic("loss", lossChecks, lossCallbackChecks, removedChecks),
 		topic("waiting", waitingChecks, waitLateChecks, busyChecks, fifoChecks, longQueueChecks, queueEventChecks),
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),

@@ -12,7 +12,7 @@ var costly = []string{
 	"CutInsideRefusal",
 	"CutInsideRelease",
 	"CutInsideRenew",
-	"CutListIsNoPart",
+	"CutListFails",
 	"EmptiedStoreServes",
 	"EvictedOwnersThatLookAlike",
 	"KeysDoNotCollide",

@@ -158,7 +158,7 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	}
 	t.left(0)
 	const more = 8
-	t.settlesAt(before+more, "after hundreds of cancelled waiters")
+	t.waitForGoroutines(before+more, "after hundreds of cancelled waiters")
 	t.heldBy(held)
 	t.release(held)
 	t.becomesFree(t.b, t.key, time.Second+t.g.MaxLate, "after release, with cancelled waiters before")

@@ -22,10 +22,10 @@ var cutMutants = []mutant{
 	{"broken connection parks the waiter", "CutInsideGrant"},
 	{"broken connection ends the wait", "CutInsideGrant"},
 	{"release sent again is ErrLost", "CutInsideRelease"},
-	{"cut release is told as done", "CutInsideRelease"},
-	{"cut release is told as ErrLost", "CutInsideRelease"},
+	{"cut release is reported as done", "CutInsideRelease"},
+	{"cut release is reported as ErrLost", "CutInsideRelease"},
 	{"renewal without an answer ends the lease", "CutInsideRenew"},
-	{"cut renewal is told as done", "CutInsideRenew"},
+	{"cut renewal is reported as done", "CutInsideRenew"},
 	{"unanswered shorter renewal is not counted", "CutInsideRenew"},
 	{"broken connection ends the client's leases", "CutInsideRenew"},
 }
@@ -64,7 +64,7 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 func (c *client) cutRenewal(l *kit.Life, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
-	case c.is("cut renewal is told as done"):
+	case c.is("cut renewal is reported as done"):
 		return nil
 	case c.is("broken connection ends the client's leases"):
 		c.server.release(l.Key(), l.Owner())
@@ -76,9 +76,9 @@ func (c *client) cutRenewal(l *kit.Life, err error) error {
 func (c *client) cutRelease(err error) error {
 	switch {
 	case !errors.Is(err, errReset):
-	case c.is("cut release is told as done"):
+	case c.is("cut release is reported as done"):
 		return nil
-	case c.is("cut release is told as ErrLost"):
+	case c.is("cut release is reported as ErrLost"):
 		return backend.ErrLost
 	}
 	return err

@@ -108,7 +108,7 @@ func (x *cutter) insideWait() {
 	if x.at == nil {
 		x.queued(w)
 	} else {
-		x.cutOr(w, max(t.h.Settle, 10*tick))
+		x.cutOr(w, max(t.h.ArrivalDelay, 10*tick))
 	}
 	x.end()
 	time.Sleep(rand.N(tick)) // the release meets the client at any step of its recovery
@@ -139,7 +139,7 @@ func (x *cutter) queued(w *waiting) bool {
 	if !ok {
 		t.fatalf("Inspect counts no waiter after %v", soon)
 	}
-	return !t.within(t.h.Settle*time.Duration(t.stretch), w.done)
+	return !t.within(t.h.ArrivalDelay*time.Duration(t.stretch), w.done)
 }
 
 // cutOr waits for the cut, or until it will not happen any more: when w has ended, or after d.

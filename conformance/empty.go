@@ -26,11 +26,11 @@ var emptyChecks = []Check{
 		run:   emptiedStoreServes,
 	},
 	{
-		Name:  "EmptiedStoreIsTold",
+		Name:  "EmptiedStoreLosesLeases",
 		Rule:  "rules 5 and 6: when a store has lost its data a holder is told so by its deadline, revives nothing, and spares the next",
 		Needs: []Need{needsRestartEmpty},
 		alone: true,
-		run:   emptiedStoreIsTold,
+		run:   emptiedStoreLosesLeases,
 	},
 	{
 		Name:  "TokensSurviveEmptying",
@@ -45,7 +45,7 @@ func emptiedStoreServes(t *trial) {
 	for range 2 { // the first time a client may have what the second time it lacks
 		held := t.acquire(t.a, t.newKey(), t.g.Round(4*t.short()))
 		waits := []*waiting{t.wait(t.b, held.key, t.long()), t.wait(t.a, held.key, t.long())}
-		t.told(held.key, len(waits))
+		t.confirmQueued(held.key, len(waits))
 		t.h.RestartEmpty()
 		emptied := time.Now()
 		t.becomesFreeAfterOutage(t.a, t.newKey())
@@ -84,7 +84,7 @@ func (t *trial) wakesUp(key string) {
 	}
 }
 
-func emptiedStoreIsTold(t *trial) {
+func emptiedStoreLosesLeases(t *trial) {
 	idle := t.acquire(t.a, t.newKey(), t.g.Round(2*t.short()))
 	renewed := t.acquire(t.a, t.newKey(), t.long())
 	taken := t.acquire(t.a, t.newKey(), t.long())
@@ -164,9 +164,9 @@ func tokensSurviveRestart(t *trial) {
 		held := t.acquire(t.a, waitedKey, t.long())
 		waited.next(held, "grant")
 		w := t.wait(t.b, waitedKey, t.long())
-		t.told(waitedKey, 1)
+		t.confirmQueued(waitedKey, 1)
 		end := t.beBusy(keys, busy)
-		time.Sleep(rand.N(t.h.Settle))
+		time.Sleep(rand.N(t.h.ArrivalDelay))
 		t.h.Restart()
 		if !t.poll(recovery, func() bool { err := held.Release(t.ctx); return err == nil || errors.Is(err, backend.ErrLost) }) {
 			t.fatalf("Release does not succeed within %v after a restart of the store", recovery)

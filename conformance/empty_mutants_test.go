@@ -6,9 +6,9 @@ var emptyMutants = []mutant{
 	{"emptied store wakes nobody", "EmptiedStoreServes"},
 	{"emptied store is of no use to its clients", "EmptiedStoreServes"},
 
-	{"renew takes a free key", "EmptiedStoreIsTold"},
-	{"release ignores the owner", "EmptiedStoreIsTold"},
-	{"Lost never closes", "EmptiedStoreIsTold"},
+	{"renew takes a free key", "EmptiedStoreLosesLeases"},
+	{"release ignores the owner", "EmptiedStoreLosesLeases"},
+	{"Lost never closes", "EmptiedStoreLosesLeases"},
 
 	{"tokens restart with an emptied store", "TokensSurviveEmptying"},
 

@@ -103,7 +103,7 @@ func frozenStoreLosesLease(t *trial) {
 func frozenStoreHonoursContext(t *trial) {
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	free := t.newKey()
 	all, keys := t.methods(t.a, held)
 	thaw := t.freeze()
@@ -212,9 +212,9 @@ func cutClientRecovers(t *trial) {
 	c, cut := t.cuttable()
 	held := t.acquire(t.a, t.key, t.long())
 	w := t.wait(c, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	cut()
-	time.Sleep(t.h.Settle)
+	time.Sleep(t.h.ArrivalDelay)
 	w.stillWaits(t, held, t.rule)
 	t.heldBy(held)
 	t.release(held)
@@ -227,7 +227,7 @@ func cutClientRecovers(t *trial) {
 func restartKeepsWaiters(t *trial) {
 	g := t.acquire(t.a, t.key, t.g.Round(4*t.short()))
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	t.h.Restart()
 	restarted := time.Now()
 	next := w.granted(t, t.g.Round(g.ttl)+t.g.MaxLate+recovery, "after the holder's expiry and a restart of the store")
@@ -296,7 +296,7 @@ func (t *trial) restartedBefore(end time.Time) {
 func frozenStoreKeepsOrder(t *trial) {
 	g := t.acquire(t.a, t.key, 2*t.short())
 	w := t.wait(t.b, t.key, t.long())
-	t.told(t.key, 1)
+	t.confirmQueued(t.key, 1)
 	thaw := t.freeze()
 	time.Sleep(time.Until(t.lastRefusal(g.after, g.ttl)))
 	thaw()

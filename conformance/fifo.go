@@ -186,7 +186,7 @@ func (t *trial) leftOf(key string, n int) {
 		t.notInTime(t.rule, "Inspect counts %d waiters long after one was cancelled, want %d", h.Waiters, n)
 	}
 	if h.Waiters < 0 {
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 	}
 }
 

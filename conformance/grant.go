@@ -65,7 +65,7 @@ func (t *trial) short() time.Duration {
 
 // awaited is a short TTL of a lease that is to be alive still when a waiter has arrived, see arrived.
 func (t *trial) awaited() time.Duration {
-	return t.g.Round(t.short() + 2*t.h.Settle*time.Duration(t.stretch))
+	return t.g.Round(t.short() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 }
 
 // long is a TTL that no check sees the end of. Twice as long can be had, too.
@@ -87,7 +87,7 @@ func (t *trial) outwaited() time.Duration { return 3*t.short() + t.g.MaxLate }
 func mostStretched(g backend.Guarantees, h Harness) int {
 	for stretch := mostStretch; stretch > 0; stretch /= 2 {
 		t := &trial{g: g, h: h, stretch: stretch}
-		arrival, long := h.Settle*time.Duration(stretch), t.long()
+		arrival, long := h.ArrivalDelay*time.Duration(stretch), t.long()
 		if arrival+t.outwaited() < long-backend.Margin(long) && 2*long <= t.longest() && g.Round(t.awaited()+2*arrival) <= t.longest() {
 			return stretch
 		}

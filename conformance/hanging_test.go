@@ -26,7 +26,7 @@ func (c clinging) Close() error {
 }
 
 // A client that cannot be closed is told before the first check.
-func TestCloseThatHangsIsTold(t *testing.T) {
+func TestHangingCloseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
 		defer close(s.stop)
@@ -39,8 +39,8 @@ func TestCloseThatHangsIsTold(t *testing.T) {
 	})
 }
 
-// TestHangingStoreIsTold has a store hang from the second check on, as one that has not come up again after a restart.
-func TestHangingStoreIsTold(t *testing.T) {
+// TestHangingStoreIsReported has a store hang from the second check on, as one that has not come up again after a restart.
+func TestHangingStoreIsReported(t *testing.T) {
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, s *server, down func() bool) (backend.Backend, error)
 		want string

@@ -61,13 +61,13 @@ func (t *trial) span() time.Duration {
 func historyUnderContention(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span()/2, h.workers(keys, worker{}, t.a, t.b, t.a, t.b, t.a, t.b), nil)
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderExpiry(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span(), h.workers(keys, worker{expires: true}, t.a, t.b, t.a, t.b, t.a), nil)
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderLinkFaults(t *trial) {
@@ -79,7 +79,7 @@ func historyUnderLinkFaults(t *trial) {
 		func(until time.Time) { h.breakLink(first, 2, bound, until) },
 		func(until time.Time) { h.breakLink(second, 4, bound, until) },
 	})
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderProcessFaults(t *trial) {
@@ -89,13 +89,13 @@ func historyUnderProcessFaults(t *trial) {
 		func(until time.Time) { h.workedIn(first, keys, until) },
 		func(until time.Time) { h.workedIn(second, keys, until) },
 	})
-	h.settle(keys)
+	h.drain(keys)
 }
 
 func historyUnderOutages(t *trial) {
 	h, keys := t.newHistory(), t.newWorkKeys()
 	h.run(t.span(), h.workers(keys, worker{expires: true, faulty: true}, t.a, t.b, t.a, t.b, t.a), []func(until time.Time){h.upset})
-	h.settle(keys)
+	h.drain(keys)
 }
 
 // workers are one for each client; every other one only tries. Faults are told apart by the first one that has a client.
@@ -137,8 +137,8 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 	}
 }
 
-// settle waits until the keys are free, by when they must be so, and has all that happened judged.
-func (h *history) settle(keys workKeys) {
+// drain waits until the keys are free, by when they must be so, and has all that happened judged.
+func (h *history) drain(keys workKeys) {
 	const least = 4
 	if n := h.grants(); n < least {
 		h.t.tooLate("only %d leases were granted", n)
@@ -153,7 +153,7 @@ func (h *history) settle(keys workKeys) {
 func (h *history) comesFree(key string, i int) {
 	t := h.t
 	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i), faulty: true}
-	latest := h.settled(key)
+	latest := h.freeBy(key)
 	for first := true; ; first = false {
 		last := h.now() > latest+recovery
 		begun := h.now()

@@ -96,11 +96,11 @@ func (h *history) fault(f faultRecord) {
 	h.record.faults = append(h.record.faults, f)
 }
 
-// settled is when everything on key must be gone at the latest.
-func (h *history) settled(key string) instant {
+// freeBy is when everything on key must be gone at the latest.
+func (h *history) freeBy(key string) instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.record.settled(key, h.t.g)
+	return h.record.freeBy(key, h.t.g)
 }
 
 // grants is how many leases there were.

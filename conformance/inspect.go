@@ -11,9 +11,9 @@ import (
 
 var inspectChecks = []Check{
 	{
-		Name: "InspectTells",
+		Name: "InspectReturnsHolder",
 		Rule: "Backend.Inspect returns the holder's owner, token and TTL to any client; for a free key it is the zero Holder",
-		run:  inspectTells,
+		run:  inspectReturnsHolder,
 	},
 	{
 		Name: "InspectAfterExpiry",
@@ -31,13 +31,13 @@ var inspectChecks = []Check{
 		run:  inspectHonoursContext,
 	},
 	{
-		Name: "HeldErrorTellsHolder",
+		Name: "HeldErrorNamesHolder",
 		Rule: "a busy key's error matches ErrHeld and carries the Holder where the store knows it, not who waits for the key, nor who held it before",
-		run:  heldErrorTellsHolder,
+		run:  heldErrorNamesHolder,
 	},
 }
 
-func inspectTells(t *trial) {
+func inspectReturnsHolder(t *trial) {
 	for _, client := range []backend.Backend{t.a, t.b} {
 		if h := t.inspectBy(client, t.key); h != (backend.Holder{}) {
 			t.fatalf("Inspect of a key never used: %+v, want the zero Holder", h)
@@ -104,8 +104,8 @@ func inspectHonoursContext(t *trial) {
 	}
 }
 
-// heldErrorTellsHolder has the key change hands, and asks for it each time: first when nobody waits.
-func heldErrorTellsHolder(t *trial) {
+// heldErrorNamesHolder has the key change hands, and asks for it each time: first when nobody waits.
+func heldErrorNamesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	t.refusedBy(t.a, g)
 	t.refusedBy(t.b, g)

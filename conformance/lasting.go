@@ -210,7 +210,7 @@ func clientForgetsEndedLeases(t *trial) {
 			t.breaks(10, "the client keeps %d owners of %d %s", kept, n, way.what)
 		}
 		const grown = 32 // of a pool, with what each connection needs
-		t.settlesAt(before+grown, fmt.Sprintf("after %d %s", n, way.what))
+		t.waitForGoroutines(before+grown, fmt.Sprintf("after %d %s", n, way.what))
 		t.notef("%d %s", n, way.what)
 	}
 }

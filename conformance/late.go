@@ -12,10 +12,10 @@ import (
 
 var lateChecks = []Check{
 	{
-		Name:  "LateGrantIsGivenBack",
+		Name:  "LateGrantIsReleased",
 		Rule:  "rule 4: a grant whose answer comes when the context has ended does not stay behind",
 		Needs: []Need{needsLinked},
-		run:   lateGrantIsGivenBack,
+		run:   lateGrantIsReleased,
 	},
 	{
 		Name:  "LateAnswerCountsFromSending",
@@ -93,7 +93,7 @@ func (t *trial) unanswered(c backend.Backend, r backend.Request) {
 	t.endsByDeadline(w.err, "Acquire without an answer")
 }
 
-func lateGrantIsGivenBack(t *trial) {
+func lateGrantIsReleased(t *trial) {
 	c, link := t.linked()
 	for _, wait := range []bool{false, true} {
 		t.usable(c)
@@ -118,7 +118,7 @@ func lateTurnIsOneLease(t *trial) {
 			next.after = time.Now()
 			return err
 		})
-		t.told(g.key, 1)
+		t.confirmQueued(g.key, 1)
 		link.Hold(FromStore)
 		t.release(g)
 		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)
@@ -171,7 +171,7 @@ func lateAnswerCountsFromSending(t *trial) {
 		case 1: // a waiter
 			held := t.acquire(t.a, key, t.long())
 			w := t.wait(c, key, ttl)
-			t.told(key, 1)
+			t.confirmQueued(key, 1)
 			link.Hold(FromStore)
 			t.release(held)
 			g = t.answeredLate(w, link, ttl)
@@ -344,7 +344,7 @@ func (t *trial) slowlyHandedOver(c backend.Backend) {
 		w = t.wait(c, t.key, t.long())
 		for end := time.Now().Add(recovery); time.Now().Before(end) && !w.ended(); time.Sleep(tick) {
 			if h := t.inspect(t.key); h.Waiters != 0 {
-				t.told(t.key, 1)
+				t.confirmQueued(t.key, 1)
 				return nil
 			}
 		}

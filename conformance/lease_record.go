@@ -20,7 +20,7 @@ type leaseRecord struct {
 	deadline   instant       // the last that the holder believed in
 	renewals   []renewalRecord
 
-	told instant // when Lost closed, if that was before the deadline; else 0
+	lostAt instant // when Lost closed, if that was before the deadline; else 0
 
 	end          endOfLease
 	ending, over instant // before and after Release was called; both when the holder was killed
@@ -117,8 +117,8 @@ func (r *record) ends(l *leaseRecord, g backend.Guarantees) (how endOfLease, ear
 	if l.end == endUnsure || l.end == endKilled {
 		sooner(l.end, l.ending)
 	}
-	if l.told > 0 {
-		sooner(endLost, l.told-soon) // the message may have been on its way
+	if l.lostAt > 0 {
+		sooner(endLost, l.lostAt-soon) // the message may have been on its way
 	}
 	for _, f := range r.faults {
 		if f.forgets && f.to >= l.asked && (f.client == wholeStore || f.client == l.client) {
@@ -197,8 +197,8 @@ func (r *record) matters(a attemptRecord, g backend.Guarantees) instant {
 	return r.outlasting(until, keeps(g, a.ttl))
 }
 
-// settled is when everything that is left over must be gone at the latest.
-func (r *record) settled(key string, g backend.Guarantees) (at instant) {
+// freeBy is when everything that is left over must be gone at the latest.
+func (r *record) freeBy(key string, g backend.Guarantees) (at instant) {
 	for _, l := range r.leases {
 		if l.key == key {
 			_, _, latest := r.ends(l, g)

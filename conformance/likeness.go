@@ -191,7 +191,7 @@ func (t *trial) endedFor(p likePair, what string, request func(forgotten *grant)
 	}
 	held := t.acquireAs(t.b, forgotten.key, p.two)
 	what = fmt.Sprintf("%s by %s of a key that %s holds", what, show(p.one), show(p.two))
-	t.tellsLoss(what, func() error { return request(forgotten) })
+	t.wantLost(what, func() error { return request(forgotten) })
 	t.belongsTo(held, what)
 	t.remains(held, t.long(), what)
 	t.release(held)

@@ -26,10 +26,10 @@ var listChecks = []Check{
 		run:  listComparesBytes,
 	},
 	{
-		Name:  "CutListIsNoPart",
+		Name:  "CutListFails",
 		Rule:  "Lister.List whose connection breaks, or whose context ends, in the middle returns an error, or all keys: never a part without an error",
 		Needs: []Need{needsLinked},
-		run:   cutListIsNoPart,
+		run:   cutListFails,
 	},
 }
 
@@ -177,7 +177,7 @@ func listComparesBytes(t *trial) {
 	}
 }
 
-func cutListIsNoPart(t *trial) {
+func cutListFails(t *trial) {
 	t.lister()
 	c, link := t.linked()
 	t.usable(c)

@@ -55,7 +55,7 @@ func (t *trial) membersFail(how string, fail func(m Member) (restore func())) {
 		name := fmt.Sprintf("member %d of %d was %s", i+1, len(t.h.Members), how)
 		held := t.acquire(t.a, t.newKey(), c.ttl())
 		next := t.wait(t.b, held.key, c.ttl())
-		t.told(held.key, 1)
+		t.confirmQueued(held.key, 1)
 		restore := sync.OnceFunc(fail(m))
 		t.endsFault(restore)
 		c.serves("after " + name)

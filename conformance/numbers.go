@@ -60,7 +60,7 @@ func (t *trial) numbers(atOnce int) []time.Duration {
 }
 
 func oddTTLsAreKept(t *trial) {
-	if !t.tellsTTL() {
+	if !t.inspectHasTTL() {
 		t.keptToTheEnd()
 	}
 	t.together(2, func(way int) {
@@ -85,8 +85,8 @@ func (t *trial) grantsKept(what string, get func(ttl time.Duration) *grant) {
 	}
 }
 
-// tellsTTL reports whether Inspect tells the TTL that is left.
-func (t *trial) tellsTTL() bool {
+// inspectHasTTL reports whether Inspect tells the TTL that is left.
+func (t *trial) inspectHasTTL() bool {
 	g := t.acquire(t.a, t.newKey(), t.long())
 	defer t.release(g)
 	return t.inspect(g.key).TTL > 0

@@ -122,7 +122,7 @@ func (t *trial) remoteWait(p Process, key string, ttl time.Duration, n int) *rem
 	}) {
 		t.fatalf("Inspect does not count %d waiters after %v, of which the last waits in another process", n, soon)
 	}
-	time.Sleep(t.h.Settle * time.Duration(t.stretch)) // so that it knows of its place, too
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch)) // so that it knows of its place, too
 	if r.answered(0) {
 		t.unavailable(r.answer.Err, r.before)
 		t.fatalf("an Acquire that waits in another process ended while the key was held: %+v", r.answer)
@@ -177,9 +177,9 @@ func (r *remote) until() time.Time {
 	return r.answer.Looked.Add(r.answer.Left)
 }
 
-// tellsOfLife reports whether a process that was frozen tells, now that it is thawed, of a lease that is not over. One that was
+// claimsLive reports whether a process that was frozen tells, now that it is thawed, of a lease that is not over. One that was
 // frozen with the answer in its hands tells of the past: where it is not known when it looked, its lease must be lost soon.
-func (r *remote) tellsOfLife() bool {
+func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false
 	}

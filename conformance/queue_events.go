@@ -79,7 +79,7 @@ func timeOut(places ...int) queueEvent {
 
 // patience is how long a waiter waits that is to time out when all others have arrived.
 func (t *trial) patience() time.Duration {
-	return t.short() + queued*(t.h.Settle+stall)*time.Duration(t.stretch)
+	return t.short() + queued*(t.h.ArrivalDelay+stall)*time.Duration(t.stretch)
 }
 
 // leavesAtRelease is an event: waiters give up as the holder releases.
@@ -242,9 +242,9 @@ func brokenHoldersKeepQueue(t *trial) {
 			g, waits = t.next(waits, t.handOff(), "after Break of the holder's lease")
 			stale := broken[len(broken)-1]
 			if renews {
-				t.tellsLoss("Renew of a lease that was broken", func() error { return stale.Renew(t.ctx, t.long()) })
+				t.wantLost("Renew of a lease that was broken", func() error { return stale.Renew(t.ctx, t.long()) })
 			} else {
-				t.tellsLoss("Release of a lease that was broken", func() error { return stale.Release(t.ctx) })
+				t.wantLost("Release of a lease that was broken", func() error { return stale.Release(t.ctx) })
 			}
 			t.breaksNothing(breaker, g.key, stale.owner, "Break of a lease that was broken")
 			t.refused(t.a, g)
@@ -257,7 +257,7 @@ func brokenHoldersKeepQueue(t *trial) {
 			t.fatalf("Break of a live lease: %v", err)
 		}
 		t.becomesFree(t.a, g.key, t.handOff(), "after Break of a lease that nobody waited for")
-		t.tellsLoss("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that was broken", func() error { return g.Renew(t.ctx, t.long()) })
 		t.free(t.b, g.key, "after Renew of a lease that was broken")
 	}
 }
@@ -326,7 +326,7 @@ func silentWaitersKeepQueue(t *trial) {
 		}
 		t.arrived(t.key, i+1)
 	}
-	t.told(t.key, queued)
+	t.confirmQueued(t.key, queued)
 	link.Hold(FromStore)
 	t.release(g)
 	bound := time.Duration(len(silent)) * (t.g.Round(t.short()) + t.handOff())

@@ -32,8 +32,8 @@ var reconnectMutants = []mutant{
 
 // reconnectLossMutants are stores that claim to tell a holder that its lease was removed.
 var reconnectLossMutants = []mutant{
-	{"removal after a cut is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal while disconnected is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal of a lease that was granted after a cut is told by a renewal alone", "ReconnectedHolderIsTold"},
-	{"removal after a cut is told to every holder of its client", "ReconnectedHolderIsTold"},
+	{"removal after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal while disconnected is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal of a lease that was granted after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
+	{"removal after a cut is reported to every holder of its client", "ReconnectedHolderIsNotified"},
 }

@@ -213,7 +213,7 @@ func (s *server) linked(context.Context) (backend.Backend, conformance.Link, err
 	c := newClient(s)
 	c.wire = newWire()
 	c.wire.server, c.wire.owner = s, c
-	if s.is("lease ends with its connection, and nobody is told") {
+	if s.is("lease ends with its connection, and nobody is notified") {
 		c.wire.broke = func() { go s.dropOf(c) }
 	}
 	s.watchContact(c)
@@ -258,7 +258,7 @@ func (c *client) exchange(ctx context.Context, serve func()) error {
 	case <-answered:
 		return nil
 	case <-ctx.Done():
-		if c.is("cancellation under way is told as a timeout") {
+		if c.is("cancellation under way is reported as a timeout") {
 			return context.DeadlineExceeded
 		}
 		return kit.ContextError(ctx, nil)

@@ -8,15 +8,15 @@ import (
 
 var removedChecks = []Check{
 	{
-		Name: "RemovedHolderIsTold",
+		Name: "RemovedHolderIsNotified",
 		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose lease somebody else removes is told soon, by Lost and OnLost, however it got the " +
 			"lease and whether it renews or not; holders of other leases are not",
 		Needs: []Need{needsTellsLoss},
-		run:   removedHolderIsTold,
+		run:   removedHolderIsNotified,
 	},
 }
 
-func removedHolderIsTold(t *trial) {
+func removedHolderIsNotified(t *trial) {
 	removals := make(map[string]func(g *grant) error)
 	if b, ok := t.b.(backend.Breaker); ok {
 		removals["by Break"] = func(g *grant) error { return t.breaksLease(b, g) }
@@ -45,7 +45,7 @@ func removedHolderIsTold(t *trial) {
 			other, g := t.acquire(t.a, t.newKey(), t.long()), ways[i].hold()
 			told := func(string) {}
 			if _, ok := g.Lease.(backend.LossNotifier); ok {
-				told = t.tells(g).all
+				told = t.countCallbacks(g).all
 			}
 			if err := remove(g); err != nil {
 				t.fatalf("removal of %s %s: %v", ways[i].of, how, err)

@@ -130,7 +130,7 @@ func lostWaitReplyIsOutlived(t *trial) {
 		key := t.newKey()
 		g := t.acquire(t.a, key, t.long())
 		w := t.wait(c, key, t.long())
-		t.told(key, 1)
+		t.confirmQueued(key, 1)
 		t.loses(link, func() { t.release(g) }, func() bool { return t.inspect(key).Owner == w.owner })
 		next := w.granted(t, recovery+t.g.MaxLate, "after a release whose news was lost with the waiter's connection")
 		t.heldBy(next)

@@ -25,13 +25,13 @@ var timeMutants = []mutant{
 	{"waiter looks every 300 ms after a second", "PushIsPrompt"},
 	{"waiter looks ever less often", "PushIsPrompt"},
 
-	{"waiter asks without pause", "WaitingAsksSeldom"},
-	{"waiter asks every millisecond", "WaitingAsksSeldom"},
-	{"waiters behind the first ask without pause", "WaitingAsksSeldom"},
-	{"cancelled waiter goes on asking", "WaitingAsksSeldom"},
-	{"waiter asks without pause once the holder's first TTL is over", "WaitingAsksSeldom"},
-	{"waiter asks without pause after a second", "WaitingAsksSeldom"},
-	{"holder asks after its lease without pause", "WaitingAsksSeldom"},
+	{"waiter asks without pause", "WaitingPollsSeldom"},
+	{"waiter asks every millisecond", "WaitingPollsSeldom"},
+	{"waiters behind the first ask without pause", "WaitingPollsSeldom"},
+	{"cancelled waiter goes on asking", "WaitingPollsSeldom"},
+	{"waiter asks without pause once the holder's first TTL is over", "WaitingPollsSeldom"},
+	{"waiter asks without pause after a second", "WaitingPollsSeldom"},
+	{"holder asks after its lease without pause", "WaitingPollsSeldom"},
 }
 
 // lateFor is how much later than it is over the end of e's lease is noticed. The lease was renewed at some time, or it is being granted

@@ -42,8 +42,8 @@ func (r *record) doubleGrant() string {
 		if x.end != endLeft {
 			until = min(until, x.ending)
 		}
-		if x.told > 0 {
-			until = min(until, x.told)
+		if x.lostAt > 0 {
+			until = min(until, x.lostAt)
 		}
 		for _, y := range r.leases {
 			if x != y && x.key == y.key && x.granted <= y.granted && y.granted < until && y.granted < y.deadline {

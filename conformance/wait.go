@@ -275,7 +275,7 @@ func (t *trial) arrived(key string, n int) {
 		t.notInTime(t.rule, "Inspect counts %d waiters after %v, want %d", h.Waiters, soon, n)
 	}
 	if h.Waiters < 0 {
-		time.Sleep(t.h.Settle * time.Duration(t.stretch))
+		time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 		return
 	}
 	t.mu.Lock()
@@ -288,9 +288,9 @@ func (t *trial) arrived(key string, n int) {
 }
 
 // told waits until n waiters are in the store's queue for key and know it, so that they outlive an outage.
-func (t *trial) told(key string, n int) {
+func (t *trial) confirmQueued(key string, n int) {
 	t.arrived(key, n)
-	time.Sleep(t.h.Settle * time.Duration(t.stretch))
+	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }
 
 // coming are the waits for key that have not ended, and the latest in any case.

@@ -19,7 +19,7 @@ var doubleGrants = []mutant{
 	{"acquire checks, then sets, above 48 in flight", "ManyInFlight"},
 	{"lease ends after 9/10 of its TTL", "ExclusiveUnderExpiry"},
 	{"lease ends after 9/10 of its TTL", "TTLNotEarly"},
-	{"TTL over 10 s is cut, and Inspect tells none", "OddTTLsAreKept"},
+	{"TTL over 10 s is cut, and Inspect returns none", "OddTTLsAreKept"},
 	{"renewal below MinTTL is kept as asked", "TinyRenewalsAreRoundedUp"},
 	{"stale Release is sent without owner", "StaleReleaseSparesNewHolder"},
 	{"Release ends every lease of the client", "LeasesOfOneClientAreSeparate"},
@@ -52,12 +52,12 @@ var doubleGrants = []mutant{
 
 // told are mutants whose check must say what it was told, and not that the machine is slow.
 var told = map[mutant]string{
-	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                        "ended while the key was held: name too long",
-	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                               "want ErrClosed",
-	{"one waiter in 10 that has waited for 100 ms is told of an outage at its turn", "PushIsPrompt"}:      "waiting Acquire: store unavailable: connection reset",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "FIFOAfterExpiry"}:            "waiting Acquire: EOF",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "HistoryUnderExpiry"}:         "Acquire: EOF",
-	{"waiter whose turn comes after 200 ms is told of a broken connection", "WrongClockEndsNothingEarly"}: "Acquire in another process: EOF",
+	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                   "ended while the key was held: name too long",
+	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                          "want ErrClosed",
+	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn", "PushIsPrompt"}: "waiting Acquire: store unavailable: connection reset",
+	{"waiter whose turn comes after 200 ms gets a connection error", "FIFOAfterExpiry"}:              "waiting Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error", "HistoryUnderExpiry"}:           "Acquire: EOF",
+	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"}:   "Acquire in another process: EOF",
 }
 
 // collides reports whether m takes keys for one that are not.

@@ -170,7 +170,7 @@ func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
 			case <-lease.Lost():
 				h.change(func() {
 					if now := h.now(); now < h.at(lease.Deadline()) {
-						r.told = now
+						r.lostAt = now
 					}
 				})
 			case <-h.t.ctx.Done():

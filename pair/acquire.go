@@ -15,9 +15,9 @@ import (
 // queueAtMost is how long a waiter that holds the first store's half queues for the second's.
 const queueAtMost = time.Second
 
-// Settled is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
+// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
 // lease may be granted with a number from before.
-const Settled = 2 * time.Second
+const SwitchDelay = 2 * time.Second
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -224,9 +224,9 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 var errOld = errors.New("the number is older than the cut")
 
 // passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
-// the cut longer than Settled ago. The half's own may be older: some stores draw it when a waiter arrives.
+// the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a waiter arrives.
 func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
-	if time.Since(h.asked) < Settled {
+	if time.Since(h.asked) < SwitchDelay {
 		return false, nil
 	}
 	b := a.pair

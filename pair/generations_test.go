@@ -127,7 +127,7 @@ func (r *roll) plan(from, to rolled, had uint64) plan {
 		defer clients[1].Close()
 		for number()+had < p.cut { //nolint:revive // numbers pass
 		}
-		r.pause(pair.Settled)
+		r.pause(pair.SwitchDelay)
 	}
 	p.late = func() {
 		if now := number() + had; now >= p.cut {

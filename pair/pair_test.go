@@ -400,7 +400,7 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 		waited time.Duration
 		asked  int // of the first store
 		passed bool
-	}{{"AtOnce", 0, 2, false}, {"Soon", pair.Settled / 2, 2, false}, {"Late", pair.Settled, 4, true}, {"LateBeforeTheCut", pair.Settled, 3, false}} {
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true}, {"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, second := &arriving{Backend: memory.New()}, memory.NewStore()
@@ -442,7 +442,7 @@ func TestTokensOfOldAndNewWaitersRise(t *testing.T) {
 		defer b.Close()
 		held := storetest.Acquire(t, first, storetest.Try(key, ttl))
 		old := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
-		time.Sleep(2 * pair.Settled)
+		time.Sleep(2 * pair.SwitchDelay)
 		recent := storetest.Start(t.Context(), b, storetest.Wait(key, ttl))
 		synctest.Wait() // its number is the last before the cut
 		storetest.Release(t, held)

@@ -132,7 +132,7 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 		}
 		_ = cmd.Process.Kill() // one that speaks nonsense
 		_ = cmd.Wait()
-		c.tellEnd()
+		c.failAll()
 	}()
 	return c, nil
 }
@@ -170,8 +170,8 @@ func (c *child) take(a answer) {
 	}
 }
 
-// tellEnd answers all who wait: there will be no more answers.
-func (c *child) tellEnd() {
+// failAll answers all who wait: there will be no more answers.
+func (c *child) failAll() {
 	c.mu.Lock()
 	rest := c.waiting
 	c.waiting = nil
