@@ -12,7 +12,7 @@ import (
 
 // ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
 func (s *suite) ask(b backend.Backend, o Options) error {
-	// Another error is the store's own fault, which the checks tell.
+	// Another error is the store's own fault, which the checks report.
 	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		return err
 	}
@@ -66,7 +66,7 @@ const (
 )
 
 // admitted returns when the store has granted a fresh key. It waits once for a store that says that it cannot grant yet.
-func (s *suite) admitted(b backend.Backend, told func(error)) error {
+func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	err := s.granted(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -74,8 +74,8 @@ func (s *suite) admitted(b backend.Backend, told func(error)) error {
 	limit := admission
 	if r, ok := b.(backend.Readiness); ok {
 		if why := r.NotReady(); why != nil {
-			if told != nil {
-				told(why)
+			if notReady != nil {
+				notReady(why)
 			}
 			limit = readiness
 		}
@@ -100,7 +100,7 @@ func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error
 	err := bounded(max(limit, 0)+soon, func() error {
 		l, err := b.Acquire(ctx, backend.Request{Key: newKey(), Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 		if err == nil {
-			_ = l.Release(ctx) // what is wrong with it is for the checks to tell
+			_ = l.Release(ctx) // the checks report what is wrong with the lease
 		}
 		return err
 	})
@@ -147,7 +147,7 @@ func (s *suite) open() (backend.Backend, error) {
 // closes closes b, which may take as long as in checks.
 func (s *suite) closes(b backend.Backend) error { return bounded(2*soon, b.Close) }
 
-// useless returns when a fresh key has been granted, or tells why the store is of no use any more.
+// useless returns when a fresh key has been granted, or the reason why the store has become useless.
 func (s *suite) useless() error {
 	b, err := s.open()
 	if err != nil {

@@ -40,8 +40,8 @@ func (a *admitting) NotReady() error { return a.barred() }
 
 func (a *admitting) Capacity(context.Context) (int, error) { return a.room, nil }
 
-// admit runs checks on a store that is barred as barred says, and returns with the results what it was told.
-func admit(t *testing.T, o conformance.Options, room int, barred func() error) (results []conformance.Result, told []string, err error) {
+// admit runs checks on a store that is barred while barred returns an error. It also returns the calls of NotReady.
+func admit(t *testing.T, o conformance.Options, room int, barred func() error) (results []conformance.Result, notReady []string, err error) {
 	t.Helper()
 	s := newServer("")
 	t.Cleanup(func() { close(s.stop) })
@@ -51,9 +51,9 @@ func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
 		b, err := open(ctx)
 		return &admitting{b, barred, room}, err
 	}}
-	o.NotReady = func(err error) { told = append(told, err.Error()) }
+	o.NotReady = func(err error) { notReady = append(notReady, err.Error()) }
 	results, err = conformance.Execute(t.Context(), h, o)
-	return results, told, err
+	return results, notReady, err
 }
 
 func never() error { return nil }
@@ -62,14 +62,14 @@ func never() error { return nil }
 func TestWaitsForYoungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		young := time.Now().Add(time.Minute)
-		results, told, err := admit(t, conformance.Options{Run: only("WaiterGetsReleasedKey")}, 0, func() error {
+		results, notReady, err := admit(t, conformance.Options{Run: only("WaiterGetsReleasedKey")}, 0, func() error {
 			if time.Now().Before(young) {
 				return fmt.Errorf("%w: too young", backend.ErrUnavailable)
 			}
 			return nil
 		})
-		if err != nil || len(results) != 1 || len(told) != 1 || !strings.Contains(told[0], "too young") {
-			t.Fatalf("told %q, error %v", told, err)
+		if err != nil || len(results) != 1 || len(notReady) != 1 || !strings.Contains(notReady[0], "too young") {
+			t.Fatalf("NotReady got %q, error %v", notReady, err)
 		}
 		for _, r := range results {
 			if r.Status != conformance.Pass {

@@ -11,7 +11,7 @@ import (
 var batchChecks = []Check{
 	{
 		Name: "LargeBatchRenewsEach",
-		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and tells which it did not",
+		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and reports which it did not renew",
 		run:  largeBatchRenewsEach,
 	},
 	{
@@ -140,7 +140,7 @@ func renewBatchReportsEach(t *trial) {
 	t.describes(overtaken, t.long())
 	t.heldBy(overtaken)
 	t.describes(foreign, t.long())
-	t.stays(released.key, "after a batch with a released lease")
+	t.staysFree(released.key, "after a batch with a released lease")
 
 	ended, cancel := context.WithCancel(t.ctx)
 	cancel()

@@ -15,7 +15,7 @@ type bent struct {
 	*kit.Life
 	c          *client
 	lost       chan struct{}
-	registered atomic.Bool // somebody has asked to be told of the loss
+	registered atomic.Bool // OnLost has been called
 
 	batched atomic.Pointer[time.Time] // the deadline that a batch has set
 	hung    atomic.Bool               // a batch is under way

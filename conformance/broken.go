@@ -31,7 +31,7 @@ const (
 	ttlRule     = "rule 3: a TTL is a minimum: a lease lives for its TTL, counted from before its request was sent"
 	grantRule   = "Backend.Acquire: a free key is granted"
 	refuseRule  = "Backend.Acquire: a held key is ErrHeld"
-	inspectRule = "Backend.Inspect tells who holds a key"
+	inspectRule = "Backend.Inspect returns the holder of a key"
 	renewRule   = "Lease.Renew: a live lease is renewed, without an error"
 	releaseRule = "Lease.Release: a live lease is given up, without an error, and its key is free"
 	closeRule   = "Backend.Close returns in a bounded time, without an error"
@@ -104,7 +104,7 @@ func (t *trial) sharedWith(key string) string {
 var framework = []string{"trial.go", "pulse.go", "execute.go", "attempts.go", "run.go", "grant.go", "wait.go", "ways.go"}
 
 // checkLine is where in the suite its caller was called from: "fifo.go:97: ", or the lines of the functions that have called each other,
-// as in "told.go:70 > told.go:93: ". What a goroutine does begins with the goroutine.
+// as in "loss_callbacks.go:70 > loss_callbacks.go:93: ". What a goroutine does begins with the goroutine.
 func checkLine() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])

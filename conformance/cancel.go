@@ -65,7 +65,7 @@ func cancelledBefore(t *trial) {
 			if g != nil || !errors.Is(err, e.want) {
 				t.fatalf("Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 			}
-			t.stays(t.key, "after an Acquire with an ended context")
+			t.staysFree(t.key, "after an Acquire with an ended context")
 			t.free(t.b, t.key, "after an Acquire with an ended context")
 		}
 	}

@@ -28,7 +28,7 @@ func (h *history) workedIn(id int, keys workKeys, until time.Time) {
 		const each = 2
 		for i := range each {
 			w := &worker{h: h, id: id + i, client: id, actor: v, random: h.random(id + i + 100*n), keys: keys, faulty: true,
-				tries: true, expires: true, gone: v.gone} // one that waits could not be told to stop
+				tries: true, expires: true, gone: v.gone} // a waiting worker could not be stopped
 			workers.Add(1)
 			h.t.spawn(func() {
 				defer workers.Done()

@@ -63,7 +63,7 @@ func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim)
 	return open
 }
 
-// untested tells why the check of that name tests nothing, if so, and which hook it lacks, if that is the reason.
+// untested returns why the check of that name tests nothing, empty if it does test, and the hook that it lacks.
 func untested(name string, g backend.Guarantees, h Harness, results []Result) (missing, reason string) {
 	checks := Checks()
 	check := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == name })]

@@ -63,10 +63,10 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 
 // acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
-	for told := false; ; {
+	for refused := false; ; {
 		a, err := c.ask(ctx, r)
 		switch {
-		case err != nil && told && ctx.Err() == nil && !c.leases.Closed():
+		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
 			continue
 		case errors.Is(err, errReset) && c.is("attempt sent again meets its own ghost"):
@@ -87,7 +87,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 			c.keeps("refused attempt keeps a connection until Close")
 			return nil, &backend.HeldError{Holder: a.holder}
 		}
-		told = true
+		refused = true
 		g, err := c.await(ctx, r, a)
 		switch {
 		case errors.Is(err, errAgain):

@@ -31,7 +31,7 @@ type client struct {
 	lives []*kit.Life // see keepsLives
 	kept  []any       // by a bug
 
-	pushed sync.Map // owners whose leases the server has told to be gone
+	pushed sync.Map // owners whose loss the server has reported
 
 	emptied int // how often the server had lost its data when the client came about
 }

@@ -13,7 +13,7 @@ var clockStepChecks = []Check{
 	{
 		Name: "SteppedClockEndsNoLease",
 		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that clock ends leases " +
-			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder is told when it renews",
+			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder's next renewal fails with ErrLost",
 		Needs: []Need{needsStepClock},
 		alone: true,
 		run:   steppedClockEndsNoLease,

@@ -55,7 +55,7 @@ type Harness struct {
 	Open func(ctx context.Context) (backend.Backend, error)
 
 	// Evict makes the store forget the lease on key, as an operator's delete or an eviction would. The holder's client
-	// is not told. It proves what the store itself refuses, where a client would refuse first.
+	// is not notified. It proves what the store itself refuses, where a client would refuse first.
 	Evict func(ctx context.Context, key string) error
 
 	// Freeze makes the store stop answering, connections staying open, as SIGSTOP does, and returns when it has stopped. Thaw lets it go on
@@ -114,7 +114,7 @@ type Harness struct {
 	ArrivalDelay time.Duration
 
 	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
-	// tells of them. A name that no check has is ErrInvalid.
+	// reports them. A name that no check has is ErrInvalid.
 	Skip map[string]string
 
 	// Many is how many leases or waiters one client can have at once. The default is 256, 1100 for the one check of a large batch, and

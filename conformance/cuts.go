@@ -132,7 +132,7 @@ func (x *cutter) insideGrant() {
 	x.takes(w, true)
 }
 
-// queued waits until w waits in the store, and has been told so. It reports false if w has failed.
+// queued waits until w is in the store's queue and has a reply that says so. It reports false if w has failed.
 func (x *cutter) queued(w *waiting) bool {
 	t := x.t
 	ok := t.poll(soon, func() bool { return t.inspect(w.key).Waiters != 0 || w.ended() })
@@ -147,8 +147,8 @@ func (x *cutter) cutOr(w *waiting, d time.Duration) {
 	x.t.poll(d, func() bool { return x.isCut() || w.ended() })
 }
 
-// takes waits for w to get the key that is free now, or to fail, which one that was told to wait must not.
-func (x *cutter) takes(w *waiting, told bool) {
+// takes waits for w to get the free key. It may fail instead, unless the store had answered that it waits.
+func (x *cutter) takes(w *waiting, queued bool) {
 	t := x.t
 	if !t.within(recovery+t.g.MaxLate, w.done) {
 		t.fatalf("a waiter has not been granted the free key within %v%s", recovery+t.g.MaxLate, x.where())
@@ -159,7 +159,7 @@ func (x *cutter) takes(w *waiting, told bool) {
 			x.giveBack(w.grant)
 		}
 		return
-	case told:
+	case queued:
 		t.fatalf("an Acquire that waited did not outlive the end of its connection%s: %v", x.where(), w.err)
 	}
 	x.unsure(w.err, "Acquire that waits")

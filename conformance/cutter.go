@@ -208,7 +208,7 @@ func (x *cutter) acquire() *grant {
 	return g
 }
 
-// unsure fails if err, of a request that was cut, tells of something that is certain.
+// unsure fails if err, of a request that was cut, reports a certain outcome.
 func (x *cutter) unsure(err error, what string) {
 	ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	for _, certain := range []error{

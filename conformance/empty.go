@@ -27,7 +27,7 @@ var emptyChecks = []Check{
 	},
 	{
 		Name:  "EmptiedStoreLosesLeases",
-		Rule:  "rules 5 and 6: when a store has lost its data a holder is told so by its deadline, revives nothing, and spares the next",
+		Rule:  "rules 5 and 6: when a store has lost its data a holder learns of it by its deadline, revives nothing, and spares the next",
 		Needs: []Need{needsRestartEmpty},
 		alone: true,
 		run:   emptiedStoreLosesLeases,
@@ -63,7 +63,7 @@ func emptiedStoreServes(t *trial) {
 }
 
 // outlived ends the check where one of waits was over before the store lost its leases, at the latest at: the holder's TTL had run out,
-// and the waiter's lease went too, as it was told.
+// and the waiter's own lease, granted before, was lost with the data.
 func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	for _, w := range waits {
 		if w.ended() && w.err == nil && w.grant.after.Before(at) && t.within(time.Second, w.grant.Lost()) {
@@ -72,7 +72,7 @@ func (t *trial) outlived(at time.Time, waits ...*waiting) {
 	}
 }
 
-// wakesUp proves that waiters of either client are told of a release.
+// wakesUp proves that a release wakes waiters of either client.
 func (t *trial) wakesUp(key string) {
 	for _, clients := range [][2]backend.Backend{{t.a, t.b}, {t.b, t.a}} {
 		t.becomesFreeAfterOutage(clients[0], key)
@@ -91,19 +91,19 @@ func emptiedStoreLosesLeases(t *trial) {
 	t.h.RestartEmpty()
 	fresh := t.acquireAfterOutage(t.b, taken.key, t.long())
 	var err error
-	told := t.poll(recovery, func() bool {
+	lost := t.poll(recovery, func() bool {
 		if err = renewed.Renew(t.ctx, t.long()); err == nil {
 			t.fatalf("Renew succeeds in a store that has lost the lease")
 		}
 		return errors.Is(err, backend.ErrLost)
 	})
-	if !told {
+	if !lost {
 		t.fatalf("Renew, %v after the store had lost its data: %v, want ErrLost", recovery, err)
 	}
 	if !t.within(soon, renewed.Lost()) {
 		t.fatalf("Lost is open after Renew was ErrLost")
 	}
-	t.stays(renewed.key, "after Renew in a store that has lost the lease")
+	t.staysFree(renewed.key, "after Renew in a store that has lost the lease")
 	_ = taken.Release(t.ctx) // ErrLost, or nil where an answer was lost and a repeated request finds nothing
 	t.refusedFor(t.a, fresh, t.short())
 	t.heldBy(fresh)

@@ -10,7 +10,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// how things end: who is told of a loss, what a cancellation ends, what a client that was closed keeps
+// how things end: who is notified of a loss, what a cancellation ends, what a client that was closed keeps
 var endingMutants = []mutant{
 	{"OnLost is silent on Close", "OnLostCallsWhateverEndsIt"},
 	{"OnLost is silent when a renewal hears of the loss", "OnLostCallsWhateverEndsIt"},
@@ -45,7 +45,7 @@ var endingMutants = []mutant{
 	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"},
 }
 
-// atTurn is what a waiter is told at its turn instead of that.
+// atTurn is the error that a waiter gets at its turn instead of the key.
 func (c *client) atTurn(p *place) error {
 	waited := time.Since(p.since)
 	switch {
@@ -162,10 +162,10 @@ func (b *bent) onLost(f func()) {
 	}
 }
 
-// pushed reports whether the server has told of the loss.
+// pushed reports whether the server has reported the loss.
 func (b *bent) pushed() bool {
-	_, told := b.c.pushed.Load(b.Owner())
-	return told
+	_, pushed := b.c.pushed.Load(b.Owner())
+	return pushed
 }
 
 var _ backend.LossNotifier = (*bent)(nil)

@@ -87,7 +87,7 @@ func evictedRenewRevivesNothing(t *trial) {
 	if !t.within(soon, g.Lost()) {
 		t.fatalf("Lost is open after Renew was ErrLost")
 	}
-	t.stays(g.key, "after Renew of a lease that the store had dropped")
+	t.staysFree(g.key, "after Renew of a lease that the store had dropped")
 	t.free(t.b, g.key, "after Renew of a lease that the store had dropped")
 }
 
@@ -112,7 +112,7 @@ func evictedBatchSparesNewHolder(t *trial) {
 			t.fatalf("Lost is open after RenewBatch was ErrLost")
 		}
 	}
-	t.stays(free.key, "after batch renewal of a lease that the store had dropped")
+	t.staysFree(free.key, "after batch renewal of a lease that the store had dropped")
 	t.describes(fresh, t.long())
 	t.describes(live, 2*t.long())
 	t.heldBy(fresh)

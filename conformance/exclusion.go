@@ -33,7 +33,7 @@ var exclusionChecks = []Check{
 	},
 	{
 		Name: "OneAttemptWins",
-		Rule: "rule 1: of attempts made at the same moment at most one is granted, the others are told ErrHeld",
+		Rule: "rule 1: of attempts made at the same moment at most one is granted, the others get ErrHeld",
 		run:  oneAttemptWins,
 	},
 	{

@@ -55,7 +55,7 @@ func thawedRenewalRevivesNothing(t *trial) {
 	t.fatalf("a Renew under way in a frozen process succeeded twice, although another owner has the key")
 }
 
-// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many were then told that
+// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many then learned that
 // their renewal has succeeded.
 func thawedRenewals(t *trial) (believed int) {
 	var succeeded atomic.Int32
@@ -180,7 +180,7 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 	}
 }
 
-// comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or has been told that its turn is over.
+// comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or fails because its turn is over.
 func (r *remote) comesToAnEnd(g *grant) {
 	t := r.t
 	if !r.answered(recovery + t.g.MaxLate) {

@@ -30,7 +30,7 @@ var goroutineChecks = []Check{
 }
 
 // labelName is the profiler label that a trial gives its goroutines. Goroutines inherit it from the one that starts them,
-// so that a trial can tell its own from those of other checks in the same process.
+// so that a trial can distinguish its own from those of other checks in the same process.
 const labelName = "anylock-conformance"
 
 // goroutines counts the goroutines that bear label, by function where they were created.
@@ -79,7 +79,7 @@ func goroutineDump(label string) string {
 	return b.String()
 }
 
-// waitForGoroutines waits until at most most goroutines of this trial are left.
+// waitForGoroutines waits until this trial has at most most goroutines.
 func (t *trial) waitForGoroutines(most int, what string) {
 	var n int
 	const pause = 100 * time.Millisecond // counting stops the whole process for a moment
@@ -133,7 +133,7 @@ func leasesCostNoGoroutines(t *trial) {
 	}
 	const most = 16
 	if n < 2*most {
-		t.skipf("too few leases (Harness.Many) to tell")
+		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	t.waitForGoroutines(before+most, fmt.Sprintf("%d more leases held", n))
 	t.refused(t.b, first)

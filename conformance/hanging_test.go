@@ -25,7 +25,7 @@ func (c clinging) Close() error {
 	return c.client.Close()
 }
 
-// A client that cannot be closed is told before the first check.
+// A client that cannot be closed is reported before the first check.
 func TestHangingCloseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")
@@ -79,17 +79,17 @@ func TestHangingStoreIsReported(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				failed, told := 0, 0
+				failed, notRun := 0, 0
 				for _, r := range results {
 					switch {
 					case r.Status == conformance.Fail:
 						failed++
 					case r.Interrupted && strings.Contains(r.Output, test.want):
-						told++
+						notRun++
 					}
 				}
-				if failed != 1 || told < 50 {
-					t.Errorf("%d checks failed, %d were not run because %s", failed, told, test.want)
+				if failed != 1 || notRun < 50 {
+					t.Errorf("%d checks failed, %d were not run because %s", failed, notRun, test.want)
 				}
 			})
 		})

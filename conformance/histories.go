@@ -98,7 +98,7 @@ func historyUnderOutages(t *trial) {
 	h.drain(keys)
 }
 
-// workers are one for each client; every other one only tries. Faults are told apart by the first one that has a client.
+// workers are one for each client; every other one only tries. A fault belongs to the first worker of its client.
 func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend) (workers []*worker) {
 	first := make(map[backend.Backend]int)
 	for i, client := range clients {
@@ -137,7 +137,7 @@ func (h *history) run(d time.Duration, workers []*worker, faults []func(until ti
 	}
 }
 
-// drain waits until the keys are free, by when they must be so, and has all that happened judged.
+// drain waits until the keys are free, fails if that takes too long, and judges the history.
 func (h *history) drain(keys workKeys) {
 	const least = 4
 	if n := h.grants(); n < least {

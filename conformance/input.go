@@ -40,7 +40,7 @@ func badInputIsRefused(t *trial) {
 				t.errorf("Acquire with %s: %v, want ErrInvalid", what, err)
 			}
 		}
-		t.stays(t.key, "after an Acquire with "+what)
+		t.staysFree(t.key, "after an Acquire with "+what)
 	}
 	if _, err := t.a.Inspect(t.ctx, ""); !errors.Is(err, backend.ErrInvalid) {
 		t.errorf("Inspect of an empty key: %v, want ErrInvalid", err)

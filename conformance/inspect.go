@@ -53,7 +53,7 @@ func inspectReturnsHolder(t *trial) {
 	t.renew(g, 2*t.long())
 	t.describes(g, 2*t.long())
 	t.release(g)
-	t.stays(t.key, "after release")
+	t.staysFree(t.key, "after release")
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {
 		t.fatalf("Inspect of a released key: %+v, want the zero Holder", h)
 	}
@@ -62,7 +62,7 @@ func inspectReturnsHolder(t *trial) {
 func inspectAfterExpiry(t *trial) {
 	g := t.acquire(t.a, t.key, t.short())
 	t.expire(g)
-	t.stays(t.key, "after expiry")
+	t.staysFree(t.key, "after expiry")
 	if h := t.inspectBy(t.a, t.key); h != (backend.Holder{}) {
 		t.fatalf("Inspect of an expired key: %+v, want the zero Holder", h)
 	}
@@ -145,8 +145,8 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	case h.Owner != g.owner:
 		t.fatalf("a HeldError names %q, want the holder, %q: others wait, or have held the key before", h.Owner, g.owner)
 	case h.Token != 0 && h.Token != g.Token():
-		t.fatalf("a HeldError tells token %d, the lease has %d", h.Token, g.Token())
+		t.fatalf("a HeldError has token %d, the lease has %d", h.Token, g.Token())
 	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
-		t.fatalf("a HeldError tells a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
+		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
 	}
 }

@@ -60,7 +60,7 @@ type endings struct {
 func (t *trial) newEndings() *endings {
 	const most, more = 8, 2 // leases beside those of a group
 	if t.h.Many < endingGroup+more {
-		t.skipf("too few leases (Harness.Many) to tell")
+		t.skipf("too few leases (Harness.Many) to measure")
 	}
 	e := &endings{trial: t, workers: min(most, t.h.Many/(endingGroup+more))}
 	e.keys, e.owners = make([][endingGroup]string, e.workers), make([][]weak.Pointer[byte], e.workers)

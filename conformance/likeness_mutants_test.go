@@ -117,7 +117,7 @@ func (s *server) likeName(key string) string {
 	return key
 }
 
-// heldBy is what a refused attempt on e is told of its holder.
+// heldBy is the holder that a refused attempt on e gets.
 func (s *server) heldBy(e *entry, now time.Time) backend.Holder {
 	h := e.holder(now)
 	n := len(e.queue)

@@ -12,19 +12,19 @@ var lossCallbackChecks = []Check{
 	{
 		Name: "OnLostCallsWhateverEndsIt",
 		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
-			"client is closed, and when the store tells that the lease is gone, as the answer to a renewal or by itself",
+			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or by itself",
 		run: onLostCallsWhateverEndsIt,
 	},
 }
 
-// lossCallbacks counts the calls of functions that are to be told of a loss.
+// lossCallbacks counts the calls of functions that were registered with OnLost.
 type lossCallbacks struct {
 	t     *trial
 	g     *grant
 	calls [3]atomic.Int32
 }
 
-// countCallbacks has OnLost of g call several functions.
+// countCallbacks registers several functions with OnLost of g, and counts their calls.
 func (t *trial) countCallbacks(g *grant) *lossCallbacks {
 	n, ok := g.Lease.(backend.LossNotifier)
 	if !ok {
@@ -102,7 +102,7 @@ func (t *trial) evicts() (*grant, *lossCallbacks) {
 	return g, to
 }
 
-// callsOnStoreLoss has nobody ask after a lease that the store has dropped.
+// callsOnStoreLoss sends no request for a lease that the store has dropped.
 func (t *trial) callsOnStoreLoss() {
 	g, to := t.evicts()
 	if !t.within(soon, g.Lost()) {
@@ -111,7 +111,7 @@ func (t *trial) callsOnStoreLoss() {
 	to.all("after the store has dropped the lease")
 }
 
-// callsOnLostRenewal has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
+// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified before.
 func (t *trial) callsOnLostRenewal() {
 	g, to := t.evicts()
 	begun := time.Now()
@@ -121,7 +121,7 @@ func (t *trial) callsOnLostRenewal() {
 		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
 	}
 	if !t.within(soon, g.Lost()) {
-		t.breaks(6, "Lost is not closed %v after a renewal was told that the lease is gone", soon)
+		t.breaks(6, "Lost is not closed %v after a renewal failed with ErrLost", soon)
 	}
-	to.all("after a renewal was told that the lease is gone")
+	to.all("after a renewal failed with ErrLost")
 }

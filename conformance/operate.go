@@ -44,7 +44,7 @@ func listReturnsHeldKeys(t *trial) {
 			keys := t.list(lister, part)
 			for _, g := range append(held, other) {
 				if strings.HasPrefix(g.key, part) && !keys[g.key] {
-					t.fatalf("List of the prefix %s does not tell %s, which is held", show(part), show(g.key))
+					t.fatalf("List of the prefix %s lacks %s, which is held", show(part), show(g.key))
 				}
 			}
 		}

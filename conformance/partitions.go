@@ -139,7 +139,7 @@ func partitionHealsWaiter(t *trial) {
 		t.confirmQueued(key, 1)
 		partition(link, ToStore, FromStore)
 		if i == 0 {
-			t.release(g) // nobody tells the waiter
+			t.release(g) // nobody notifies the waiter
 		}
 		time.Sleep(outage)
 		if w.ended() && w.err != nil {

@@ -11,7 +11,7 @@ import (
 var processChecks = []Check{
 	{
 		Name:  "FrozenHolderLosesKey",
-		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it is told, and touches nothing",
+		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns of the loss, and touches nothing",
 		Needs: []Need{needsProcess},
 		run:   frozenHolderLosesKey,
 	},
@@ -177,8 +177,8 @@ func (r *remote) until() time.Time {
 	return r.answer.Looked.Add(r.answer.Left)
 }
 
-// claimsLive reports whether a process that was frozen tells, now that it is thawed, of a lease that is not over. One that was
-// frozen with the answer in its hands tells of the past: where it is not known when it looked, its lease must be lost soon.
+// claimsLive reports whether a thawed process still believes in its lease. A process that was
+// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost soon.
 func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false
@@ -204,7 +204,7 @@ func (r *remote) release() {
 	}
 }
 
-// isOver fails unless the process is told, and says of every request, that the lease of r is lost.
+// isOver fails unless the process learns that the lease of r is lost, and every request fails with ErrLost.
 func (r *remote) isOver(when string) {
 	const prompt = 500 * time.Millisecond
 	var lost bool

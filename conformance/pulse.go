@@ -9,7 +9,7 @@ import (
 // stall is how long the machine must have stood still to count.
 const stall = 50 * time.Millisecond
 
-// A pulse tells for how long at most this process has stood still, and for how long the store has answered nothing.
+// A pulse measures for how long this process has stood still at most, and for how long the store has not answered.
 type pulse struct {
 	mu      sync.Mutex
 	longest time.Duration
@@ -159,7 +159,7 @@ func (t *trial) overdue(took, limit time.Duration) bool {
 	return t.pulse.stood() < late/2
 }
 
-// stoodStill tells of this process or the store what keeps a store from doing something in time; it is empty if nothing did.
+// stoodStill describes what kept the store from being in time: a pause of this process or an outage. Empty if nothing did.
 func (t *trial) stoodStill() string {
 	if stood := t.pulse.stood(); stood > 0 {
 		return fmt.Sprintf("this process stood still for %v", stood)

@@ -336,7 +336,7 @@ func silentWaitersKeepQueue(t *trial) {
 		t.release(g)
 	}
 	link.Heal()
-	for _, w := range silent { // it has its turn, or is told that it is over
+	for _, w := range silent { // it has its turn, or fails because its turn is over
 		w.cancel()
 		if !t.within(recovery+t.handOff(), w.done) {
 			t.breaks(4, "a cancelled Acquire has not returned after its link was healed")

@@ -30,7 +30,7 @@ var reconnectMutants = []mutant{
 	{"clean-up of a cancelled wait gives up after 3 seconds", "LongLateAcquireLeavesNothing"},
 }
 
-// reconnectLossMutants are stores that claim to tell a holder that its lease was removed.
+// reconnectLossMutants are stores that claim to notify a holder of the removal of its lease.
 var reconnectLossMutants = []mutant{
 	{"removal after a cut is reported by a renewal alone", "ReconnectedHolderIsNotified"},
 	{"removal while disconnected is reported by a renewal alone", "ReconnectedHolderIsNotified"},

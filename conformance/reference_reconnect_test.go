@@ -24,7 +24,7 @@ type contact struct {
 	asked   sync.Map      // owners that have queued
 }
 
-// outOfContact tells for how long the wire has been closed and silent.
+// outOfContact returns for how long the wire has been closed or silent.
 func (w *wire) outOfContact() (closed, silent bool, connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *client) abandonsBriefly(r backend.Request, of string) bool {
 	return true
 }
 
-// notifyThrough tells a client behind a wire that a lease was removed, as soon as it is connected.
+// notifyThrough notifies a client behind a wire of a removal, as soon as the client is connected.
 func (s *server) notifyThrough(c *client, e *entry) func() {
 	owner, cutBefore := e.owner, e.cuts
 	return func() {

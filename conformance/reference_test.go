@@ -52,7 +52,7 @@ type entry struct {
 	parked        bool           // a waiter has been
 	left          bool           // a waiter has
 	expired       bool           // the lease before has, and was not given up
-	refusedAt     time.Time      // when a refused attempt was told of
+	refusedAt     time.Time      // when an attempt was refused
 	refusedHolder backend.Holder // this holder
 	gaveUp        string         // the owner that released it last
 	broken        bool           // a lease of it has been

@@ -10,10 +10,10 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// tellsLoss is no bug: a store that tells a holder whose lease somebody has removed.
+// notifiesLoss is no bug: it makes the store notify the holder of a removed lease.
 const notifiesLoss = "notifies holders of losses"
 
-// stores that claim to tell a holder that its lease was removed
+// stores that claim to notify a holder of the removal of its lease
 var removedMutants = []mutant{
 	{"removal is reported by a renewal alone", "RemovedHolderIsNotified"},
 	{"removal by Break is reported by a renewal alone", "RemovedHolderIsNotified"},
@@ -27,13 +27,13 @@ var removedMutants = []mutant{
 	{"OnLost calls twice when the store reports the loss", "OnLostCallsWhateverEndsIt"},
 }
 
-// tells reports whether the store claims to tell of removals.
+// notifies reports whether the store claims to notify holders of removals.
 func (s *server) notifies() bool {
 	is := func(m mutant) bool { return m.bug == s.bug }
 	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
 }
 
-// tell returns what tells the holder of e that its lease is being removed. Those behind a wire learn of it when they are connected.
+// notify returns a function that notifies the holder of e of a removal. Clients behind a wire are notified when connected.
 func (s *server) notify(e *entry, broken bool) func() {
 	c, owner := e.client, e.owner
 	switch {
@@ -61,13 +61,13 @@ func (s *server) notify(e *entry, broken bool) func() {
 	}
 }
 
-// remove ends the lease of e, and tells its holder.
+// remove ends the lease of e, and notifies its holder.
 func (s *server) removeLocked(key string, e *entry, broken bool) {
-	told := s.notify(e, broken)
+	notifyHolder := s.notify(e, broken)
 	if !s.is("removal is reported and nothing removed") {
 		s.endLocked(key, e)
 	}
-	told()
+	notifyHolder()
 }
 
 func TestNotifiesLoss(t *testing.T) {

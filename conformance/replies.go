@@ -93,7 +93,7 @@ func (t *trial) sent(link Link) (seen func() bool) {
 	}
 }
 
-// excused reports whether err is a loss that this store may tell of when connections break: Lost is closed too.
+// excused reports whether err is a loss that this store may report when connections break: Lost is closed too.
 func (t *trial) excused(g *grant, err error) bool {
 	return errors.Is(err, backend.ErrLost) && t.g.EarlyLoss != "" && g.gone()
 }

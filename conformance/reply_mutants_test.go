@@ -57,7 +57,7 @@ type ioTimeout struct{}
 func (ioTimeout) Error() string        { return "i/o timeout" }
 func (ioTimeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// told is how an attempt tells of its error.
+// reportedError is the error that an attempt returns for err.
 func (c *client) reportedError(ctx context.Context, err error) error {
 	if c.is("hanging store is reported as busy") && ctx.Err() != nil {
 		return kit.ContextError(ctx, backend.ErrHeld)

@@ -340,7 +340,7 @@ func (t *trial) skip(format string, args ...any) {
 	}
 }
 
-// lacks is skipf for want of a hook, where only the check itself can tell that it needs one.
+// lacks is skipf for a missing hook, where only the check itself knows that it needs one.
 func (t *trial) lacks(n Need, format string, args ...any) {
 	t.mu.Lock()
 	t.missing = n.Missing

@@ -21,7 +21,7 @@ var waitingChecks = []Check{
 	},
 	{
 		Name:  "PushIsPrompt",
-		Rule:  "Guarantees.Wake: where it is WakePush, a waiter is told of a release; it does not find out by its timer",
+		Rule:  "Guarantees.Wake: where it is WakePush, a release wakes a waiter; the waiter does not find out by its timer",
 		Needs: []Need{needsPush},
 		run:   pushIsPrompt,
 	},

@@ -50,8 +50,8 @@ var doubleGrants = []mutant{
 	{"step of the clock back ends leases", "SteppedClockEndsNoLease"},
 }
 
-// told are mutants whose check must say what it was told, and not that the machine is slow.
-var told = map[mutant]string{
+// exactTexts are mutants whose check must report the error that it got, and not that the machine is slow.
+var exactTexts = map[mutant]string{
 	{"wait for a key over 255 bytes fails", "OddKeysAreWaitedFor"}:                                   "ended while the key was held: name too long",
 	{"Close ends waits as unavailable", "CloseEndsWaiting"}:                                          "want ErrClosed",
 	{"one waiter in 10 that has waited for 100 ms gets an outage error at its turn", "PushIsPrompt"}: "waiting Acquire: store unavailable: connection reset",
@@ -65,20 +65,20 @@ func (m mutant) collides() bool {
 	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken" && !slices.Contains(keyMutants, m)
 }
 
-// misnamed tells what is wrong with how the failure of m's check names the rule that m breaks, if something is.
+// misnamed returns what is wrong with the rule that the failure of m's check names. It is empty if nothing is.
 func (m mutant) misnamed(r conformance.Result) string {
 	broken := conformance.Result{Rule: r.Broken}.Rules()
 	double := strings.Contains(r.Output, "double grant: ")
-	words, exact := told[m]
+	words, exact := exactTexts[m]
 	switch {
 	case exact && (!strings.Contains(r.Output, words) || strings.Contains(r.Output, "the machine is too slow")):
-		return "it is not told as " + words
+		return "it is not reported as " + words
 	case double && !slices.Contains(broken, 1):
-		return "a double grant is told as the breach of another rule"
+		return "a double grant is reported as the breach of another rule"
 	case slices.Contains(doubleGrants, m) && !double:
-		return "a double grant is not told as one"
+		return "a double grant is not reported as one"
 	case m.collides() && !slices.Contains(broken, 8):
-		return "a collision of keys is told as the breach of another rule"
+		return "a collision of keys is reported as the breach of another rule"
 	case m.collides() && !strings.Contains(r.Output, "shares a lock with the key \"") && !strings.Contains(r.Output, "they are taken for one"):
 		return "a collision of keys does not name both"
 	}

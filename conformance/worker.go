@@ -162,7 +162,7 @@ func (w *worker) acquire(r backend.Request) (worked, bool) {
 	return worked{}, false
 }
 
-// watched enters when the holder is told of the loss of l before its deadline, in this process.
+// watched records when the holder learns of the loss of l before its deadline, in this process.
 func (r *leaseRecord) watched(h *history, l holding) *leaseRecord {
 	if lease, ok := l.(backend.Lease); ok {
 		h.t.spawn(func() {

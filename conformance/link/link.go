@@ -102,7 +102,7 @@ func (l *Link) Cut() {
 	await(broken)
 }
 
-// breakLocked breaks those connections that which tells.
+// breakLocked breaks the connections that which selects.
 func (l *Link) breakLocked(which func(*conn) bool) (broken []*conn) {
 	for c := range l.conns {
 		if which(c) {

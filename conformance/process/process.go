@@ -81,7 +81,7 @@ var errNoMain = errors.New("the process does not serve: TestMain must call proce
 type child struct {
 	cmd   *exec.Cmd
 	ready chan error    // of opening its client
-	ended chan struct{} // closed when the process is gone and everybody who waits for an answer has been told
+	ended chan struct{} // closed when the process has ended and every pending call has failed
 
 	sending sync.Mutex
 	out     *json.Encoder // to the child's input
@@ -170,7 +170,7 @@ func (c *child) take(a answer) {
 	}
 }
 
-// failAll answers all who wait: there will be no more answers.
+// failAll fails every pending call, because no reply can come any more.
 func (c *child) failAll() {
 	c.mu.Lock()
 	rest := c.waiting
@@ -200,7 +200,7 @@ func (c *child) send(r request, w *call) error {
 	c.mu.Unlock()
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	return c.out.Encode(r) // an error is the end of the process, which all who wait are told
+	return c.out.Encode(r) // an error ends the process, which fails every pending call
 }
 
 // ask sends a request and waits for its answer.
