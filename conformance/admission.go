@@ -10,8 +10,8 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// ask is what the suite asks of a store before its first check: whether it grants at all, and how much it can give.
-func (s *suite) ask(b backend.Backend, o Options) error {
+// probe finds out, before the first check, whether the store grants at all, and how many leases it can hold.
+func (s *suite) probe(b backend.Backend, o Options) error {
 	// Another error is the store's own fault, which the checks report.
 	if err := s.admitted(b, o.NotReady); errors.Is(err, backend.ErrUnavailable) || kit.IsContextError(err) {
 		return err
@@ -187,8 +187,8 @@ func (s *suite) recovers(stretch int) {
 	}
 }
 
-// look finds out, behind a failed check, whether the store is of use still. If not, the others would only fail alike.
-func (s *suite) look() {
+// checkUsable checks, after a failed check, whether the store still grants. If it does not, the remaining checks would fail too.
+func (s *suite) checkUsable() {
 	s.ending <- struct{}{}
 	defer func() { <-s.ending }()
 	if s.nothing == nil {

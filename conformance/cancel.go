@@ -61,7 +61,7 @@ func cancelledBefore(t *trial) {
 	}{{cancelled, context.Canceled}, {past, context.DeadlineExceeded}}
 	for _, e := range ended {
 		for _, wait := range []bool{false, true} {
-			g, err := t.ask(e.ctx, t.a, t.key, t.long(), wait)
+			g, err := t.requestKey(e.ctx, t.a, t.key, t.long(), wait)
 			if g != nil || !errors.Is(err, e.want) {
 				t.fatalf("Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 			}
@@ -71,7 +71,7 @@ func cancelledBefore(t *trial) {
 	}
 	held := t.acquire(t.b, t.key, t.long())
 	for _, e := range ended {
-		if g, err := t.ask(e.ctx, t.a, t.key, t.long(), true); g != nil || !errors.Is(err, e.want) {
+		if g, err := t.requestKey(e.ctx, t.a, t.key, t.long(), true); g != nil || !errors.Is(err, e.want) {
 			t.fatalf("waiting Acquire with an ended context: lease %v, error %v, want %v", g != nil, err, e.want)
 		}
 	}
@@ -238,7 +238,7 @@ func cancelledAfterGrant(t *trial) {
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.ctx)
 		begun := time.Now()
-		g, err := t.ask(ctx, t.a, t.key, t.long(), wait)
+		g, err := t.requestKey(ctx, t.a, t.key, t.long(), wait)
 		t.answered(err, begun)
 		if err != nil {
 			t.fatalf("Acquire of a free key: %v", err)
@@ -277,7 +277,7 @@ func refusedCleanUpSparesHolder(t *trial) {
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancelled, begun := make(chan struct{}), time.Now()
 			go func() { defer close(cancelled); cancelSoon(cancel, typical) }()
-			other, err := t.ask(ctx, client, t.key, t.long(), false)
+			other, err := t.requestKey(ctx, client, t.key, t.long(), false)
 			<-cancelled
 			if other != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.Canceled) {
 				if errors.Is(err, backend.ErrUnavailable) {

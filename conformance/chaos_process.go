@@ -35,14 +35,14 @@ func (h *history) workedIn(id int, keys workKeys, until time.Time) {
 				w.run(until)
 			})
 		}
-		killing := h.hunt(v, id, random, until)
+		killing := h.freezeAndKill(v, id, random, until)
 		workers.Wait()
 		h.killed(id, killing)
 	}
 }
 
-// hunt freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
-func (h *history) hunt(v *victim, id int, random dice, until time.Time) (killing instant) {
+// freezeAndKill freezes v a few times, and kills it unless the time is up. It returns when it killed it, or never.
+func (h *history) freezeAndKill(v *victim, id int, random dice, until time.Time) (killing instant) {
 	freezes := 1 + random.IntN(3)
 	for range freezes {
 		h.calm(random)

@@ -64,7 +64,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 // acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for refused := false; ; {
-		a, err := c.ask(ctx, r)
+		a, err := c.requestKey(ctx, r)
 		switch {
 		case err != nil && refused && ctx.Err() == nil && !c.leases.Closed():
 			time.Sleep(10 * time.Millisecond) // sleeps: the outage ends
@@ -117,8 +117,8 @@ type answer struct {
 	conn    *conn           // that it was asked on, nil without a wire
 }
 
-// ask makes one attempt.
-func (c *client) ask(ctx context.Context, r backend.Request) (answer, error) {
+// requestKey makes one attempt.
+func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, error) {
 	a := answer{kicked: c.kicked(), sent: time.Now()}
 	if c.wire != nil {
 		var err error

@@ -48,7 +48,7 @@ func (t *trial) endedCalls(c backend.Backend, link Link, busy *grant, n int) {
 		const patience = 50 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.ctx, patience)
 		defer cancel()
-		_, _ = t.ask(ctx, c, t.newKey(), t.short(), false)
+		_, _ = t.requestKey(ctx, c, t.newKey(), t.short(), false)
 	})
 	link.Heal()
 }
@@ -73,7 +73,7 @@ func closeLeavesNoConnection(t *trial) {
 		func(c backend.Backend, link Link) {
 			const patience = 100 * time.Millisecond
 			link.Hold(FromStore)
-			attempt := t.call(func() error { _, err := t.ask(t.ctx, c, t.newKey(), t.short(), false); return err })
+			attempt := t.call(func() error { _, err := t.requestKey(t.ctx, c, t.newKey(), t.short(), false); return err })
 			time.Sleep(patience)
 			t.spawn(func() { // Close may wait for what is under way
 				t.within(soon/4, attempt.done)

@@ -150,13 +150,13 @@ func cancelledWaitersLeaveNothing(t *trial) {
 	typical := t.typical()
 	each := min(wave, t.h.Many/2)
 	cancelled := t.cancelQueued(each) // connections and workers that a client keeps are there
-	t.left(0)
+	t.queueAtMost(0)
 	before := goroutines(t.label)
 	for end := time.Now().Add(atMost); cancelled < all && (cancelled < least || time.Now().Before(end)); {
 		cancelled += t.cancelQueued(each)
-		cancelled += t.cancelComing(each, typical)
+		cancelled += t.cancelArriving(each, typical)
 	}
-	t.left(0)
+	t.queueAtMost(0)
 	const more = 8
 	t.waitForGoroutines(before+more, "after hundreds of cancelled waiters")
 	t.heldBy(held)
@@ -191,14 +191,14 @@ func (t *trial) cancelQueued(each int) int {
 	return 2 * each
 }
 
-// cancelComing is cancelQueued of waiters that are on their way to the queue.
-func (t *trial) cancelComing(each int, typical time.Duration) int {
+// cancelArriving is cancelQueued of waiters that are on their way to the queue.
+func (t *trial) cancelArriving(each int, typical time.Duration) int {
 	t.together(2*each, func(i int) {
 		w := t.wait(t.client(i), t.key, t.long())
 		cancelSoon(w.cancel, time.Duration(1+i%8)*typical)
 		w.cancelAndFail(t)
 	})
-	t.left(0)
+	t.queueAtMost(0)
 	return 2 * each
 }
 

@@ -57,13 +57,13 @@ func cutInsideAcquire(t *trial) {
 func (x *cutter) insideAcquire() {
 	t, key := x.t, x.t.newKey()
 	x.begin()
-	g, err := t.ask(t.ctx, x.client, key, t.long(), false)
+	g, err := t.requestKey(t.ctx, x.client, key, t.long(), false)
 	x.end()
 	if err != nil {
 		x.unsure(err, "Acquire of a free key")
 		t.becomesFree(t.b, key, recovery, "after an Acquire that failed"+x.where())
 	} else if x.holds(g) {
-		x.giveBack(g)
+		x.releaseUntilFree(g)
 	}
 }
 
@@ -156,7 +156,7 @@ func (x *cutter) takes(w *waiting, queued bool) {
 	switch {
 	case w.err == nil:
 		if x.holds(w.grant) {
-			x.giveBack(w.grant)
+			x.releaseUntilFree(w.grant)
 		}
 		return
 	case queued:
@@ -214,6 +214,6 @@ func (x *cutter) insideRenew() {
 		}
 	}
 	if x.holds(g) {
-		x.giveBack(g)
+		x.releaseUntilFree(g)
 	}
 }

@@ -199,7 +199,7 @@ func (x *cutter) acquire() *grant {
 	var g *grant
 	var err error
 	ok := x.t.poll(recovery, func() bool {
-		g, err = x.t.ask(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
+		g, err = x.t.requestKey(x.t.ctx, x.client, x.t.newKey(), x.t.long(), false)
 		return err == nil
 	})
 	if !ok {
@@ -230,7 +230,7 @@ func (x *cutter) ended(g *grant) bool { return x.bound && x.t.within(soon, g.Los
 func (x *cutter) holds(g *grant) bool {
 	t := x.t
 	if x.bound {
-		other, err := t.ask(t.ctx, t.b, g.key, g.ttl, false)
+		other, err := t.requestKey(t.ctx, t.b, g.key, g.ttl, false)
 		if err == nil && !x.ended(g) {
 			t.fatalf("another owner has the key%s, and Lost is not closed %v after its connection broke", x.where(), soon)
 		}
@@ -254,8 +254,8 @@ func (x *cutter) holds(g *grant) bool {
 	return true
 }
 
-// giveBack releases g by connections that may be broken, and waits for its key to be free.
-func (x *cutter) giveBack(g *grant) {
+// releaseUntilFree releases g by connections that may be broken, and waits for its key to be free.
+func (x *cutter) releaseUntilFree(g *grant) {
 	if err := g.Release(x.t.ctx); errors.Is(err, backend.ErrLost) && !x.ended(g) {
 		x.t.fatalf("Release of a live lease%s before: %v", x.where(), err)
 	}

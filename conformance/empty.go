@@ -123,7 +123,7 @@ func (t *trial) acquireAfterOutage(b backend.Backend, key string, ttl time.Durat
 	if !t.poll(recovery, func() bool {
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
-		g, err = t.ask(ctx, b, key, ttl, false)
+		g, err = t.requestKey(ctx, b, key, ttl, false)
 		return err == nil
 	}) {
 		t.fatalf("Acquire of a free key, %v after an outage: %v", recovery, err)
@@ -194,7 +194,7 @@ func (t *trial) beBusy(keys []string, order []*tokens) (end func()) {
 			defer all.Done()
 			for n := 0; ctx.Err() == nil; n++ {
 				once, cancel := context.WithTimeout(ctx, time.Second)
-				g, err := t.ask(once, t.client(n), key, t.long(), n%3 == 0)
+				g, err := t.requestKey(once, t.client(n), key, t.long(), n%3 == 0)
 				cancel()
 				if err != nil {
 					time.Sleep(tick)

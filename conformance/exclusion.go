@@ -61,7 +61,7 @@ func (t *trial) raceAndCheck(clients ...backend.Backend) {
 		client := clients[i%len(clients)]
 		for range t.rounds(rounds, end) {
 			begun := time.Now()
-			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
+			g, err := t.requestKey(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)
@@ -184,7 +184,7 @@ func exclusiveUnderExpiry(t *trial) {
 		t.together(goroutines, func(i int) {
 			client := t.client(i)
 			begun := time.Now()
-			g, err := t.ask(t.ctx, client, key, t.short(), true)
+			g, err := t.requestKey(t.ctx, client, key, t.short(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("Acquire: %v", err)

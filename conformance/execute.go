@@ -172,7 +172,7 @@ func newSuite(ctx context.Context, h Harness, o Options) (*suite, error) {
 		s.timeout += 30*(s.g.Round(s.g.MinTTL)+s.g.MaxLate) + 5*time.Duration(len(s.h.Members))*s.h.Outage
 	}
 	s.budget = newBudget(s.g, s.h, s.timeout)
-	err = s.ask(b, o)
+	err = s.probe(b, o)
 	if e := s.closes(b); err == nil && e != nil {
 		err = fmt.Errorf("conformance: close: %w", e)
 	}
@@ -266,7 +266,7 @@ func (s *suite) execute(c Check) (r Result) {
 		s.budget.add(cost, end.hung)
 	}
 	if r.Status == Fail && (s.budget.over() == nil || !wrong && s.budget.left() > 0) {
-		s.look()
+		s.checkUsable()
 	}
 	return r
 }

@@ -35,7 +35,7 @@ func failedRequestsChangeNothing(t *trial) {
 				t.fatalf("%s: %v, want %v", f.what, err, f.want)
 			}
 		})
-		t.left(l.waiting()) // what was cancelled is cleaned up
+		t.queueAtMost(l.waiting()) // what was cancelled is cleaned up
 	}
 	t.unchanged(held, before, deadline)
 	t.refusedFor(t.b, held, t.short()/2) // clean-ups run in the background

@@ -110,7 +110,7 @@ func frozenStoreHonoursContext(t *trial) {
 	for _, wait := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.ctx, 200*time.Millisecond)
 		begun := time.Now()
-		g, err := t.ask(ctx, t.b, free, t.long(), wait)
+		g, err := t.requestKey(ctx, t.b, free, t.long(), wait)
 		cancel()
 		if took := time.Since(begun); t.overdue(took, 0) {
 			t.fatalf("Acquire with a context of 200ms took %v while the store is frozen", took)
@@ -139,7 +139,7 @@ func (t *trial) becomesFreeAfterOutage(b backend.Backend, key string) {
 		ctx, cancel := context.WithTimeout(t.ctx, recovery)
 		defer cancel()
 		var g *grant
-		if g, err = t.ask(ctx, b, key, t.long(), false); err == nil {
+		if g, err = t.requestKey(ctx, b, key, t.long(), false); err == nil {
 			err = g.Release(t.ctx)
 		}
 		return err == nil
@@ -265,7 +265,7 @@ func (t *trial) heldOverRestart(g *grant, end time.Time, what string) {
 	var err error
 	ok := t.poll(recovery, func() bool {
 		var other *grant
-		other, err = t.ask(t.ctx, t.b, g.key, t.long(), false)
+		other, err = t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 		t.restartedBefore(end)
 		if other != nil {
 			t.doubleGrant("a second owner was granted the key of a %s after a restart, %v before the holder's deadline", what, time.Until(g.Deadline()))

@@ -144,7 +144,7 @@ func frozenWaiterDelaysNextBriefly(t *trial) {
 	}
 	t.heldBy(next)
 	t.release(next)
-	frozen.comesToAnEnd(next)
+	frozen.finishes(next)
 }
 
 func frozenWaitersDelayNextBriefly(t *trial) {
@@ -176,12 +176,12 @@ func frozenWaitersDelayNextBriefly(t *trial) {
 	t.heldBy(next)
 	t.release(next)
 	for _, r := range frozen {
-		r.comesToAnEnd(next)
+		r.finishes(next)
 	}
 }
 
-// comesToAnEnd fails unless r, a waiter that was thawed, gets the free key after g, or fails because its turn is over.
-func (r *remote) comesToAnEnd(g *grant) {
+// finishes fails unless r, a waiter that was thawed, gets the free key after g, or fails because its turn is over.
+func (r *remote) finishes(g *grant) {
 	t := r.t
 	if !r.answered(recovery + t.g.MaxLate) {
 		t.fatalf("a thawed waiter is still parked on a free key after %v", recovery+t.g.MaxLate)

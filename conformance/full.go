@@ -64,7 +64,7 @@ func fullStoreKeepsLeases(t *trial) {
 func (t *trial) acquireFull(b backend.Backend, key string, ttl time.Duration) (granted []*grant) {
 	for range 3 {
 		begun := time.Now()
-		g, err := t.ask(t.ctx, b, key, ttl, false)
+		g, err := t.requestKey(t.ctx, b, key, ttl, false)
 		switch {
 		case err == nil:
 			granted, key = append(granted, g), t.newKey()

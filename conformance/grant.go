@@ -126,8 +126,8 @@ func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 // movesOn reports whether the deadline of g moves on by itself.
 func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
-// ask makes one request, of a new owner, and remembers what is granted to give it back at the end.
-func (t *trial) ask(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
+// requestKey makes one attempt by a new owner. A lease that it gets is released at the end of the trial.
+func (t *trial) requestKey(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
 	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 
@@ -188,7 +188,7 @@ func (t *trial) answered(err error, begun time.Time) {
 // attempt makes a request that does not wait, and that the store answers.
 func (t *trial) attempt(b backend.Backend, key string, ttl time.Duration) (*grant, error) {
 	begun := time.Now()
-	g, err := t.ask(t.ctx, b, key, ttl, false)
+	g, err := t.requestKey(t.ctx, b, key, ttl, false)
 	t.answered(err, begun)
 	return g, err
 }

@@ -144,13 +144,13 @@ func (h *history) drain(keys workKeys) {
 		h.t.tooLate("only %d leases were granted", n)
 	}
 	for i, key := range []string{keys.tried, keys.waited} {
-		h.comesFree(key, i)
+		h.waitUntilFree(key, i)
 	}
 	h.judge()
 }
 
-// comesFree tries until the key is granted. What is left over of workers must be gone in time.
-func (h *history) comesFree(key string, i int) {
+// waitUntilFree acquires and releases the key. Leases that workers have abandoned must have expired in time.
+func (h *history) waitUntilFree(key string, i int) {
 	t := h.t
 	w := &worker{h: h, id: 100 + i, client: wholeStore, actor: clientActor{t, t.a}, random: h.random(100 + i), faulty: true}
 	latest := h.freeBy(key)

@@ -132,7 +132,7 @@ func heldErrorNamesHolder(t *trial) {
 // refusedBy fails unless a refusal to b names g as the holder, if it names any.
 func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	deadline, begun := g.Deadline(), time.Now()
-	_, err := t.ask(t.ctx, b, g.key, t.long(), false)
+	_, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
 	t.answered(err, begun)
 	if !errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a held key: %v, want ErrHeld", err)

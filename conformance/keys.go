@@ -148,7 +148,7 @@ func keysAreLong(t *trial) {
 	t.distinct(keys)
 	long := t.pad(backend.MaxKeyLen+1, "")
 	for _, wait := range []bool{false, true} {
-		if _, err := t.ask(t.ctx, t.a, long, t.long(), wait); !errors.Is(err, backend.ErrInvalid) {
+		if _, err := t.requestKey(t.ctx, t.a, long, t.long(), wait); !errors.Is(err, backend.ErrInvalid) {
 			t.fatalf("Acquire of a key of %d bytes: %v, want ErrInvalid", len(long), err)
 		}
 	}

@@ -45,7 +45,7 @@ func oddKeysAreWaitedFor(t *trial) {
 		t.inTurns(len(keys), func(i int) {
 			if leaves(i) {
 				waits[i].cancelAndFail(t)
-				t.leftOf(keys[i], 0)
+				t.queueAtMostOf(keys[i], 0)
 			}
 		})
 		for i, key := range keys {

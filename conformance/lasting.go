@@ -134,17 +134,17 @@ func (e *endings) lease(b backend.Backend, owner, key string, ttl time.Duration)
 func (e *endings) busy(worker int) (key string, release func()) {
 	key = e.keys[worker][0]
 	l := e.lease(e.b, backend.NewOwner(), key, e.long())
-	return key, func() { e.giveBack(l) }
+	return key, func() { e.mustRelease(l) }
 }
 
-func (e *endings) giveBack(l backend.Lease) {
+func (e *endings) mustRelease(l backend.Lease) {
 	if err := l.Release(e.ctx); err != nil {
 		e.tooLate("Release: %v", err)
 	}
 }
 
 func (e *endings) released(worker int) int {
-	e.giveBack(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
+	e.mustRelease(e.lease(e.a, e.owner(worker), e.keys[worker][0], e.long()))
 	return 1
 }
 

@@ -288,7 +288,7 @@ func slowLinkServes(t *trial) {
 	link.Delay(FromStore, delay)
 	acquire := func(ttl time.Duration) (g *grant) {
 		t.patiently("Acquire of a free key", nil, func() (err error) {
-			g, err = t.ask(t.ctx, c, t.newKey(), ttl, false)
+			g, err = t.requestKey(t.ctx, c, t.newKey(), ttl, false)
 			return err
 		})
 		return g
@@ -336,7 +336,7 @@ func (t *trial) patiently(what string, want error, request func() error) {
 func (t *trial) slowlyHandedOver(c backend.Backend) {
 	held := t.acquire(t.a, t.key, t.long())
 	t.patiently("Acquire of a held key", backend.ErrHeld, func() error {
-		_, err := t.ask(t.ctx, c, t.key, t.long(), false)
+		_, err := t.requestKey(t.ctx, c, t.key, t.long(), false)
 		return err
 	})
 	var w *waiting

@@ -160,7 +160,7 @@ func (t *trial) notTakenFor(p likePair) {
 	leaves := t.waitAs(t.b, held.key, p.two)
 	t.arrived(held.key, 2)
 	leaves.cancelAndFail(t)
-	t.leftOf(held.key, 1)
+	t.queueAtMostOf(held.key, 1)
 	when := "after a waiter, " + show(p.two) + ", has left"
 	t.belongsTo(held, when)
 	t.refused(t.b, held)

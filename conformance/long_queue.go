@@ -48,7 +48,7 @@ func (c *crowd) kinds() int {
 func longQueueIsServed(t *trial) {
 	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}
-	c.come(t.longQueue())
+	c.arrive(t.longQueue())
 	// A renewal for less reaches the store: so does the next, which is of the other kind, or the key would be free.
 	brief := t.passing()
 	for range c.kinds() {
@@ -70,8 +70,8 @@ func longQueueIsServed(t *trial) {
 	t.becomesFree(t.b, t.key, t.handOff(), "after the last waiter's release")
 }
 
-// come has n waiters come, one after the other where the store keeps their order.
-func (c *crowd) come(n int) {
+// arrive has n waiters queue, one after the other where the store keeps their order.
+func (c *crowd) arrive(n int) {
 	ttls := []time.Duration{c.long(), c.long()/2 + 1, 2 * c.long(), c.long() + time.Second - 1, c.long() / 3, c.long() * 3 / 2}
 	for i := range n {
 		ttl := ttls[i%len(ttls)]
@@ -106,7 +106,7 @@ func (c *crowd) leave() {
 	for i := len(c.waits) - 3; i > 0; i -= 7 {
 		c.waits[i].cancelAndFail(c.trial)
 		c.waits, c.ttls = slices.Delete(c.waits, i, i+1), slices.Delete(c.ttls, i, i+1)
-		c.left(len(c.waits))
+		c.queueAtMost(len(c.waits))
 	}
 }
 

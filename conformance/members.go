@@ -129,7 +129,7 @@ func (c *clusterTrial) prolong(g *grant) {
 func (c *clusterTrial) intrude(b backend.Backend, g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()
-	other, err := c.ask(ctx, b, g.key, c.ttl(), false)
+	other, err := c.requestKey(ctx, b, g.key, c.ttl(), false)
 	switch {
 	case err == nil && g.live(other.after) && !c.ended(): // a check that has ended gives its leases back
 		c.doubleGrant("a second owner was granted a key %v before the holder's deadline", time.Until(g.Deadline()))
@@ -162,7 +162,7 @@ func (c *clusterTrial) serves(when string) {
 // works proves that b can acquire and release key within Outage since begun.
 func (c *clusterTrial) works(b backend.Backend, key string, begun time.Time, when string) (g *grant) {
 	c.succeedsBy(begun.Add(c.h.Outage), when+": Acquire of a free key", func(ctx context.Context) (err error) {
-		g, err = c.ask(ctx, b, key, c.ttl(), false)
+		g, err = c.requestKey(ctx, b, key, c.ttl(), false)
 		return err
 	})
 	c.succeedsBy(begun.Add(c.h.Outage), when+": Release", g.Release)

@@ -287,7 +287,7 @@ func (t *trial) renewsTiny(ttl time.Duration, way renewal) bool {
 	case deadline.After(backend.Deadline(after, granted)):
 		t.fatalf("%s to %v, which is rounded up to %v: the deadline is %v away", what, ttl, granted, deadline.Sub(after))
 	}
-	other, err := t.ask(t.ctx, t.b, g.key, t.long(), false)
+	other, err := t.requestKey(t.ctx, t.b, g.key, t.long(), false)
 	t.answered(err, after)
 	switch {
 	case err != nil && !errors.Is(err, backend.ErrHeld):

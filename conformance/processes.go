@@ -224,7 +224,7 @@ func (r *remote) isOver(when string) {
 func (t *trial) takesOver(r *remote, answered time.Time) *grant {
 	t.outlast(t.lastRefusal(answered, r.ttl).Add(time.Millisecond))
 	sent := time.Now()
-	g, err := t.ask(t.ctx, t.a, r.key, t.long(), false)
+	g, err := t.requestKey(t.ctx, t.a, r.key, t.long(), false)
 	t.answered(err, sent)
 	if err != nil {
 		t.notInTime(t.rule, "the key of another process is still refused %v after its grant for %v, of which Guarantees.MaxLate is %v: %v",

@@ -11,10 +11,10 @@ const stall = 50 * time.Millisecond
 
 // A pulse measures for how long this process has stood still at most, and for how long the store has not answered.
 type pulse struct {
-	mu      sync.Mutex
-	longest time.Duration
-	slowest time.Duration // of the answers that the store owed at once
-	asked   time.Time     // when watchStore asked, zero once it has the answer
+	mu        sync.Mutex
+	longest   time.Duration
+	slowest   time.Duration // of the answers that the store owed at once
+	requested time.Time     // when watchStore sent its request, zero once it has the answer
 
 	watchers int // of the store
 	unwatch  func()
@@ -67,8 +67,8 @@ func (p *pulse) silent() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	longest := p.slowest
-	if !p.asked.IsZero() {
-		longest = max(longest, time.Since(p.asked))
+	if !p.requested.IsZero() {
+		longest = max(longest, time.Since(p.requested))
 	}
 	if longest <= slow {
 		return 0
@@ -76,15 +76,15 @@ func (p *pulse) silent() time.Duration {
 	return longest
 }
 
-func (p *pulse) ask(begun time.Time) {
+func (p *pulse) beginRequest(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = begun
+	p.requested = begun
 }
 
-func (p *pulse) hear(begun time.Time) {
+func (p *pulse) endRequest(begun time.Time) {
 	p.answered(time.Since(begun))
-	p.ask(time.Time{})
+	p.beginRequest(time.Time{})
 }
 
 // watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
@@ -97,7 +97,7 @@ func (t *trial) watchStore() (end func()) {
 	if p.watchers++; p.watchers == 1 {
 		done := make(chan struct{})
 		p.unwatch = func() { close(done) }
-		t.spawn(func() { t.askUntil(done) })
+		t.spawn(func() { t.probeUntil(done) })
 	}
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
@@ -108,7 +108,7 @@ func (t *trial) watchStore() (end func()) {
 	})
 }
 
-func (t *trial) askUntil(done <-chan struct{}) {
+func (t *trial) probeUntil(done <-chan struct{}) {
 	const every = slow / 4
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -120,16 +120,16 @@ func (t *trial) askUntil(done <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		t.askStore()
+		t.probeStore()
 		timer.Reset(every)
 	}
 }
 
-func (t *trial) askStore() {
+func (t *trial) probeStore() {
 	begun := time.Now()
-	t.pulse.ask(begun)
+	t.pulse.beginRequest(begun)
 	_, _ = t.b.Inspect(t.ctx, t.newKey())
-	t.pulse.hear(begun)
+	t.pulse.endRequest(begun)
 }
 
 // notInTime records that the store did something too late or out of turn, and ends the goroutine that it is called on. A store may pass

@@ -54,7 +54,7 @@ func leaves(places ...int) queueEvent {
 	return queueEvent{what: fmt.Sprintf("waiters %v have given up", places), do: func(t *trial, _ *grant, l *line) bool {
 		for _, i := range places {
 			l.waits[i].cancelAndFail(t)
-			t.leftOf(l.key, l.waiting())
+			t.queueAtMostOf(l.key, l.waiting())
 		}
 		return false
 	}}
@@ -72,7 +72,7 @@ func timeOut(places ...int) queueEvent {
 				t.breaks(4, "Acquire with a timeout: %v, want context.DeadlineExceeded", err)
 			}
 		}
-		t.leftOf(l.key, l.waiting())
+		t.queueAtMostOf(l.key, l.waiting())
 		return false
 	}}
 }
@@ -137,7 +137,7 @@ var queueEvents = []queueEvent{
 			t.refused(t.client(i), g)
 			t.timesOut(t.client(i), l.key, i%2 == 0)
 		}
-		t.leftOf(l.key, l.waiting())
+		t.queueAtMostOf(l.key, l.waiting())
 		return false
 	}},
 	{holds: true, what: "waiters 1 and 5 gave up while waiter 0 had its turn", do: func(t *trial, g *grant, l *line) bool {
@@ -149,7 +149,7 @@ var queueEvents = []queueEvent{
 		first := l.waits[0].granted(t, t.handOff(), "after release")
 		for _, i := range []int{1, queued - 1} {
 			l.waits[i].cancelAndFail(t)
-			t.leftOf(l.key, l.waiting())
+			t.queueAtMostOf(l.key, l.waiting())
 		}
 		t.release(first)
 		return true
@@ -167,7 +167,7 @@ func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.short()/8)
 	defer cancel()
 	begun := time.Now()
-	g, err := t.ask(ctx, b, key, t.long(), wait)
+	g, err := t.requestKey(ctx, b, key, t.long(), wait)
 	if g != nil || !errors.Is(err, backend.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
 		t.answered(err, begun)
 		t.fatalf("Acquire of a held key with a timeout: lease %v, error %v", g != nil, err)
@@ -287,7 +287,7 @@ func queuesAreSeparate(t *trial) {
 		g, queue := held[i], waits[i]
 		leaver := 1 + i%(each-1)
 		queue[leaver].cancelAndFail(t)
-		t.leftOf(g.key, each-1)
+		t.queueAtMostOf(g.key, each-1)
 		others("after a waiter has given up")
 		queue = slices.Delete(slices.Clone(queue), leaver, leaver+1)
 		t.refused(t.b, g)

@@ -67,7 +67,7 @@ func reconnectedWaiterSparesOthers(t *trial) {
 		t.usable(c)
 		t.queuesAgain(g.key, len(l.waits))
 		l.waits[3].cancelAndFail(t)
-		t.leftOf(g.key, l.waiting())
+		t.queueAtMostOf(g.key, l.waiting())
 		t.release(g)
 		l.drained(2*t.handOff() + recovery)
 		l.sparesOthers(c)

@@ -444,14 +444,14 @@ func (s *server) oneIn(n int) bool {
 }
 
 func (s *server) inspect(key string) backend.Holder {
-	h := s.look(key)
+	h := s.holderOf(key)
 	if s.is("TTL over 10 s is cut, and Inspect returns none", "waiter's TTL is cut to seconds, and Inspect returns none") {
 		h.TTL = 0
 	}
 	return h
 }
 
-func (s *server) look(key string) backend.Holder {
+func (s *server) holderOf(key string) backend.Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key = s.name(key)

@@ -189,7 +189,7 @@ func (t *trial) endsAfterRestart(d *deadLease, restarted time.Time) {
 	last := t.lastAfterRestart(d, restarted)
 	for late := 0; ; time.Sleep(tick) {
 		sent := time.Now()
-		g, err := t.ask(t.ctx, t.b, d.grant.key, t.long(), false)
+		g, err := t.requestKey(t.ctx, t.b, d.grant.key, t.long(), false)
 		switch {
 		case err == nil && t.g.EarlyLoss == "" && g.after.Before(d.deadline):
 			t.doubleGrant("after a restart, the key of %s was granted %v before its deadline", d.what, d.deadline.Sub(g.after))

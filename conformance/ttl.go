@@ -49,7 +49,7 @@ func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	last := t.lastRefusal(g.after, g.ttl)
 	for s := (stalls{}); ; {
 		sent := time.Now()
-		next, err := t.ask(t.ctx, b, g.key, t.long(), false)
+		next, err := t.requestKey(t.ctx, b, g.key, t.long(), false)
 		t.answered(err, sent)
 		switch {
 		case err == nil && g.live(next.after):
@@ -150,7 +150,7 @@ func refusedAttemptChangesNothing(t *trial) {
 				ctx, cancel = context.WithTimeout(t.ctx, t.short()/8)
 			}
 			begun := time.Now()
-			other, err := t.ask(ctx, client, t.key, ttl, wait)
+			other, err := t.requestKey(ctx, client, t.key, ttl, wait)
 			cancel()
 			if !wait {
 				t.answered(err, begun)

@@ -46,7 +46,7 @@ func (t *trial) unreachable(when string, block func(Link) bool) {
 	all, free := t.methods(c, held)
 	busy := t.acquire(t.a, t.newKey(), t.long())
 	all = append(all, method{"Acquire of a held key", func(ctx context.Context) error {
-		_, err := t.ask(ctx, c, busy.key, t.long(), false)
+		_, err := t.requestKey(ctx, c, busy.key, t.long(), false)
 		return err
 	}})
 	if o, ok := link.(OpeningLink); ok {

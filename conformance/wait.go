@@ -84,7 +84,7 @@ func (t *trial) outlast(at time.Time) {
 			return
 		}
 		if left <= 0 { // the store may stand still at this moment
-			t.askStore()
+			t.probeStore()
 			asked, left = true, time.Nanosecond
 		}
 		due = now.Add(min(left, tick))
@@ -260,7 +260,7 @@ func (w *waiting) stillWaits(t *trial, g *grant, rule string) {
 // arrived waits until n waiters are in the store's queue for key, or for the settling time where it does not count them.
 func (t *trial) arrived(key string, n int) {
 	var h backend.Holder
-	coming, rule := t.coming(key), t.ruleText(9)
+	coming, rule := t.pendingWaits(key), t.ruleText(9)
 	ok := t.poll(soon, func() bool {
 		h = t.inspect(key)
 		for _, w := range coming {
@@ -293,8 +293,8 @@ func (t *trial) confirmQueued(key string, n int) {
 	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))
 }
 
-// coming are the waits for key that have not ended, and the latest in any case.
-func (t *trial) coming(key string) (waits []*waiting) {
+// pendingWaits are the waits for key that have not ended, and the latest in any case.
+func (t *trial) pendingWaits(key string) (waits []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, w := range slices.Backward(t.waits) {

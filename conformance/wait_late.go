@@ -78,7 +78,7 @@ func waiterIsNotLate(t *trial) {
 			w := t.wait(t.b, g.key, t.long())
 			t.arrived(g.key, 2)
 			leaves.cancelAndFail(t)
-			t.leftOf(g.key, 1)
+			t.queueAtMostOf(g.key, 1)
 			l.add("a holder that died after the first of two waiters had left", t.lateness(g, w, g.after))
 		},
 		func(int) { // or had left it before
@@ -86,7 +86,7 @@ func waiterIsNotLate(t *trial) {
 			leaves := t.wait(t.a, g.key, t.long())
 			t.arrived(g.key, 1)
 			leaves.cancelAndFail(t)
-			t.leftOf(g.key, 0)
+			t.queueAtMostOf(g.key, 0)
 			l.add("a holder that died after the only waiter before had left", t.lateness(g, t.wait(t.a, g.key, t.long()), g.after))
 		},
 		func(i int) { // who comes at the last moment
@@ -125,17 +125,17 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 
 // pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
 type pushedWaiters struct {
-	who   string
-	mu    sync.Mutex
-	took  []int
-	asked []time.Duration
+	who          string
+	mu           sync.Mutex
+	took         []int
+	requestTimes []time.Duration
 }
 
 // prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
 func (p *pushedWaiters) prompt() bool {
-	slices.Sort(p.asked)
+	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3
-	return int(p.median()/tick) <= most+int(requests*p.asked[len(p.asked)/2]/tick)
+	return int(p.median()/tick) <= most+int(requests*p.requestTimes[len(p.requestTimes)/2]/tick)
 }
 
 func (p *pushedWaiters) median() time.Duration {
@@ -151,7 +151,7 @@ func (p *pushedWaiters) add(t *trial, waits []*waiting, asked time.Duration) (tu
 		turn = slices.IndexFunc(waits, (*waiting).ended)
 	}
 	p.mu.Lock()
-	p.took, p.asked = append(p.took, ticks), append(p.asked, asked)
+	p.took, p.requestTimes = append(p.took, ticks), append(p.requestTimes, asked)
 	p.mu.Unlock()
 	turn = max(turn, 0)
 	waits[turn].granted(t, tick, "after release")

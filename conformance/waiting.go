@@ -174,7 +174,7 @@ func manyWaitersDrain(t *trial) {
 		defer close(done)
 		t.together(2*n, func(i int) {
 			client, begun := t.client(i), time.Now()
-			g, err := t.ask(t.ctx, client, t.key, t.long(), true)
+			g, err := t.requestKey(t.ctx, client, t.key, t.long(), true)
 			if err != nil {
 				t.unavailable(err, begun)
 				t.fatalf("waiting Acquire: %v", err)

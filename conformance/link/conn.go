@@ -102,10 +102,10 @@ func (w *way) read() {
 	for {
 		n, err := w.from.Read(buf)
 		if n > 0 {
-			w.come(append([]byte(nil), buf[:n]...))
+			w.receive(append([]byte(nil), buf[:n]...))
 		}
 		if err != nil {
-			w.come(nil)
+			w.receive(nil)
 			return
 		}
 	}
@@ -151,8 +151,8 @@ func (w *way) reached() {
 	w.cut = nil
 }
 
-// come takes in what has come.
-func (w *way) come(data []byte) {
+// receive queues data that has arrived.
+func (w *way) receive(data []byte) {
 	l := w.conn.link
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -313,7 +313,7 @@ func TestHealLosesNothingBehindCut(t *testing.T) {
 	l := newLink(t)
 	w := &way{conn: &conn{link: l}, direction: toStore, arrived: make(chan struct{}, 1)}
 	l.CutAfter(toStore, 2)
-	w.come([]byte("hello"))
+	w.receive([]byte("hello"))
 	w.stage()
 	first := string(w.staged)
 	w.staged = nil
