@@ -65,7 +65,7 @@ const (
 	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not
 )
 
-// admitted returns when the store has granted a fresh key. It waits once for a store that says that it cannot grant yet.
+// admitted returns when the store has granted a fresh key. It waits once for a store that reports that it cannot grant yet.
 func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	err := s.granted(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -92,7 +92,7 @@ func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	return nil
 }
 
-// granted has a fresh key granted, and gives it back.
+// granted acquires and releases a fresh key.
 func (s *suite) granted(b backend.Backend, limit time.Duration, wait bool) error {
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()

@@ -58,7 +58,7 @@ func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
 
 func never() error { return nil }
 
-// A store that says why it cannot grant yet is waited for, once.
+// The suite waits once for a store that reports why it cannot grant yet.
 func TestWaitsForYoungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		young := time.Now().Add(time.Minute)
@@ -89,7 +89,7 @@ func TestGrantsNothing(t *testing.T) {
 	})
 }
 
-// Where a store has come to grant nothing, what follows is not run.
+// When a store no longer grants anything, the remaining checks are not run.
 func TestGrantsNothingAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
@@ -116,7 +116,7 @@ func TestGrantsNothingAnyMore(t *testing.T) {
 	})
 }
 
-// Checks ask for no more than the server has room for: here for 2 clients with 8 leases each, and some besides.
+// Checks request no more leases than the server can hold: here 2 clients with 8 leases each, and a few more.
 func TestKeepsToCapacity(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

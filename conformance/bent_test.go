@@ -21,7 +21,7 @@ type bent struct {
 	hung    atomic.Bool               // a batch is under way
 }
 
-// bend returns life, or a lease with the bug that is looked for.
+// bend returns life, or a lease with the mutant's bug.
 func (c *client) bend(ctx context.Context, life *kit.Life, r backend.Request) backend.Lease {
 	b := &bent{Life: life, c: c, lost: make(chan struct{})}
 	closeAt := func(d time.Duration) { time.AfterFunc(d, func() { close(b.lost) }) }

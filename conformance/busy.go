@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// What a failed Acquire says of the key: busy, or not known.
+// A failed Acquire reports whether the key is busy or unknown.
 var busyChecks = []Check{
 	{
 		Name: "EndedWaitReportsBusy",
@@ -62,14 +62,14 @@ func endedWaitReportsBusy(t *trial) {
 	})
 }
 
-// notBusy fails if err, of an Acquire that never heard from the store, says that the key is busy.
+// notBusy fails if err matches ErrHeld although its Acquire got no reply.
 func (t *trial) notBusy(err error, when string) {
 	if errors.Is(err, backend.ErrHeld) {
 		t.fatalf("Acquire of a free key %s: %v, which matches ErrHeld although the store has said nothing", when, err)
 	}
 }
 
-// ownLimitIsUnavailable looks at errors only: that calls return by themselves, without the end of their context, is not asked for.
+// ownLimitIsUnavailable checks errors only. It does not require that calls return before their context ends.
 func ownLimitIsUnavailable(t *trial) {
 	const patience = 15 * time.Second
 	c, link := t.linked()

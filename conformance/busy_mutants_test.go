@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// what failed requests say, a store that is full, and a client that holds all it can
+// errors of failed requests, a full store, and a client that holds MaxLeases
 var busyMutants = []mutant{
 	{"ended wait does not report that the key is busy", "EndedWaitReportsBusy"},
 	{"wait past its deadline does not report that the key is busy", "EndedWaitReportsBusy"},
@@ -36,7 +36,7 @@ var busyMutants = []mutant{
 	{"waiter whose turn came too late waits for ever", "LateTurnIsOneLease"},
 }
 
-// endOfWait is what a wait says whose context has ended, of a key that is busy.
+// endOfWait is the error of a wait for a busy key whose context has ended.
 func (c *client) endOfWait(ctx context.Context) error {
 	switch {
 	case c.is("cancelled wait is ErrHeld"):
@@ -48,7 +48,7 @@ func (c *client) endOfWait(ctx context.Context) error {
 	return kit.ContextError(ctx, backend.ErrHeld)
 }
 
-// ownLimit is what a request says that the client does not wait for any longer.
+// ownLimit is the error of a request that the client has timed out.
 func (c *client) ownLimit() error {
 	switch {
 	case c.is("own limit is reported as a context's"):
@@ -74,7 +74,7 @@ func (s *server) fill() (empty func()) {
 	return func() { set(false) }
 }
 
-// refusal is what a full server says to a request: an attempt, a renewal, or a release.
+// refusal is a full server's reply to a request: an attempt, a renewal, or a release.
 func (s *server) refusal(key, request string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

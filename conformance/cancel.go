@@ -100,12 +100,12 @@ func cancelledWhileWaiting(t *trial) {
 	(&raced{t: t, keys: []string{t.key}}).stayFree()
 }
 
-// typical is how long a request takes, within what races can be aimed at.
+// typical is the duration of a request, for races that aim at its parts.
 func (t *trial) typical() time.Duration {
 	return min(max(t.usual(), 20*time.Microsecond), 20*time.Millisecond)
 }
 
-// usual is how long a request takes, the median of a few.
+// usual is the median duration of a few requests.
 func (t *trial) usual() time.Duration {
 	const samples = 5
 	var took []time.Duration
@@ -118,7 +118,7 @@ func (t *trial) usual() time.Duration {
 	return took[samples/2]
 }
 
-// cancelSoon calls cancel at a random moment of the time that a request takes.
+// cancelSoon calls cancel at a random moment of a request's typical duration.
 func cancelSoon(cancel context.CancelFunc, typical time.Duration) {
 	if rand.N(2) == 0 {
 		time.Sleep(rand.N(3 * typical / 2))
@@ -165,7 +165,7 @@ func (r *raced) fresh() string {
 	return r.keys[len(r.keys)-1]
 }
 
-// stayFree fails unless all keys are free when what was given up has arrived and has been cleaned up.
+// stayFree fails unless all keys are free after abandoned requests have arrived and have been cleaned up.
 func (r *raced) stayFree() {
 	time.Sleep(r.t.h.ArrivalDelay)
 	for _, key := range r.keys {

@@ -47,7 +47,7 @@ var claims = []struct {
 func beyondProcess(g backend.Guarantees) bool { return g.Reach > backend.ReachProcess }
 
 // Unproven returns the claims of g that no check can test with h, because a hook is missing or Harness.Skip leaves the check out, and those
-// whose check was skipped in results for what it found only when it ran. They are neither proven nor disproven.
+// whose check ran and then skipped itself. They are neither proven nor disproven.
 func Unproven(g backend.Guarantees, h Harness, results ...Result) (open []Claim) {
 	for _, c := range claims {
 		if !c.made(g) {

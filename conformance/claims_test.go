@@ -165,7 +165,7 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 	return h
 }
 
-// skippedClaims are those of that harness, and what is said of each.
+// skippedClaims are the claims of that harness, and what is reported for each.
 var skippedClaims = map[string]struct{ missing, reason string }{
 	"Guarantees.TellsLoss":  {"Harness.Evict", "not proven: needs Harness.Evict"},
 	"Guarantees.EnforcedBy": {"", "not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},

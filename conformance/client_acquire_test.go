@@ -61,7 +61,7 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	return c.bend(ctx, life, r), nil
 }
 
-// acquire asks until the key is granted or refused, or ctx ends. It asks again when it may have lost its place.
+// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again when it may have lost its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for refused := false; ; {
 		a, err := c.requestKey(ctx, r)
@@ -106,7 +106,7 @@ func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, err
 
 var errAgain = errors.New("ask again")
 
-// An answer is what the server says to an attempt.
+// An answer is the server's reply to an attempt.
 type answer struct {
 	granted
 	place   *place
@@ -138,7 +138,7 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	return a, nil
 }
 
-// await waits for its turn. A broken connection or a restart may have cost the place: then it asks again, by the same owner.
+// await waits for its turn. A broken connection or a restart may have cost the place: then the same owner repeats its request.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
 	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
 	var cut <-chan struct{}
@@ -227,7 +227,7 @@ func (c *client) await(ctx context.Context, r backend.Request, a answer) (grante
 	return granted{}, errAgain
 }
 
-// leave gives up the place in a queue; a process that was killed does nothing any more.
+// leave removes the waiter from the queue, unless its process was killed.
 func (c *client) leave(r backend.Request) {
 	if c.wire == nil || !c.wire.isDead() {
 		c.server.release(r.Key, r.Owner)

@@ -57,7 +57,7 @@ func (c *client) isOlder() bool {
 	return c.emptied != c.server.emptied
 }
 
-// do sends a request, which takes its time. The server serves it even if nobody waits for the answer any more.
+// do sends a request, which is delayed. The server serves it even if nobody waits for the reply any more.
 func (c *client) do(ctx context.Context, serve func()) error {
 	if c.wire != nil {
 		return c.exchange(ctx, serve)
@@ -238,7 +238,7 @@ func (s *server) drop() {
 	}
 }
 
-// requests are what the leases of a client ask of its server.
+// requests are the calls by which a client's leases reach its server.
 type requests struct{ c *client }
 
 func (q requests) Guarantees() backend.Guarantees { return q.c.Guarantees() }

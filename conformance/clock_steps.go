@@ -46,10 +46,10 @@ func (t *trial) steps(d time.Duration) (back func()) {
 	return back
 }
 
-// byWallClock reports whether the store says that a wall clock ends its leases.
+// byWallClock reports whether Guarantees state that a wall clock ends leases.
 func (t *trial) byWallClock() bool { return strings.Contains(t.g.EnforcedBy, "wall clock") }
 
-// endsEarlyByClock reports whether the store says that a step forward may end live leases.
+// endsEarlyByClock reports whether EarlyLoss states that a step forward may end live leases.
 func (t *trial) endsEarlyByClock() bool {
 	return t.byWallClock() && strings.Contains(t.g.EarlyLoss, "clock")
 }

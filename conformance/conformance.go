@@ -63,12 +63,12 @@ type Harness struct {
 	Freeze func()
 	Thaw   func()
 
-	// Restart ends the store, killed rather than asked, and starts it again with what it keeps over a restart. It
+	// Restart kills the store, and starts it again with the data that it keeps over a restart. It
 	// returns when the store answers again. Where there is no server (a file), leave it nil: the suite reopens clients
 	// in any case.
 	Restart func()
 
-	// RestartEmpty ends the store, killed rather than asked, and starts it again without its data, as when its disk was
+	// RestartEmpty kills the store, and starts it again without its data, as when its disk was
 	// lost or it keeps none. It returns when the store answers again.
 	RestartEmpty func()
 
@@ -113,7 +113,7 @@ type Harness struct {
 	// waiters. Default 200 ms.
 	ArrivalDelay time.Duration
 
-	// Skip names checks that are left out, each with the reason: what the store cannot do, and its documentation says. Every report
+	// Skip names checks that are not run, each with the reason: a documented limit of the store. Every report
 	// reports them. A name that no check has is ErrInvalid.
 	Skip map[string]string
 

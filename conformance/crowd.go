@@ -77,7 +77,7 @@ type contention struct {
 	ready chan struct{} // closed when all waits have been started
 }
 
-// round has n waiters come about at the same time, and each be granted the key or leave.
+// round starts n waiters at about the same time. Each is granted the key or leaves the queue.
 func (c *contention) round(n int, typical time.Duration) {
 	var (
 		all     sync.WaitGroup
@@ -138,7 +138,7 @@ func (c *contention) handOverTo(w *waiting, g *grant, typical time.Duration) {
 	<-leaves
 }
 
-// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they come, some while they are queued.
+// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they arrive, some while they are queued.
 func cancelledWaitersLeaveNothing(t *trial) {
 	const (
 		all    = 1000

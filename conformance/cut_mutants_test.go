@@ -30,7 +30,7 @@ var cutMutants = []mutant{
 	{"broken connection ends the client's leases", "CutInsideRenew"},
 }
 
-// cutAttempt is what an attempt says of a connection that broke.
+// cutAttempt is the error of an attempt whose connection broke.
 func (c *client) cutAttempt(r backend.Request, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
@@ -60,7 +60,7 @@ func (s *server) staysQueued(c *client, r backend.Request) bool {
 	return true
 }
 
-// cutRenewal is what a renewal says of a connection that broke.
+// cutRenewal is the error of a renewal whose connection broke.
 func (c *client) cutRenewal(l *kit.Life, err error) error {
 	switch {
 	case !errors.Is(err, errReset):
@@ -72,7 +72,7 @@ func (c *client) cutRenewal(l *kit.Life, err error) error {
 	return err
 }
 
-// cutRelease is what a release says of a connection that broke.
+// cutRelease is the error of a release whose connection broke.
 func (c *client) cutRelease(err error) error {
 	switch {
 	case !errors.Is(err, errReset):

@@ -68,7 +68,7 @@ func (x *cutter) insideAcquire() {
 }
 
 // orphanEnds proves that a lease which nobody knows of ends with its TTL: its client is cut off before it has the answer.
-// Where an attempt takes several requests, none may come of it.
+// An attempt of several requests may end without a lease.
 func (t *trial) orphanEnds() {
 	const (
 		attempts = 3
@@ -114,7 +114,7 @@ func (x *cutter) insideWait() {
 	time.Sleep(rand.N(tick)) // the release meets the client at any step of its recovery
 	t.refused(t.b, g)
 	t.release(g)
-	x.takes(w, false)
+	x.gets(w, false)
 }
 
 func (x *cutter) insideGrant() {
@@ -129,7 +129,7 @@ func (x *cutter) insideGrant() {
 	t.release(g)
 	x.cutOr(w, soon)
 	x.end()
-	x.takes(w, true)
+	x.gets(w, true)
 }
 
 // queued waits until w is in the store's queue and has a reply that says so. It reports false if w has failed.
@@ -147,8 +147,8 @@ func (x *cutter) cutOr(w *waiting, d time.Duration) {
 	x.t.poll(d, func() bool { return x.isCut() || w.ended() })
 }
 
-// takes waits for w to get the free key. It may fail instead, unless the store had answered that it waits.
-func (x *cutter) takes(w *waiting, queued bool) {
+// gets waits for w to get the free key. It may fail instead, unless the store had answered that it waits.
+func (x *cutter) gets(w *waiting, queued bool) {
 	t := x.t
 	if !t.within(recovery+t.g.MaxLate, w.done) {
 		t.fatalf("a waiter has not been granted the free key within %v%s", recovery+t.g.MaxLate, x.where())

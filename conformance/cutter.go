@@ -39,7 +39,7 @@ type cutter struct {
 	hit      bool
 }
 
-// cutEverywhere makes request again and again, with a cut at every byte of what it sends and gets.
+// cutEverywhere makes request again and again, with a cut at every byte of its requests and replies.
 func (t *trial) cutEverywhere(request func(*cutter)) {
 	all := make([]*cutter, max(1, min(cutters, t.h.Many/2)))
 	for i := range all {
@@ -143,7 +143,7 @@ func (x *cutter) cutAt(p place, request func(*cutter)) bool {
 	return false
 }
 
-// begin marks the beginning of what is to be cut.
+// begin marks the beginning of the request that is cut.
 func (x *cutter) begin() {
 	if x.at == nil {
 		x.from = [2]int64{x.link.Passed(ToStore), x.link.Passed(FromStore)}
@@ -186,7 +186,7 @@ func (x *cutter) bindsLeases() bool {
 	return t.within(1500*time.Millisecond*time.Duration(t.stretch), g.Lost())
 }
 
-// where says where the request was cut.
+// where describes the place of the cut.
 func (x *cutter) where() string {
 	if x.at == nil {
 		return ""

@@ -29,7 +29,7 @@ var goroutineChecks = []Check{
 	},
 }
 
-// labelName is the profiler label that a trial gives its goroutines. Goroutines inherit it from the one that starts them,
+// labelName is the profiler label of a trial's goroutines. Goroutines inherit it from the one that starts them,
 // so that a trial can distinguish its own from those of other checks in the same process.
 const labelName = "anylock-conformance"
 

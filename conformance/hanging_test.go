@@ -39,7 +39,7 @@ func TestHangingCloseIsReported(t *testing.T) {
 	})
 }
 
-// TestHangingStoreIsReported has a store hang from the second check on, as one that has not come up again after a restart.
+// TestHangingStoreIsReported has a store hang from the second check on, as if it had not recovered from a restart.
 func TestHangingStoreIsReported(t *testing.T) {
 	for what, test := range map[string]struct {
 		open func(ctx context.Context, s *server, down func() bool) (backend.Backend, error)

@@ -113,7 +113,7 @@ func (h *history) workers(keys workKeys, like worker, clients ...backend.Backend
 	return workers
 }
 
-// run has the workers work and the faults come for d.
+// run lets the workers and faults run for d.
 func (h *history) run(d time.Duration, workers []*worker, faults []func(until time.Time)) {
 	until := time.Now().Add(d)
 	done := make(chan struct{})

@@ -104,7 +104,7 @@ func inspectHonoursContext(t *trial) {
 	}
 }
 
-// heldErrorNamesHolder has the key change hands, and asks for it each time: first when nobody waits.
+// heldErrorNamesHolder lets the key change hands, and requests it each time: first when nobody waits.
 func heldErrorNamesHolder(t *trial) {
 	g := t.acquire(t.a, t.key, t.long())
 	t.refusedBy(t.a, g)

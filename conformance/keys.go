@@ -30,7 +30,7 @@ var keyChecks = []Check{
 
 // distinct fails unless all keys can be held at once, by client a, each is known by its own owner to client b, and its lease is renewed.
 func (t *trial) distinct(keys []string) {
-	// On a busy machine many keys take longer than their TTL.
+	// On a busy machine many keys need longer than their TTL.
 	inTime := func(g *grant) {
 		if !g.live(time.Now()) {
 			t.lateFor(ttlRule, false, "key %s: its lease was over before it was looked at", show(g.key))

@@ -66,7 +66,7 @@ func (t *trial) killedInside(begin func(p Process, key string) (done func() bool
 	})
 }
 
-// remoteTypical is how long a request of process p takes, at least: the first one may have to connect.
+// remoteTypical is the shortest duration of a request of process p; the first may have to connect.
 func (t *trial) remoteTypical(p Process) time.Duration {
 	least := time.Hour
 	for range 3 {

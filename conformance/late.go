@@ -124,7 +124,7 @@ func lateTurnIsOneLease(t *trial) {
 		time.Sleep(t.g.Round(t.short()) + time.Duration(i)*t.short()/8)
 		link.Heal()
 		bound := 2*t.g.Round(t.short()) + t.g.MaxLate + recovery
-		// Package lock asks again, as another owner, after ErrLost.
+		// After ErrLost, package lock makes another attempt, as another owner.
 		if err := wait.ends(t, bound, "Acquire whose turn came late"); err == nil {
 			t.keepsWhatItHas(next)
 		}

@@ -97,7 +97,7 @@ func TestWireHoldsAndDrops(t *testing.T) {
 	})
 }
 
-// A process that is frozen says nothing, and one that was killed holds its key until the TTL is over.
+// A process that is frozen sends nothing, and one that was killed holds its key until the TTL is over.
 func TestShamProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer("")

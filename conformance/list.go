@@ -223,7 +223,7 @@ func cutListFails(t *trial) {
 	t.inTurns(len(held), func(i int) { _ = held[i].Release(t.ctx) })
 }
 
-// uncertain fails if err, of a request that was disturbed, says what cannot be known.
+// uncertain fails if err, of a disturbed request, claims a certain outcome.
 func (t *trial) uncertain(err error, what string) {
 	for _, certain := range []error{backend.ErrHeld, backend.ErrLost, backend.ErrClosed, backend.ErrInvalid, errors.ErrUnsupported} {
 		if errors.Is(err, certain) {

@@ -84,7 +84,7 @@ func (c *clusterTrial) ttl() time.Duration {
 	return c.g.Round(max(least, 3*c.h.Outage, 4*c.g.MinTTL))
 }
 
-// keep takes leases by both clients, renews them all the while, and lets the other client try to get them.
+// keep acquires leases by both clients, keeps renewing them, and lets the other client try to acquire them.
 func (c *clusterTrial) keep() {
 	c.done = make(chan struct{})
 	for _, pair := range [][2]backend.Backend{{c.a, c.b}, {c.b, c.a}, {c.a, c.b}} {
@@ -115,7 +115,7 @@ func (c *clusterTrial) repeat(pause time.Duration, f func()) {
 	})
 }
 
-// prolong renews g. An outage may take the answer, not the lease.
+// prolong renews g. An outage may lose the reply, not the lease.
 func (c *clusterTrial) prolong(g *grant) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.ttl()/4)
 	defer cancel()

@@ -231,7 +231,7 @@ func (t *trial) remains(g *grant, ttl time.Duration, what string) {
 	}
 }
 
-// stayKept waits for what has wrapped around to be over, and gives the leases back.
+// stayKept waits until a wrapped TTL would have expired, and releases the leases.
 func (t *trial) stayKept(grants []*grant, ttls []time.Duration) {
 	time.Sleep(t.short())
 	t.inTurns(len(grants), func(i int) {

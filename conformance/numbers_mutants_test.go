@@ -32,7 +32,7 @@ var numberMutants = []mutant{
 	{"renewal below MinTTL does nothing", "TinyRenewalsAreRoundedUp"},
 }
 
-// noExpiry is how long a store keeps what has no expiry.
+// noExpiry is how long a store keeps an entry without expiry.
 const noExpiry = 200 * 365 * 24 * time.Hour
 
 // keepRenewed is keep for a renewal.

@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// what tools ask of a store
+// requests of operators' tools
 var operateMutants = []mutant{
 	{"list returns keys of its own client alone", "ListReturnsHeldKeys"},
 	{"list leaves out what is waited for", "ListReturnsHeldKeys"},

@@ -56,7 +56,7 @@ var partitionChecks = []Check{
 	},
 }
 
-// partition makes link lose what goes in the directions.
+// partition makes link drop all data in the given directions.
 func partition(link Link, directions ...Direction) {
 	for _, d := range directions {
 		link.Drop(d)

@@ -143,7 +143,7 @@ func (r *remote) answered(d time.Duration) bool {
 	return done() || r.t.poll(d, done)
 }
 
-// granted waits for the lease, which must come within d.
+// granted waits for the lease, which must be granted within d.
 func (r *remote) granted(d time.Duration, when string) {
 	if !r.answered(d) {
 		r.t.notInTime(r.t.ruleText(9), "%s: another process has not been granted the free key within %v", when, d)
@@ -192,7 +192,7 @@ func (r *remote) claimsLive() bool {
 	})
 }
 
-// release gives the lease of r up, which must be its clean end.
+// release releases the lease of r, which must succeed.
 func (r *remote) release() {
 	begun := time.Now()
 	if err := r.process.Release(r.t.ctx, r.owner); err != nil {

@@ -55,7 +55,7 @@ func (p *pulse) stood() time.Duration {
 	return p.longest
 }
 
-// answered notes how long the store took to answer.
+// answered records the duration of a reply.
 func (p *pulse) answered(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +88,8 @@ func (p *pulse) endRequest(begun time.Time) {
 }
 
 // watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
-// asks nothing itself, and would not notice that it stands still. It asks about keys that nobody uses: a store may end a lease, or wake a
-// waiter, because somebody looks.
+// sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys: a store may end a lease, or wake a
+// waiter, because of a request for its key.
 func (t *trial) watchStore() (end func()) {
 	p := &t.pulse
 	p.mu.Lock()

@@ -161,7 +161,7 @@ var queueEvents = []queueEvent{
 	}},
 }
 
-// timesOut asks for a key that is held with a context that ends soon: as a waiter, or as an attempt whose answer may
+// timesOut requests a held key with a context that ends soon: as a waiter, or as an attempt whose answer may
 // come before.
 func (t *trial) timesOut(b backend.Backend, key string, wait bool) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.short()/8)

@@ -1,6 +1,6 @@
 package conformance_test
 
-// clients that are out of contact for seconds, and requests that come late
+// clients that are disconnected for seconds, and requests that arrive late
 var reconnectMutants = []mutant{
 	{"lease ends 3 seconds after its connection was closed", "DisconnectedHolderKeepsLease"},
 	{"lease ends 3 seconds after its client fell silent", "DisconnectedHolderKeepsLease"},

@@ -20,7 +20,7 @@ const (
 	replyLen   = 16
 )
 
-// usualDelay is how long a message takes at most on a wire without a fault.
+// usualDelay is the longest delay of a message on a wire without a fault.
 const usualDelay = 200 * time.Microsecond
 
 var (
@@ -142,7 +142,7 @@ func (w *wire) breakLocked() {
 	}
 }
 
-// set changes faults, and lets those who wait look again.
+// set changes faults, and wakes those who wait for a change.
 func (w *wire) set(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

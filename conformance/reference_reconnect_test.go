@@ -135,7 +135,7 @@ func (c *client) newsIsLate(p *place) (never bool) {
 // queuesAgain notes that the connection of a waiter broke.
 func (c *client) queuesAgain(r backend.Request) { c.contact.asked.Store(r.Owner, true) }
 
-// errSilent is how a waiter ends that gives up.
+// errSilent is the error of a waiter that gives up.
 var errSilent = fmt.Errorf("%w: no heartbeat", backend.ErrUnavailable)
 
 // enqueueAgain queues a waiter whose connection has broken, where a bug does that differently.
@@ -162,7 +162,7 @@ func (s *server) takesAlong(e *entry, p *place) bool {
 	return true
 }
 
-// revives gives an expired lease back to the owner of a renewal that comes late.
+// revives restores an expired lease for the owner of a late renewal.
 func (s *server) revives(e *entry, owner string, c *client) {
 	_, batch := c.contact.batched.Load(owner)
 	if e.owner == "" && e.expired && e.last == owner &&

@@ -51,7 +51,7 @@ func (c *client) unanswered(ctx context.Context, r backend.Request) {
 	c.abandon(r)
 }
 
-// An ioTimeout is what package net says of a deadline that has passed.
+// An ioTimeout is the error of package net for a deadline that has passed.
 type ioTimeout struct{}
 
 func (ioTimeout) Error() string        { return "i/o timeout" }

@@ -7,7 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// However long TTLs are made, a store grants all that checks ask for.
+// However long TTLs become, a store grants all TTLs that checks request.
 func TestStretchedTTLsCanBeHad(t *testing.T) {
 	for _, test := range []struct {
 		least, most, unit, lateness time.Duration // of TTLs, and MaxLate

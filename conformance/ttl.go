@@ -42,7 +42,7 @@ var ttlChecks = []Check{
 	},
 }
 
-// succeeds asks for the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
+// succeeds requests the key of g until it is granted, with pauses around the end of its TTL. It fails when that is too
 // early, or too late.
 func (t *trial) succeeds(b backend.Backend, g *grant, pause time.Duration) {
 	floor := g.before.Add(g.ttl - backend.Margin(g.ttl))

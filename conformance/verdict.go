@@ -14,7 +14,7 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-// judge fails the check unless the store may have done in some order what was seen.
+// judge fails the check unless some order of the store's operations explains what the workers saw.
 func (h *history) judge() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

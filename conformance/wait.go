@@ -39,7 +39,7 @@ func within(d time.Duration, ch <-chan struct{}) bool {
 	}
 }
 
-// poll asks done until it is true, for at least d as in within.
+// poll calls done until it is true, for at least d as in within.
 func (t *trial) poll(d time.Duration, done func() bool) bool {
 	pause := time.Millisecond
 	for waited := time.Duration(0); ; {
@@ -62,7 +62,7 @@ func (t *trial) poll(d time.Duration, done func() bool) bool {
 // do in them.
 type stalls struct{ sum time.Duration }
 
-// saw notes that something took so long which takes usual, more or less.
+// saw records that an operation, which usually takes about usual, took longer.
 func (s *stalls) saw(took, usual time.Duration) {
 	if over := took - usual; over > stall {
 		s.sum = min(s.sum+over, soon)
@@ -162,7 +162,7 @@ func (w *waiting) ended() bool {
 	}
 }
 
-// granted waits for the lease, which must come within d.
+// granted waits for the lease, which must be granted within d.
 func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	if !t.within(d, w.done) {
 		t.notInTime(t.ruleText(9), "%s: a waiter has not been granted the free key within %v", when, d)
@@ -174,7 +174,7 @@ func (w *waiting) granted(t *trial, d time.Duration, when string) *grant {
 	return w.grant
 }
 
-// firstOf waits until one of waits, which must come within d, has been granted its key, and returns which.
+// firstOf waits at most d until one of waits has been granted its key, and returns its index.
 func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first int) {
 	if !t.poll(d, func() bool {
 		first = slices.IndexFunc(waits, (*waiting).ended)
@@ -186,7 +186,7 @@ func (t *trial) firstOf(waits []*waiting, d time.Duration, when string) (first i
 	return first
 }
 
-// fails waits for the error, which must come soon, and returns it.
+// fails waits for the error, which must be returned soon, and returns it.
 func (w *waiting) fails(t *trial, when string) error {
 	if !t.within(soon, w.done) {
 		t.breaks(4, "%s: not returned within %v", when, soon)

@@ -123,7 +123,7 @@ func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration
 	return late
 }
 
-// pushedWaiters measures how long waiters need to hear of a release, in ticks, and how long requests take.
+// pushedWaiters measures how long waiters need to learn of a release, in ticks, and the duration of requests.
 type pushedWaiters struct {
 	who          string
 	mu           sync.Mutex
@@ -131,7 +131,7 @@ type pushedWaiters struct {
 	requestTimes []time.Duration
 }
 
-// prompt reports whether half of the waiters have heard of the release in no more than two ticks and three requests.
+// prompt reports whether half of the waiters have learned of the release in no more than two ticks and three requests.
 func (p *pushedWaiters) prompt() bool {
 	slices.Sort(p.requestTimes)
 	const most, requests = 2, 3

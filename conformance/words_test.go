@@ -8,7 +8,7 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// doubleGrants are mutants of which their check sees that a key has two owners at once, and must say so. Races that may end otherwise, and
+// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. Races that may end otherwise, and
 // checks that may see something else first, are not among them.
 var doubleGrants = []mutant{
 	{"each client has a store of its own", "ClientsShareStore"},
@@ -60,7 +60,7 @@ var exactTexts = map[mutant]string{
 	{"waiter whose turn comes after 200 ms gets a connection error", "WrongClockEndsNothingEarly"}:   "Acquire in another process: EOF",
 }
 
-// collides reports whether m takes keys for one that are not.
+// collides reports whether m treats different keys as one.
 func (m mutant) collides() bool {
 	return strings.HasPrefix(m.check, "Keys") && m.bug != "longer keys are taken" && !slices.Contains(keyMutants, m)
 }

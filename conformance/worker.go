@@ -9,7 +9,7 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A worker acquires, holds and ends leases, by random choices, and enters what it sees into a history.
+// A worker acquires, holds and ends leases, by random choices, and records its calls in a history.
 type worker struct {
 	h      *history
 	id     int
@@ -248,7 +248,7 @@ func (w *worker) renewBesideRelease(l worked) {
 	<-renewed
 }
 
-// leave forgets l. It expires while its holder goes on.
+// leave abandons l, which expires while its former holder continues.
 func (w *worker) leave(worked) {}
 
 func (w *worker) renewThenLeave(l worked) { w.renew(l) }

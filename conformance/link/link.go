@@ -41,7 +41,7 @@ type Link struct {
 
 var _ conformance.Link = (*Link)(nil)
 
-// A fault is what is in force in one direction, and what has gone through.
+// A fault is the state of one direction: its active fault, and the data that has passed.
 type fault struct {
 	came, passed int64
 	hold, drop   bool

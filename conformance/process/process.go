@@ -137,7 +137,7 @@ func start(cmd *exec.Cmd, skew time.Duration) (*child, error) {
 	return c, nil
 }
 
-// checkClock looks whether the process's clock is as wrong as it should be: how it asks for the time is the runtime's affair.
+// checkClock checks that the process's clock has the intended error: how Go reads the clock depends on its runtime.
 func (c *child) checkClock(ctx context.Context, skew time.Duration) error {
 	if skew == 0 {
 		return nil

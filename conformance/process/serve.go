@@ -99,7 +99,7 @@ func (s *server) acquire(a *answer, r request) (token uint64, left time.Duration
 	return l.Token(), time.Until(l.Deadline())
 }
 
-// useLease does what r asks of a lease.
+// useLease performs the operation of r on a lease.
 func (s *server) useLease(a *answer, r request) {
 	s.mu.Lock()
 	l := s.leases[string(r.Owner)]
