@@ -40,7 +40,7 @@ func badInputIsRefused(t *trial) {
 				t.errorf("Acquire with %s: %v, want ErrInvalid", what, err)
 			}
 		}
-		t.stays(t.key, "after an Acquire with "+what)
+		t.staysFree(t.key, "after an Acquire with "+what)
 	}
 	if shared := good; !t.a.Guarantees().Shared {
 		shared.Shared = true
@@ -54,7 +54,7 @@ func badInputIsRefused(t *trial) {
 	}
 	t.free(t.b, t.key, "after bad input")
 
-	// It is refused the same while the key is held: the input is looked at first.
+	// Bad input is refused while the key is held, too: validation comes first.
 	g := t.acquire(t.b, t.key, t.long())
 	r := good
 	r.TTL = 0
