@@ -60,8 +60,8 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	return hosts
 }
 
-// askTime is how long a server may take to report its state before a measurement. One that does not, because its metrics are closed
-// or the user may not ask, goes without.
+// askTime is how long a server may take to report its state before a measurement. One that does not, because its
+// metrics are closed or the user may not ask, goes without.
 const askTime = 2 * time.Second
 
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server

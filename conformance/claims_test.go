@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim; with the hook, they fail.
+// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim;
+// with the hook, they fail.
 func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []struct{ bug, field, missing, check string }{

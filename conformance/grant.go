@@ -295,8 +295,8 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	return g
 }
 
-// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood still, a key that is
-// free soon after proves nothing; one that stays held is a failure.
+// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood
+// still, a key that is free soon after proves nothing; one that stays held is a failure.
 func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
 	var err error
 	free := func() bool {

@@ -92,8 +92,8 @@ func (t *trial) inspectHasTTL() bool {
 	return t.inspect(g.key).TTL > 0
 }
 
-// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return them. What was cut to seconds is
-// free before.
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return
+// them. What was cut to seconds is free before.
 func (t *trial) keptToTheEnd() {
 	var odd []time.Duration
 	const all = 100

@@ -178,7 +178,8 @@ func (r *remote) until() time.Time {
 }
 
 // claimsLive reports whether a thawed process still believes in its lease. A process that was
-// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost soon.
+// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost
+// soon.
 func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false

@@ -106,8 +106,8 @@ func waiterIsNotLate(t *trial) {
 	}
 }
 
-// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in which this process
-// does not run does not count.
+// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in
+// which this process does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
 	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)

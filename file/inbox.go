@@ -13,8 +13,8 @@ import (
 )
 
 // An inbox is where the waiters of one Backend are notified of their turn: a FIFO of its own in the directory, with one
-// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its reader
-// lives, so that the dead are skipped at once.
+// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its
+// reader lives, so that the dead are skipped at once.
 type inbox struct {
 	store *store
 

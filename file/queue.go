@@ -53,7 +53,8 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are removed.
+// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are
+// removed.
 func (r *record) rouse(p post) {
 	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
 		r.removeInbox(r.queue[0].inbox)

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// pollEvery is how often a waiter polls the record in case no notification arrives. Those far behind poll less often, in
-	// proportion to their place.
+	// pollEvery is how often a waiter polls the record in case no notification arrives. Those far behind poll less
+	// often, in proportion to their place.
 	pollEvery = time.Second
 	lookMost  = 10 * time.Second
 	lookFar   = 4 // places that look as often as the first

@@ -15,8 +15,8 @@ import (
 // queueAtMost is how long a waiter that holds the first store's half queues for the second's.
 const queueAtMost = time.Second
 
-// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
-// lease may be granted with a number from before.
+// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second
+// alone: until then a lease may be granted with a number from before.
 const SwitchDelay = 2 * time.Second
 
 // Acquire implements backend.Backend.
@@ -223,8 +223,9 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 // first store grants after it: if this lease had the second's, one that is granted next could still have the first's.
 var errOld = errors.New("the number is older than the cut")
 
-// passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
-// the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a waiter arrives.
+// passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's
+// numbers have passed the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a
+// waiter arrives.
 func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 	if time.Since(h.asked) < SwitchDelay {
 		return false, nil
@@ -240,8 +241,8 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 	return n >= b.cut, err
 }
 
-// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports its end by
-// its loss.
+// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports
+// its end by its loss.
 func (a *attempt) sent(h *halves) time.Time {
 	sent := time.Now()
 	for _, half := range []struct {

@@ -19,8 +19,9 @@
 //   - nobody uses only the second store until they have, and [SwitchDelay] has passed since.
 //
 // Some stores number a waiter when it arrives, so that its number may be old when it is granted. If a lease's number is below the cut, and
-// the lease took longer than SwitchDelay to get, the pair takes one more number at the first store, on a key of its own. That needs room for one
-// more lease. If that number has passed the cut, both halves are given back, and taken again.
+// the lease took longer than SwitchDelay to get, the pair takes one more number at the first store, on a key of its
+// own. That needs room for one more lease. If that number has passed the cut, both halves are given back, and taken
+// again.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.
 //
