@@ -87,7 +87,7 @@ func (a *attempt) full() error {
 	return fmt.Errorf("%w: no room for another lease: all %d are held", backend.ErrUnavailable, most)
 }
 
-// both takes the first store's half, then the second's, or neither.
+// both acquires the first store's half, then the second's, or neither.
 func (a *attempt) both(ctx context.Context) (*halves, error) {
 	b := a.pair
 	asked := time.Now()
@@ -107,7 +107,7 @@ func (a *attempt) both(ctx context.Context) (*halves, error) {
 	return nil, err
 }
 
-// second takes the second store's half. If it is busy, it queues, for a while.
+// second acquires the second store's half. If it is busy, it queues, for a while.
 func (a *attempt) second(ctx context.Context, first backend.Lease) (backend.Lease, error) {
 	s := a.pair.second
 	l, err := s.acquire(ctx, a.request(&a.seconds, false))
@@ -131,7 +131,7 @@ func (a *attempt) request(before *int, wait bool) backend.Request {
 	return backend.Request{Key: a.r.Key, Owner: owner, TTL: a.ttl, Wait: wait}
 }
 
-// acquire asks one store. A refusal carries the token that its holder has there.
+// acquire requests the key at one store. A refusal carries the holder's token at that store.
 func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	r.Key = s.Prefix + r.Key
 	l, err := s.Backend.Acquire(ctx, r)

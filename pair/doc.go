@@ -6,8 +6,8 @@
 // deadline is the earlier of the two, and the loss of either is its loss.
 //
 // A waiter queues at the first store. When it holds that and finds the second busy, it queues there for at most a second. Then it
-// gives the first back, pauses for up to a quarter of a second, and starts again, so that processes that use only the first get their
-// turn. While it queues at the second, they find the key busy.
+// releases the first, pauses for up to a quarter of a second, and starts again, so that processes that use only the
+// first get their turn. While it queues at the second, they find the key busy.
 //
 // # Tokens
 //
@@ -34,7 +34,7 @@
 //   - EarlyLoss: either's. TellsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two processes that use both stores exclude each other if either store does, but
 //     others use only one of them.
-//   - FIFO: never, since a waiter that gives the first store back loses its place.
+//   - FIFO: never, since a waiter that releases the first store's half loses its place.
 //
 // # Failure modes
 //

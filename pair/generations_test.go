@@ -237,7 +237,8 @@ func (r *roll) work(g generation) *worker {
 	return w
 }
 
-// patience is above what a waiter takes while stores do not answer and holders are killed, on a machine whose disk is busy.
+// patience is longer than a waiter needs while stores do not answer and holders are killed, on a machine whose disk is
+// busy.
 const patience = time.Minute
 
 // look returns the key's holder.
