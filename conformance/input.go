@@ -42,6 +42,13 @@ func badInputIsRefused(t *trial) {
 		}
 		t.staysFree(t.key, "after an Acquire with "+what)
 	}
+	if shared := good; !t.a.Guarantees().Shared {
+		shared.Shared = true
+		if _, err := t.request(t.ctx, t.a, shared); !errors.Is(err, backend.ErrUnsupported) {
+			t.errorf("Acquire of a shared lease, which the store does not promise: %v, want ErrUnsupported", err)
+		}
+		t.staysFree(t.key, "after an Acquire of a shared lease")
+	}
 	if _, err := t.a.Inspect(t.ctx, ""); !errors.Is(err, backend.ErrInvalid) {
 		t.errorf("Inspect of an empty key: %v, want ErrInvalid", err)
 	}
