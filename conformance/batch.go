@@ -11,7 +11,8 @@ import (
 var batchChecks = []Check{
 	{
 		Name: "LargeBatchRenewsEach",
-		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and reports which it did not renew",
+		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and " +
+			"reports which it did not renew",
 		run:  largeBatchRenewsEach,
 	},
 	{

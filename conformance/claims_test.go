@@ -38,7 +38,8 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 			bare := conformance.Harness{Open: h.Open}
 			reported := false
 			for _, c := range conformance.Unproven(g, bare) {
-				reported = reported || c.Field == lie.field && c.Missing == lie.missing && strings.Contains(c.Reason, "not proven") && c.Text != ""
+				reported = reported || c.Field == lie.field && c.Missing == lie.missing &&
+					strings.Contains(c.Reason, "not proven") && c.Text != ""
 			}
 			if !reported {
 				t.Errorf("%s is taken for proven without %s", lie.field, lie.missing)

@@ -127,7 +127,9 @@ func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
 // requestKey makes one attempt by a new owner. A lease that it gets is released at the end of the trial.
-func (t *trial) requestKey(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
+func (t *trial) requestKey(
+	ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool,
+) (*grant, error) {
 	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 

@@ -11,7 +11,8 @@ import (
 var processChecks = []Check{
 	{
 		Name:  "FrozenHolderLosesKey",
-		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns of the loss, and touches nothing",
+		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns " +
+			"of the loss, and touches nothing",
 		Needs: []Need{needsProcess},
 		run:   frozenHolderLosesKey,
 	},

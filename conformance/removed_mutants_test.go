@@ -74,7 +74,8 @@ func (s *server) removeLocked(key string, e *entry, broken bool) {
 func TestNotifiesLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|" +
+			"BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
 		results, err := conformance.Execute(t.Context(), newServer(notifiesLoss).harness(), conformance.Options{Run: run})
 		if err != nil {
 			t.Fatal(err)

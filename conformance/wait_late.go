@@ -32,7 +32,8 @@ func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
-	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch)) // of who is alive still when several have come or left
+	// queued is the TTL of a lease that is still live after several waiters have arrived or left.
+	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 	holders := []func(int){
 		func(int) { // as it was granted
 			g := t.acquire(t.a, t.newKey(), t.short())

@@ -218,7 +218,8 @@ func (m *messages) mine(q queued) bool {
 }
 
 func (m *messages) reach(q queued) bool {
-	return !noReader(m.prepare(q, q.ticket)) // it may live although its inbox cannot be opened, as without permission: then its timer wakes it
+	// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
+	return !noReader(m.prepare(q, q.ticket))
 }
 
 func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }

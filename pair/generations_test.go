@@ -284,7 +284,8 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 			continue
 		}
 		deadline := got.Looked.Add(got.Left)
-		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // the report of the grant may be late
+		// The report of the grant may be late.
+		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g}
 		time.Sleep(rand.N(10 * time.Millisecond))                                              // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain

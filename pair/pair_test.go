@@ -401,7 +401,8 @@ func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 		waited time.Duration
 		asked  int // of the first store
 		passed bool
-	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true}, {"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true},
+		{"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, second := &arriving{Backend: memory.New()}, memory.NewStore()
