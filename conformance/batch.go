@@ -13,7 +13,7 @@ var batchChecks = []Check{
 		Name: "LargeBatchRenewsEach",
 		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and " +
 			"reports which it did not renew",
-		run:  largeBatchRenewsEach,
+		run: largeBatchRenewsEach,
 	},
 	{
 		Name: "RenewBatchReportsEach",

@@ -10,8 +10,8 @@ import (
 // other processes, frozen, killed, or with a wrong clock
 var processChecks = []Check{
 	{
-		Name:  "FrozenHolderLosesKey",
-		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns " +
+		Name: "FrozenHolderLosesKey",
+		Rule: "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns " +
 			"of the loss, and touches nothing",
 		Needs: []Need{needsProcess},
 		run:   frozenHolderLosesKey,

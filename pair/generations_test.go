@@ -286,7 +286,7 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 		deadline := got.Looked.Add(got.Left)
 		// The report of the grant may be late.
 		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g}
-		time.Sleep(rand.N(10 * time.Millisecond))                                              // sleeps: the work under the lock
+		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
 		last := i == times-1
