@@ -120,7 +120,7 @@ func (unlocked) Unlock(context.Context, string) error { return nil }
 // breaks ends the lease on name, which somebody else then has until release.
 func breaks(t *testing.T, others *lock.Locker) (release func()) {
 	t.Helper()
-	h, err := others.Inspect(t.Context(), name)
+	h, err := others.Ops().Inspect(t.Context(), name)
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}

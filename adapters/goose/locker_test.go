@@ -186,7 +186,7 @@ func TestErrorsReachTheCaller(t *testing.T) {
 			t.Errorf("while another holds the key: %v", err)
 		}
 		breaks := goose.NewGoMigration(migrations+1, &goose.GoFunc{RunDB: func(ctx context.Context, _ *sql.DB) error {
-			h, err := others.Inspect(ctx, "db/migrate")
+			h, err := others.Ops().Inspect(ctx, "db/migrate")
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func TestErrorsReachTheCaller(t *testing.T) {
 // broken ends the lease of locks on the key, and returns when locks knows.
 func broken(t *testing.T, locks, others *lock.Locker) {
 	t.Helper()
-	h, err := others.Inspect(t.Context(), "db/migrate")
+	h, err := others.Ops().Inspect(t.Context(), "db/migrate")
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}
