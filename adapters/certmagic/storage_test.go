@@ -124,7 +124,7 @@ func breaks(t *testing.T, others *lock.Locker) (release func()) {
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := others.Break(t.Context(), name, h.Owner); err != nil {
+	if err := others.Ops().Break(t.Context(), name, h.Owner); err != nil {
 		t.Fatal(err)
 	}
 	l, err := others.Acquire(t.Context(), name)

@@ -158,7 +158,7 @@ func TestElectorLeadsAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := others.Break(t.Context(), "leader", h.Owner); err != nil {
+		if err := others.Ops().Break(t.Context(), "leader", h.Owner); err != nil {
 			t.Fatal(err)
 		}
 		l, err := others.Acquire(t.Context(), "leader")

@@ -190,7 +190,7 @@ func TestErrorsReachTheCaller(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return others.Break(ctx, "db/migrate", h.Owner)
+			return others.Ops().Break(ctx, "db/migrate", h.Owner)
 		}}, nil)
 		if err := up(locks, goose.WithGoMigrations(breaks)); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("after a loss: %v", err)
@@ -208,7 +208,7 @@ func broken(t *testing.T, locks, others *lock.Locker) {
 	if err != nil || h.Owner == "" {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := others.Break(t.Context(), "db/migrate", h.Owner); err != nil {
+	if err := others.Ops().Break(t.Context(), "db/migrate", h.Owner); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Until(t, storetest.Soon, "the loss to be noticed", func() bool { return isFree(t, locks) == nil })
