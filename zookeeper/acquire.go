@@ -264,7 +264,8 @@ func (a *attempt) deleteNode(ctx context.Context) bool {
 	if a.n == nil {
 		return true
 	}
-	_, _, err := ask(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(a.n.path(), -1) })
+	path := a.n.path() // the request may outlive this call
+	_, _, err := ask(ctx, a.s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return false
 	}

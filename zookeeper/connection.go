@@ -36,7 +36,7 @@ var (
 //
 //   - recvLoop writes lastZxid (849) while sendSetWatches (614) reads it, a data race, and with a zxid that is too new
 //     the servers would not report what happened in between. So the connection removes zxids from replies, and puts
-//     them into requests. (TestReconnectTellsWhatWasSeen, TestBrokenConnectionIsReplaced)
+//     them into requests. (TestReconnectSendsLatestZxid, TestBrokenConnectionIsReplaced)
 //   - authenticate (683) waits for the answer to a handshake for ten times two thirds of the session's timeout: see
 //     SetReadDeadline. (TestOpensPastHungServer, TestNewSessionLeavesHungServer)
 //   - AddAuth (967) is a request like others, which may be sent after them, or not at all: the connection sends the

@@ -79,7 +79,7 @@ func (c *recorded) Write(p []byte) (int, error) {
 }
 
 // A new connection tells the servers what the session has seen, and sets its watches as of then.
-func TestReconnectTellsWhatWasSeen(t *testing.T) {
+func TestReconnectSendsLatestZxid(t *testing.T) {
 	t.Parallel()
 	const handshakeAt, watchesAt = 8, 12
 	s := on(t, usual)

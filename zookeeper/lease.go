@@ -20,14 +20,16 @@ type lease struct {
 	n *node
 }
 
-// Deadline implements [backend.Lease].
+// Deadline implements [backend.Lease]. The session of a lost lease may live on, but cannot revive the lease.
 func (l lease) Deadline() time.Time {
-	end := l.Life.Deadline()
-	s, _ := l.n.sessions()
-	if limit := s.contact.limit(s.b.guarantees.MaxSilence); limit.Before(end) {
-		return limit
+	l.n.mu.Lock()
+	s, lostAt := l.n.s, l.n.lostAt
+	l.n.mu.Unlock()
+	end := earlier(l.Life.Deadline(), s.contact.limit(s.b.guarantees.MaxSilence))
+	if lostAt.IsZero() {
+		return end
 	}
-	return end
+	return earlier(end, lostAt)
 }
 
 // begin makes the lease of a grant. When the lease ends without a release, this process deletes its node. If the
@@ -37,6 +39,9 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	n.life = life
 	n.mu.Unlock()
 	life.OnLost(func() {
+		n.mu.Lock()
+		n.lostAt = time.Now()
+		n.mu.Unlock()
 		if !b.isClosing() {
 			b.calls.Background(func() { b.deleteOrphan(n) })
 		}

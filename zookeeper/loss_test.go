@@ -304,3 +304,19 @@ func TestServersRemoveEmptyParents(t *testing.T) {
 		return err == nil && !ok
 	})
 }
+
+// The deadline of a lost lease does not move forward with what is known of its session, which lives on.
+func TestLostLeaseIsNotRevived(t *testing.T) {
+	t.Parallel()
+	b := opened(t, on(t, usual).url())
+	l := acquire(t, b, req("k", time.Hour)) // longer than the session: its deadline follows the session
+	sess, _ := l.(lease).n.sessions()
+	l.(lease).Lose()
+	lost := time.Now()
+	if err := sess.prove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Deadline(); d.After(lost) {
+		t.Errorf("the deadline is %v after the loss", d.Sub(lost))
+	}
+}

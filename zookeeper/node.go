@@ -33,6 +33,7 @@ type node struct {
 	moved  chan struct{} // closed when the request of the latest move has ended; nil before the first move
 	ended  bool          // the lease is released or lost, so no session has to keep the node
 	life   *kit.Life
+	lostAt time.Time // when the lease was lost; zero before
 }
 
 func newNode(s *session, r backend.Request) *node {
