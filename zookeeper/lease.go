@@ -23,13 +23,12 @@ type lease struct {
 // Deadline implements [backend.Lease]. The session of a lost lease may live on, but cannot revive the lease.
 func (l lease) Deadline() time.Time {
 	l.n.mu.Lock()
-	s, lostAt := l.n.s, l.n.lostAt
+	s, limit := l.n.s, l.n.final
 	l.n.mu.Unlock()
-	end := earlier(l.Life.Deadline(), s.contact.limit(s.b.guarantees.MaxSilence))
-	if lostAt.IsZero() {
-		return end
+	if limit.IsZero() {
+		limit = s.contact.limit(s.b.guarantees.MaxSilence)
 	}
-	return earlier(end, lostAt)
+	return earlier(l.Life.Deadline(), limit)
 }
 
 // begin makes the lease of a grant. When the lease ends without a release, this process deletes its node. If the
@@ -39,9 +38,8 @@ func (b *Backend) begin(n *node, life *kit.Life) backend.Lease {
 	n.life = life
 	n.mu.Unlock()
 	life.OnLost(func() {
-		n.mu.Lock()
-		n.lostAt = time.Now()
-		n.mu.Unlock()
+		s, _ := n.sessions()
+		n.freezeDeadline(s.contact.limit(b.guarantees.MaxSilence))
 		if !b.isClosing() {
 			b.calls.Background(func() { b.deleteOrphan(n) })
 		}

@@ -175,10 +175,10 @@ func (s *session) heartbeat() {
 // have expired, and sends a write in time that proves that it has not. It returns when to check again.
 func (s *session) checkLongLeases() time.Duration {
 	s.mu.Lock()
-	var lives []*kit.Life
+	leases := make(map[*node]*kit.Life)
 	for n := range s.nodes {
 		if current, _ := n.sessions(); current == s && n.lease() != nil { // not a node that is being moved here
-			lives = append(lives, n.lease())
+			leases[n] = n.lease()
 		}
 	}
 	timeout := s.timeout
@@ -186,12 +186,13 @@ func (s *session) checkLongLeases() time.Duration {
 	next, now := timeout+time.Second, time.Now() // before limit: a renewal may go on meanwhile
 	limit := s.contact.limit(s.b.guarantees.MaxSilence)
 	remaining := limit.Sub(now)
-	for _, l := range lives {
+	for n, l := range leases {
 		switch {
 		case !l.Deadline().After(limit):
 		case remaining > 0:
 			next = remaining
 		default:
+			n.freezeDeadline(limit)
 			l.Lose() // a lease that has ended needs no write any more
 		}
 	}

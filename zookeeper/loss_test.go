@@ -311,9 +311,11 @@ func TestLostLeaseIsNotRevived(t *testing.T) {
 	b := opened(t, on(t, usual).url())
 	l := acquire(t, b, req("k", time.Hour)) // longer than the session: its deadline follows the session
 	sess, _ := l.(lease).n.sessions()
-	l.(lease).Lose()
+	sess.aged(2 * b.limits.longest) // it may have expired
+	sess.checkLongLeases()
+	<-l.Lost()
 	lost := time.Now()
-	if err := sess.prove(t.Context()); err != nil {
+	if err := sess.proveUntil(t.Context(), lost.Add(time.Second), sess.prove); err != nil {
 		t.Fatal(err)
 	}
 	if d := l.Deadline(); d.After(lost) {

@@ -33,7 +33,7 @@ type node struct {
 	moved  chan struct{} // closed when the request of the latest move has ended; nil before the first move
 	ended  bool          // the lease is released or lost, so no session has to keep the node
 	life   *kit.Life
-	lostAt time.Time // when the lease was lost; zero before
+	final  time.Time // the session's limit of the deadline when the lease was lost; zero before
 }
 
 func newNode(s *session, r backend.Request) *node {
@@ -54,6 +54,15 @@ func (n *node) lease() *kit.Life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.life
+}
+
+// freezeDeadline keeps the deadline of a lost lease from moving forward with what is known of its session.
+func (n *node) freezeDeadline(limit time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.final.IsZero() {
+		n.final = limit
+	}
 }
 
 // end marks n as ended, and returns its sessions.
