@@ -172,7 +172,7 @@ func TestSlowServerTellsItsVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := openClient(t.Context(), c, &Options{Timeout: timeout})
+	b, err := New(t.Context(), c, &Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,4 +163,4 @@ func TestEarlierKeyOfTheSameName(t *testing.T) {
 }
 
 // name is what the contender of a lease is called.
-func name(l backend.Lease) string { return l.(*kit.Life).Data.(*held).name }
+func name(l backend.Lease) string { return l.(*kit.Life).Data.(*lockedKey).name }

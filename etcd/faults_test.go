@@ -170,10 +170,10 @@ func TestBreakSparesReusedLease(t *testing.T) {
 
 // mainOf is the lease of etcd's that a lock's key is bound to.
 func mainOf(l backend.Lease) *lease {
-	h := l.(*kit.Life).Data.(*held)
+	h := l.(*kit.Life).Data.(*lockedKey)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.main
+	return h.lease
 }
 
 // Whoever waits until its context ends is told whether the key was busy, or nothing was heard of it.
@@ -187,7 +187,7 @@ func TestEndOfAWaitTellsBusyFromSilent(t *testing.T) {
 	holder := acquire(t, other, req("k", time.Minute))
 	for _, lately := range []bool{false, true} { // by its first request it finds out, or queues at once
 		if lately {
-			b.waited.Store(time.Now().Add(time.Hour).UnixNano())
+			b.lastBusy.Store(time.Now().Add(time.Hour).UnixNano())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		link.end.Store(&cancel)
@@ -310,7 +310,7 @@ func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	}
 	release(t, holder)
 	l := granted(t, done, soon).Lease
-	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*held).main.id {
+	if bound := get(t, c, own).Lease; bound != l.(*kit.Life).Data.(*lockedKey).lease.id {
 		t.Error("the key of a lock is not bound to its lease")
 	}
 	if _, err := c.Revoke(t.Context(), other.ID); err != nil {

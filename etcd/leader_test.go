@@ -101,7 +101,7 @@ func TestNewLeaderEndsNoneOfMany(t *testing.T) {
 	}
 	stale := 0
 	for _, r := range list {
-		if h := r.Lease.(*kit.Life).Data.(*held); h.main != nil && b.pool.isStale(h.main) {
+		if h := r.Lease.(*kit.Life).Data.(*lockedKey); h.lease != nil && b.pool.isStale(h.lease) {
 			stale++
 		}
 	}

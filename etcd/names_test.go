@@ -61,7 +61,7 @@ func TestUsedNameIsAnotherContender(t *testing.T) {
 	// The waiter's watch breaks. While nobody tells it, the key is released and its name is used again, behind it.
 	p.Set(func(p *storetest.Proxy) { p.Silent = true })
 	release(t, l)
-	name := l.(*kit.Life).Data.(*held).name
+	name := l.(*kit.Life).Data.(*lockedKey).name
 	behind := queueUp(t, b, waiting("k", ttl), 1)
 	if resp, err := raw(t, s.Addr).Get(t.Context(), b.naming.prefix("k")+name); err != nil || resp.Count != 1 {
 		t.Fatalf("the name was not used again: the test proves nothing (%v)", err)

@@ -57,9 +57,8 @@ func inBubble(t *testing.T, f func(t *testing.T, b *Backend, c *silentLeases)) {
 		b := &Backend{options: o, guarantees: guarantees(usualMinTTL)}
 		b.leases = kit.NewLeases(requests{b}, o.Timeout)
 		b.pool = newPool(b)
-		b.renewer = newRenewer(c, t.Context(), &b.calls)
+		b.renewer = newRenewer(c, b.leases)
 		f(t, b, c)
-		b.calls.Drain(time.Minute)
 		b.leases.Close()
 	})
 }

@@ -65,7 +65,7 @@ func TestRenewalsOfLeasesThatAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	main := l.(*kit.Life).Data.(*held).main
+	main := l.(*kit.Life).Data.(*lockedKey).lease
 	revoke(own)
 	if err := b.pool.renew(t.Context(), soon, main)[0]; err != nil || lying.lies.Load() == 0 {
 		t.Fatalf("the renewal of a lease that is gone: %v: the test proves nothing", err)
@@ -94,18 +94,17 @@ func TestRenewalAnsweredTooLate(t *testing.T) {
 	for name, newLeader := range map[string]bool{"the same leader": false, "a new leader": true} {
 		inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 			const ttl = 10 * time.Second
-			l := &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{}), renewed: time.Now(), term: 7, heard: 7}
+			l := &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{}), renewed: time.Now(), term: 7, lastTerm: 7}
 			term := l.term
 			if newLeader {
 				term++
 			}
 			b.renewer.client = &lateLease{silentLeases: c, term: term, after: l.ttl}
-			b.leaseClient, b.base = deadLeases{}, t.Context()
+			b.leaseClient = &deadLeases{}
 			err := b.pool.renew(t.Context(), time.Hour, l)[0]
 			if (err == nil) != newLeader {
 				t.Errorf("%s: a renewal answered after %v: %v", name, l.ttl, err)
 			}
-			b.calls.Drain(time.Minute)
 		})
 	}
 }

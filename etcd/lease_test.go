@@ -23,7 +23,7 @@ import (
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
-	for i := range changesAtOnce*changesPerRequest + 4 {
+	for i := range movesAtOnce*movesPerRequest + 4 {
 		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
 	}
 	kept = acquire(t, b, req("kept", ttl))
@@ -61,7 +61,7 @@ func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	l := acquire(t, b, req("k", 30*time.Second)).(*kit.Life)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, errs := b.sendBatch(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
+	_, errs := b.extend(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
 	if errs[0] == nil {
 		t.Error("a renewal succeeded that was not sent")
 	}
@@ -97,7 +97,7 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
 		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
 	}
-	main := kept.(*kit.Life).Data.(*held).main
+	main := kept.(*kit.Life).Data.(*lockedKey).lease
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if took := main.renewed.Sub(begun); took < 0 || took > patience*3/4 {
@@ -112,7 +112,7 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	const ttl, other = 30 * time.Second, 20 * time.Second
 	changing, kept := acquire(t, b, req("changing", ttl)), acquire(t, b, req("kept", ttl))
 	warm(t, b, other)
-	b.renewer = newRenewer(&silentLeases{}, b.base, &b.calls)
+	b.renewer = newRenewer(&silentLeases{}, b.leases)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: kept, TTL: ttl}, {Lease: changing, TTL: other}})
@@ -127,7 +127,7 @@ func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
-			Data: &held{main: &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{})}}})
+			Data: &lockedKey{lease: &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{})}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	released := make(chan error, 1)
 	go func() { released <- ending.Release(context.Background()) }()
 	<-begun
-	_, errs := b.sendBatch(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
+	_, errs := b.extend(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
 	if errs[0] == nil || errs[1] != nil {
 		t.Errorf("renewals beside a release that hangs: of its own lease %v, of another %v", errs[0], errs[1])
 	}
