@@ -16,16 +16,16 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// A clusterReading is what is known of the cluster.
+// A clusterReading is what the rules for the cluster examine.
 type clusterReading struct {
 	minTTL      time.Duration
 	alarms      []pb.AlarmType
-	members     int // 0 where it is not known
+	members     int // 0 if unknown
 	revision    int64
-	uncompacted bool // since the cluster began
+	uncompacted bool // nothing was ever compacted
 }
 
-// uncompactedMost is how many revisions there may be before somebody should have compacted them: a lock takes two.
+// uncompactedMost is the number of revisions above which a cluster should have been compacted: a lock makes two.
 const uncompactedMost = 50_000
 
 var clusterRules = []kit.Rule[clusterReading]{
@@ -74,12 +74,12 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
 }
 
-// refused reports whether a server would tell somebody else.
+// refused reports whether a server refused a request for lack of rights.
 func refused(err error) bool {
 	return slices.Contains([]codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument}, code(err))
 }
 
-// Examine implements [backend.Examiner]. It asks every endpoint of the URL for its status.
+// Examine implements [backend.Examiner]. It requests the status of every endpoint of the URL.
 func (b *Backend) Examine(ctx context.Context) (list []backend.Finding, err error) {
 	err = b.leases.Call(ctx, nil, func(ctx context.Context) (err error) {
 		if list, err = b.examineCluster(ctx); err == nil {
@@ -105,24 +105,22 @@ func (b *Backend) examineCluster(ctx context.Context) (list []backend.Finding, e
 		return nil, err
 	}
 	alarms, err := b.client.AlarmList(ctx)
-	switch {
-	case refused(err):
-		list = append(list, kit.Unseen("", "alarms", err))
-	case err != nil:
-		return nil, err
-	default:
+	if err == nil {
 		for _, a := range alarms.Alarms {
 			c.alarms = append(c.alarms, a.Alarm)
 		}
+	} else if !refused(err) {
+		return nil, err
+	} else {
+		list = append(list, kit.Unseen("", "alarms", err))
 	}
 	members, err := b.client.MemberList(ctx)
-	switch {
-	case refused(err):
-		list = append(list, kit.Unseen("", "members", err))
-	case err != nil:
-		return nil, err
-	default:
+	if err == nil {
 		c.members = len(slices.DeleteFunc(members.Members, func(m *pb.Member) bool { return m.IsLearner }))
+	} else if !refused(err) {
+		return nil, err
+	} else {
+		list = append(list, kit.Unseen("", "members", err))
 	}
 	return append(list, kit.Apply(clusterRules, "", c)...), nil
 }

@@ -193,23 +193,13 @@ func (b *Backend) renewHeld(ctx context.Context, list []*extension) {
 	}
 }
 
-// movesAtOnce is how many transactions that move locks of one batch are under way at once.
-const movesAtOnce = 2
-
-// moveHeld moves locks to other leases, as many in one transaction as possible.
+// moveHeld moves locks to other leases, as many in one transaction as possible. It skips locks that are being released.
 func (b *Backend) moveHeld(ctx context.Context, list []*extension) {
-	var moves sync.WaitGroup
-	slots := make(chan struct{}, movesAtOnce)
 	for some := range slices.Chunk(list, movesPerRequest) {
-		slots <- struct{}{}
-		moves.Go(func() {
-			defer func() { <-slots }()
-			if ctx.Err() == nil {
-				b.moveUnlessReleasing(ctx, some)
-			}
-		})
+		if ctx.Err() == nil {
+			b.moveUnlessReleasing(ctx, some)
+		}
 	}
-	moves.Wait()
 }
 
 func (b *Backend) moveUnlessReleasing(ctx context.Context, some []*extension) {

@@ -19,11 +19,11 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// manyChanges returns renewals of which the last one keeps its lease and all others, more than are sent at once, change theirs.
+// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves, change theirs.
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
-	for i := range movesAtOnce*movesPerRequest + 4 {
+	for i := range 2*movesPerRequest + 4 {
 		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
 	}
 	kept = acquire(t, b, req("kept", ttl))

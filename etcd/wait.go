@@ -77,7 +77,9 @@ func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
 	return l, err
 }
 
-func (b *Backend) busyLately() bool { return time.Now().UnixNano()-b.lastBusy.Load() < int64(contention) }
+func (b *Backend) busyLately() bool {
+	return time.Now().UnixNano()-b.lastBusy.Load() < int64(contention)
+}
 
 func (a *attempt) placeClass() time.Duration {
 	return min(a.ttl, a.b.guarantees.Round(placeTTL))
