@@ -39,7 +39,8 @@ const (
 func fromURL(u driver.URL) (Options, clientv3.Config, error) {
 	o, err := (&Options{Namespace: strings.Trim(u.Path, "/"), Timeout: u.Duration(driver.ParamTimeout)}).validate()
 	if err == nil && u.HasUser && (u.User == "" || u.Password == "") { // the client would not log in
-		err = fmt.Errorf("%w: %s url: user without a password, or password without a user", backend.ErrInvalid, u.Scheme)
+		err = fmt.Errorf("%w: %s url: user without a password, or password without a user",
+			backend.ErrInvalid, u.Scheme)
 	}
 	if err != nil {
 		return o, clientv3.Config{}, err
@@ -93,14 +94,14 @@ func open(ctx context.Context, u driver.URL) (*Backend, error) {
 }
 
 // New returns a Backend on a client that the application owns: Close does not close it. Like opening by URL, New asks
-// the servers, within ctx, for the least TTL that they grant and for their versions: see the Guarantees. Nil opts are the
-// defaults.
+// the servers, within ctx, for the least TTL that they grant and for their versions: see the Guarantees. Nil opts are
+// the defaults.
 //
 // The Backend uses the client's connection, endpoints, TLS and credentials, but not its KV, Watcher and Lease: wrappers
 // of these, as by package namespace, have no effect; Options.Namespace does.
 //
-// Configure several endpoints, and DialKeepAliveTime and DialKeepAliveTimeout, so that the client abandons connections to
-// a server that hangs.
+// Configure several endpoints, and DialKeepAliveTime and DialKeepAliveTimeout, so that the client abandons connections
+// to a server that hangs.
 func New(ctx context.Context, client *clientv3.Client, opts *Options) (*Backend, error) {
 	b, err := onClient(client, opts)
 	if err != nil {
@@ -166,7 +167,8 @@ func (c ownClient) Close() error {
 func (b *Backend) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	_, err := pb.NewKVClient(b.client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte("any"), Serializable: true})
+	kv := pb.NewKVClient(b.client.ActiveConnection())
+	_, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte("any"), Serializable: true})
 	var refusal rpctypes.EtcdError
 	if errors.As(rpctypes.Error(err), &refusal) {
 		return nil

@@ -40,7 +40,8 @@ var clusterRules = []kit.Rule[clusterReading]{
 		Why: "servers have different data: a key that one has granted, another may grant again",
 		Set: "replace the member that differs"},
 	{Severity: backend.Warning, Code: "no-compaction", Found: func(c clusterReading) string {
-		return kit.When(c.uncompacted && c.revision > uncompactedMost, "revision %d, and nothing was ever compacted", c.revision)
+		return kit.When(c.uncompacted && c.revision > uncompactedMost,
+			"revision %d, and nothing was ever compacted", c.revision)
 	},
 		Why: "each lock leaves two revisions behind, until the quota is used up",
 		Set: "--auto-compaction-mode periodic --auto-compaction-retention 1h"},
@@ -50,7 +51,8 @@ var clusterRules = []kit.Rule[clusterReading]{
 		Why: "shorter TTLs are rounded up; and when the leader fails, nothing is granted for that long",
 		Set: "--election-timeout 1000, unless the members are far apart"},
 	{Severity: backend.Warning, Code: "even-members", Found: func(c clusterReading) string {
-		return kit.When(c.members > 0 && c.members%2 == 0, "%d members, of which %d may fail", c.members, (c.members-1)/2)
+		return kit.When(c.members > 0 && c.members%2 == 0,
+			"%d members, of which %d may fail", c.members, (c.members-1)/2)
 	},
 		Why: "with one member fewer, just as many could fail", Set: "an odd number of members"},
 }
@@ -68,7 +70,8 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 			const usual = 2 << 30
 			quota, whose = usual, " (the default: this version does not report it)"
 		}
-		return kit.When(quota > 0 && s.DbSize > quota/10*8, "the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
+		return kit.When(quota > 0 && s.DbSize > quota/10*8,
+			"the database has %d bytes, the quota is %d%s", s.DbSize, quota, whose)
 	},
 		Why: "when it is used up, nothing is granted",
 		Set: "compact and defragment, or a larger --quota-backend-bytes"},
@@ -76,7 +79,8 @@ var serverRules = []kit.Rule[*clientv3.StatusResponse]{
 
 // refused reports whether a server refused a request for lack of rights.
 func refused(err error) bool {
-	return slices.Contains([]codes.Code{codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument}, code(err))
+	c := code(err)
+	return c == codes.PermissionDenied || c == codes.Unauthenticated || c == codes.InvalidArgument
 }
 
 // Examine implements [backend.Examiner]. It requests the status of every endpoint of the URL.

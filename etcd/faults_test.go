@@ -41,7 +41,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 		b := opened(t, s.via(p.Addr))
 		for range 5 {
 			warm(t, b, 30*time.Second) // it is connected and has a lease
-			// The server does what is asked; no answer comes, and no connection can be made, until the context has ended.
+			// The server does what is asked; no answer comes, and no connection can be made, until the context has
+			// ended.
 			p.Set(func(p *storetest.Proxy) { p.Replies = func([]byte) bool { return false } })
 			r := req("k", 30*time.Second)
 			r.Wait = wait
@@ -60,7 +61,8 @@ func TestLostReplyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for that.
+// A server that is silent is told as that, and not as the end of a context that has not ended: callers give up for
+// that.
 func TestSilenceIsNoContextError(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -127,7 +129,8 @@ func TestBreakThatLooksTwice(t *testing.T) {
 	release(t, l)
 }
 
-// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one after it was looked for.
+// A Break revokes no lease of etcd's that another lock uses by then: the broken lock may have changed to another one
+// after it was looked for.
 func TestBreakSparesReusedLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -232,8 +235,8 @@ func TestLostReplyIsRepeated(t *testing.T) {
 	}
 }
 
-// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it never
-// takes the key on its old place.
+// E3. A waiter whose lease was revoked has lost its place. It notices before the holder releases, and queues again; it
+// never takes the key on its old place.
 func TestRevokedWaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -287,8 +290,8 @@ func TestOldWaiterOutlivesOutage(t *testing.T) {
 	release(t, granted(t, done, 3*soon).Lease)
 }
 
-// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request comes after the place was
-// lost. It is bound to the lock's then: nobody renews the other.
+// The key that a waiter finds on its turn may be bound to another lease than its own, as where a copy of a request
+// comes after the place was lost. It is bound to the lock's then: nobody renews the other.
 func TestGrantedKeyHasTheLocksLease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -411,8 +414,8 @@ func TestPrefixesAreSeparate(t *testing.T) {
 	}
 }
 
-// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that would
-// succeed.
+// A key that somebody deletes while its lease lives on is lost to its holder at once, not at its next renewal: that
+// would succeed.
 func TestDeletedKeyIsLost(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

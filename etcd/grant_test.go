@@ -36,8 +36,8 @@ func (l *lateLeases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, op
 	return l.LeaseClient.LeaseGrant(ctx, r, opts...)
 }
 
-// A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same id, a
-// late transaction could bind a key to it that nobody would remove.
+// A grant that went unanswered may be carried out when the lease of the repeated one has been revoked: had it the same
+// id, a late transaction could bind a key to it that nobody would remove.
 func TestLateGrantMakesAnotherLease(t *testing.T) {
 	t.Parallel()
 	b, _ := wired(t, shared(t))
@@ -145,7 +145,8 @@ func (c *termedLeases) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest, _ 
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{RaftTerm: term}, ID: r.ID, TTL: r.TTL}, nil
 }
 
-// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock counts on its renewals.
+// A lease whose grant is the first answer to tell of a new leader may have been granted by the one before: no lock
+// counts on its renewals.
 func TestGrantThatTellsOfANewLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		b.leaseClient = &termedLeases{terms: []uint64{5, 6, 6, 7}}

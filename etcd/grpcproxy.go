@@ -25,7 +25,9 @@ type directLeases struct {
 	proxied *atomic.Bool // set for good by the first stream to a proxy
 }
 
-func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+func (c directLeases) LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (
+	pb.Lease_LeaseKeepAliveClient, error,
+) {
 	if c.proxied.Load() {
 		return nil, errThroughProxy
 	}

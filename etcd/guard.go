@@ -71,7 +71,9 @@ func (g *guard) watch(k *lockedKey) {
 		return
 	}
 	e := &k.guarded
-	w := g.b.watches.add(k.contender, func(from int64) { g.readIfMissed(e, from) }, func(int64) { g.reportLoss(e.life) })
+	w := g.b.watches.add(k.contender,
+		func(from int64) { g.readIfMissed(e, from) },
+		func(int64) { g.reportLoss(e.life) })
 	g.mu.Lock()
 	e.watch = w
 	stopped := e.stopped

@@ -48,9 +48,9 @@ func (q requests) RenewLease(ctx context.Context, l *kit.Life, ttl time.Duration
 	return granted[0], errs[0]
 }
 
-// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a request
-// that writes the key, or an earlier release, had no reply, it revokes the lease instead: that ends the key, and defeats
-// requests that are still under way.
+// ReleaseLease implements [kit.Requests]. It deletes the owner's key and keeps the lease for the next lock. If a
+// request that writes the key, or an earlier release, had no reply, it revokes the lease instead: that ends the key,
+// and defeats requests that are still under way.
 func (q requests) ReleaseLease(ctx context.Context, l *kit.Life) error {
 	b, k := q.b, l.Data.(*lockedKey)
 	b.guard.stop(k)

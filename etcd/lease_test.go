@@ -19,7 +19,8 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves, change theirs.
+// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves,
+// change theirs.
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
@@ -30,8 +31,8 @@ func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend
 	return append(list, backend.Renewal{Lease: kept, TTL: ttl}), kept
 }
 
-// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in a lease that
-// the server ends.
+// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in
+// a lease that the server ends.
 func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -121,8 +122,8 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	}
 }
 
-// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that hangs no
-// more time than any request has.
+// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that
+// hangs no more time than any request has.
 func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
@@ -165,7 +166,8 @@ func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc
 	}
 }
 
-// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word of its own.
+// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word
+// of its own.
 func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

@@ -85,8 +85,8 @@ func (l *login) close() {
 	l.running.Wait()
 }
 
-func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
-	opts ...grpc.CallOption,
+func (l *login) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	if l.conn == nil || method == pb.Auth_Authenticate_FullMethodName {
 		return invoke(ctx, method, req, reply, conn, opts...)
@@ -108,8 +108,8 @@ func (l *login) unary(ctx context.Context, method string, req, reply any, conn *
 	}
 }
 
-func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
-	opts ...grpc.CallOption,
+func (l *login) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	if l.conn == nil {
 		return open(ctx, desc, conn, method, opts...)
@@ -135,7 +135,8 @@ type loggedInStream struct {
 func (s *loggedInStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	w, ok := m.(*pb.WatchResponse)
-	if rejectsToken(err) || ok && err == nil && w.Created && w.Canceled { // the same reply as to a user without the right
+	refused := ok && err == nil && w.Created && w.Canceled // the reply also to a user without the right
+	if rejectsToken(err) || refused {
 		s.login.discard(s.token)
 	}
 	return err

@@ -17,8 +17,8 @@ import (
 //
 //	<namespace>/~<key, escaped>/<client>-<number>
 //
-// The ~ separates a key from a longer namespace, because no part of a namespace may begin with ~. Escaping separates the
-// key a from the key a/b. The value is the owner.
+// The ~ separates a key from a longer namespace, because no part of a namespace may begin with ~. Escaping separates
+// the key a from the key a/b. The value is the owner.
 type naming struct{ namespace string }
 
 const nameMark = "~"
@@ -85,8 +85,8 @@ func (c contender) exists() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(c.key), "=", c.created)
 }
 
-// deleteContender deletes the contender's key, and reports whether the key existed. unsure means that an earlier request
-// had no reply, and may have deleted the key.
+// deleteContender deletes the contender's key, and reports whether the key existed. unsure means that an earlier
+// request had no reply, and may have deleted the key.
 func (b *Backend) deleteContender(ctx context.Context, c contender) (deleted, unsure bool, err error) {
 	unsure, err = b.repeat(ctx, func(ctx context.Context) error {
 		resp, err := b.kv.Txn(ctx).If(c.exists()).Then(clientv3.OpDelete(c.key)).Commit()

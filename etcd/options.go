@@ -15,8 +15,8 @@ const (
 	leastTimeout     = 100 * time.Millisecond
 )
 
-// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use the
-// same Namespace.
+// Options configure a Backend. Nil and the zero Options mean the defaults. Clients exclude each other only if they use
+// the same Namespace.
 type Options struct {
 	// Namespace begins every key, "anylock" if empty: one or more parts with a slash between them. A part is not empty
 	// and does not begin with "~".
@@ -40,7 +40,8 @@ func (o *Options) validate() (Options, error) {
 		v.Timeout = defaultTimeout
 	}
 	if len(v.Namespace) > maxNamespaceLen {
-		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d", backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
+		return v, fmt.Errorf("%w: namespace of %d bytes is longer than %d",
+			backend.ErrInvalid, len(v.Namespace), maxNamespaceLen)
 	}
 	for part := range strings.SplitSeq(v.Namespace, "/") {
 		if part == "" || strings.HasPrefix(part, nameMark) {

@@ -245,8 +245,8 @@ func (p *pool) noteTerm(term uint64) uint64 {
 // newLeaseID returns a random id, not 0: for that a server would choose another.
 func newLeaseID() int64 { return 1 + rand.Int64N(math.MaxInt64) }
 
-// revoke ends a lease, and so every key that is bound to it. nil means that the lease does not exist any more: a request
-// that would bind a key to it fails from now on.
+// revoke ends a lease, and so every key that is bound to it. nil means that the lease does not exist any more: a
+// request that would bind a key to it fails from now on.
 func (p *pool) revoke(ctx context.Context, l *lease) error {
 	err := p.b.revoke(ctx, l.id)
 	if err == nil {

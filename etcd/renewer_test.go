@@ -111,8 +111,9 @@ func (s *slowStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	}
 }
 
-// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than half of it, those
-// that come together would otherwise give up the stream one after the other, each time with all but the first unanswered.
+// Renewals that go out after the answers to others have their whole patience from then on: where answers take more than
+// half of it, those that come together would otherwise give up the stream one after the other, each time with all but
+// the first unanswered.
 func TestPatienceBeginsWithTheExchange(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, _ *silentLeases) {
 		b.renewer.client = slowLeases{after: func(int64) time.Duration { return 150 * time.Millisecond }}

@@ -55,8 +55,8 @@ func classify(err error) (o kit.Outcome, passes bool) {
 	return kit.Unknown, passing(err)
 }
 
-// unavailable returns err as callers get it if their context has not ended: ErrUnavailable, and no context error, if the
-// servers could not be reached or a time limit of ours has ended the request.
+// unavailable returns err as callers get it if their context has not ended: ErrUnavailable, and no context error, if
+// the servers could not be reached or a time limit of ours has ended the request.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, backend.ErrUnavailable) {
 		return err
@@ -68,8 +68,8 @@ func unavailable(err error) error {
 	return err
 }
 
-// attemptTime is how long one attempt may take: a share of the time until ctx ends, so that a server that hangs does not
-// use up the time of a renewal that others would answer.
+// attemptTime is how long one attempt may take: a share of the time until ctx ends, so that a server that hangs does
+// not use up the time of a renewal that others would answer.
 func (b *Backend) attemptTime(ctx context.Context) time.Duration {
 	limit := b.options.Timeout / attemptShare
 	if end, ok := ctx.Deadline(); ok {
@@ -114,13 +114,15 @@ func uncertain(err error) bool {
 // passing reports whether err may pass by itself.
 func passing(err error) bool {
 	switch {
-	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost), kit.Definite(err):
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, errThroughProxy), errors.Is(err, backend.ErrLost),
+		kit.Definite(err):
 		return false
 	case errors.Is(err, backend.ErrUnavailable):
 		return true
 	}
 	switch code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unknown, codes.Internal:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Unknown,
+		codes.Internal:
 		return true
 	}
 	return false

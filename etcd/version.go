@@ -65,8 +65,8 @@ func weakened(g backend.Guarantees, version string) backend.Guarantees {
 	return g
 }
 
-// mostFlawed returns the server version with the most flaws. A server that does not respond counts as sound, because the
-// URL may name servers that are down.
+// mostFlawed returns the server version with the most flaws. A server that does not respond counts as sound, because
+// the URL may name servers that are down.
 func (b *Backend) mostFlawed(ctx context.Context) (version string) {
 	for _, s := range b.statuses(ctx) {
 		if s.err == nil && len(flawsOf(s.Version)) >= len(flawsOf(version)) {

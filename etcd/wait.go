@@ -61,8 +61,8 @@ func (a *attempt) tryInQueue(ctx context.Context) (backend.Lease, error) {
 
 // step makes one request for the key, and updates a.place. ErrHeld means that the next request must take a place.
 //
-// The first request only takes a free key, which is a shorter transaction, unless keys have been busy lately. So it does
-// if a place needs another lease than the lock.
+// The first request only takes a free key, which is a shorter transaction, unless keys have been busy lately. So it
+// does if a place needs another lease than the lock.
 func (a *attempt) step(ctx context.Context) (backend.Lease, error) {
 	switch {
 	case a.created != 0:
@@ -111,8 +111,9 @@ func (a *attempt) enqueue(ctx context.Context) (backend.Lease, error) {
 
 // checkTurn takes the key if there is no predecessor; otherwise it updates a.place.
 //
-// It reads the queue at the revision a.place.at. Nobody enters the queue before an existing place, so whoever is first at
-// one revision is first at all later ones, as long as the place exists. The client knows when the place's lease ends.
+// It reads the queue at the revision a.place.at. Nobody enters the queue before an existing place, so whoever is first
+// at one revision is first at all later ones, as long as the place exists. The client knows when the place's lease
+// ends.
 func (a *attempt) checkTurn(ctx context.Context) (backend.Lease, error) {
 	refreshed := a.refreshStale(ctx)
 	sent := time.Now()

@@ -49,10 +49,11 @@ const firstID = 1 << 32
 
 // A watch is for one contender. Its functions are called on a goroutine of the stream's, and must not block.
 type watch struct {
-	of      contender
-	id      int64
-	created func(from int64) // only deletions after the revision from are reported from now on; 0 if unknown, or none are
-	deleted func(at int64)   // called at most once, never by stop; at is when the key was deleted
+	of contender
+	id int64
+	// created means that only deletions after the revision from are reported; 0 if that is unknown, or none are.
+	created func(from int64)
+	deleted func(at int64) // called at most once, never by stop; at is when the key was deleted
 
 	stopped  bool
 	remoteID int64 // its number on the current stream
