@@ -137,7 +137,7 @@ func TestBreakSparesReusedLease(t *testing.T) {
 	const ttl = 20 * time.Second
 	b, other := opened(t, s.URL()), opened(t, s.URL())
 	victim := acquire(t, b, req("k", ttl))
-	was := mainOf(victim).id
+	was := leaseOf(victim).id
 	var reused string
 	change := sync.OnceFunc(func() {
 		if err := victim.Renew(t.Context(), 2*ttl); err != nil {
@@ -145,7 +145,7 @@ func TestBreakSparesReusedLease(t *testing.T) {
 			return
 		}
 		for _, key := range []string{"a", "b", "c", "d"} {
-			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && mainOf(l).id == was {
+			if l, err := b.Acquire(t.Context(), req(key, ttl)); err == nil && leaseOf(l).id == was {
 				reused = key
 				return
 			}
@@ -171,8 +171,8 @@ func TestBreakSparesReusedLease(t *testing.T) {
 	storetest.Lost(t, victim, soon)
 }
 
-// mainOf is the lease of etcd's that a lock's key is bound to.
-func mainOf(l backend.Lease) *lease {
+// leaseOf returns the etcd lease to which the key of a lock is bound.
+func leaseOf(l backend.Lease) *lease {
 	h := l.(*kit.Life).Data.(*lockedKey)
 	h.mu.Lock()
 	defer h.mu.Unlock()
