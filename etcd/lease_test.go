@@ -19,19 +19,20 @@ import (
 	"github.com/anylock/lock/internal/storetest"
 )
 
-// manyChanges returns renewals of which the last one keeps its lease and all others, more than are sent at once, change theirs.
+// manyChanges returns renewals of which the last one keeps its lease and all others, more than one request moves,
+// change theirs.
 func manyChanges(t *testing.T, b *Backend) (list []backend.Renewal, kept backend.Lease) {
 	t.Helper()
 	const ttl, other = 30 * time.Second, 20 * time.Second
-	for i := range changesAtOnce*changesPerRequest + 4 {
+	for i := range 2*movesPerRequest + 4 {
 		list = append(list, backend.Renewal{Lease: acquire(t, b, req(fmt.Sprint("k", i), ttl)), TTL: other})
 	}
 	kept = acquire(t, b, req("kept", ttl))
 	return append(list, backend.Renewal{Lease: kept, TTL: ttl}), kept
 }
 
-// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in a lease that
-// the server ends.
+// A batch whose time is over before all of it was sent does not tell of the rest as renewed: a holder would believe in
+// a lease that the server ends.
 func TestBatchTellsOnlyOfWhatWasRenewed(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -61,7 +62,7 @@ func TestBatchThatCameTooLateIsNotSent(t *testing.T) {
 	l := acquire(t, b, req("k", 30*time.Second)).(*kit.Life)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, errs := b.sendBatch(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
+	_, errs := b.extend(ctx, []*kit.Life{l}, []time.Duration{30 * time.Second})
 	if errs[0] == nil {
 		t.Error("a renewal succeeded that was not sent")
 	}
@@ -97,7 +98,7 @@ func TestKeptLeasesDoNotWaitForChanges(t *testing.T) {
 	if last := len(errs) - 1; errs[0] == nil || errs[last] != nil {
 		t.Errorf("a change without an answer: %v; a renewal: %v", errs[0], errs[last])
 	}
-	main := kept.(*kit.Life).Data.(*held).main
+	main := kept.(*kit.Life).Data.(*lockedKey).lease
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if took := main.renewed.Sub(begun); took < 0 || took > patience*3/4 {
@@ -112,7 +113,7 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	const ttl, other = 30 * time.Second, 20 * time.Second
 	changing, kept := acquire(t, b, req("changing", ttl)), acquire(t, b, req("kept", ttl))
 	warm(t, b, other)
-	b.renewer = newRenewer(&silentLeases{}, b.base, &b.calls)
+	b.renewer = newRenewer(&silentLeases{}, b.leases)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	errs := b.RenewBatch(ctx, []backend.Renewal{{Lease: kept, TTL: ttl}, {Lease: changing, TTL: other}})
@@ -121,13 +122,13 @@ func TestChangesDoNotWaitForKeptLeases(t *testing.T) {
 	}
 }
 
-// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that hangs no
-// more time than any request has.
+// Each round of a batch goes out on a stream of its own, which may reach another server; a long TTL gives a server that
+// hangs no more time than any request has.
 func TestBatchTriesOtherStreams(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *Backend, c *silentLeases) {
 		const ttl, rounds = time.Hour, 4
 		l, err := b.leases.Grant(t.Context(), req("k", ttl), kit.Grant{Token: 1, Sent: time.Now(), TTL: ttl,
-			Data: &held{main: &lease{id: 1, class: ttl, ttl: ttl + spare, gone: make(chan struct{})}}})
+			Data: &lockedKey{lease: &lease{id: 1, class: ttl, ttl: ttl + spare, ended: make(chan struct{})}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +166,8 @@ func (c *hangingDeletes) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc
 	}
 }
 
-// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word of its own.
+// A release that hangs, and began when the batch had just begun, holds up neither the renewals of others nor the word
+// of its own.
 func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -187,7 +189,7 @@ func TestRenewalsDoNotWaitForARelease(t *testing.T) {
 	released := make(chan error, 1)
 	go func() { released <- ending.Release(context.Background()) }()
 	<-begun
-	_, errs := b.sendBatch(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
+	_, errs := b.extend(t.Context(), []*kit.Life{ending, kept}, []time.Duration{ttl, ttl})
 	if errs[0] == nil || errs[1] != nil {
 		t.Errorf("renewals beside a release that hangs: of its own lease %v, of another %v", errs[0], errs[1])
 	}
