@@ -17,7 +17,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t, "max_connections=300")
-	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(s, tableURL(s)) })
+	storetest.Main(t, func(t *testing.T) conformance.Harness { return harness(s, tableURL(s)+patient) })
 }
 
 // With serializable as the default, statements that meet fail and are repeated: the role's connections come through a pooler,
@@ -30,7 +30,7 @@ func TestConformanceSerializablePgBouncer(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			bouncer := servers.PgBouncer(t, s, mode, "default_pool_size=80", "max_client_conn=2000")
 			conformance.RunCore(t, func(t *testing.T) conformance.Harness {
-				h := harness(s, tableURL(bouncer)+"&lock_table=through_"+mode)
+				h := harness(s, tableURL(bouncer)+patient+"&lock_table=through_"+mode)
 				h.Evict = func(ctx context.Context, key string) error { return evict(ctx, s, "through_"+mode, key) }
 				// PgBouncer reports a server that is away when it likes.
 				h.Restart, h.RestartEmpty, h.StepClock = nil, nil, nil

@@ -35,3 +35,6 @@ func tableURL(s *servers.Server) string {
 	const scheme = "postgres"
 	return scheme + "+table" + s.PostgresURL()[len(scheme):]
 }
+
+// patient lets a request wait for a machine that is busy with other tests.
+const patient = "&timeout=10s"
