@@ -62,7 +62,7 @@ func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 			return nil, err
 		}
 		return nil, backend.ErrHeld // it was, and is free by now
-	case unsure && !kit.Ended(ctx):
+	case (unsure || classify(err) == conflict) && !kit.Ended(ctx):
 		// The last holder's transaction may have locked the row (package fence), so that the statement had to wait.
 		if h, ok := b.lastOwner(ctx, r.Key); ok && h.Owner != r.Owner {
 			a.look = true

@@ -15,16 +15,16 @@ import (
 type class int
 
 const (
-	other     class = iota // whether the statement ran is unknown
-	conflict               // another statement was in the way; nothing has changed
-	away                   // the connection or the server is gone: a new connection may reach it, or its successor
-	noTable                // the table is missing
-	impossible             // the database cannot or may not do that
-	refused                // any other answer of the database; nothing has changed
+	other      class = iota // whether the statement ran is unknown
+	conflict                // another statement was in the way; nothing has changed
+	away                    // the connection or the server is gone: a new connection may reach it, or its successor
+	noTable                 // the table is missing
+	impossible              // the database cannot or may not do that
+	refused                 // any other answer of the database; nothing has changed
 )
 
 // MySQL's driver has no method for the number, only its text: "Error 1213 (40001): Deadlock found…".
-var mysqlError = regexp.MustCompile(`^Error (\d+) \(([0-9A-Z]{5})\)`)
+var mysqlError = regexp.MustCompile(`\bError (\d+) \([0-9A-Z]{5}\): `)
 
 // classes are SQLSTATEs, as Postgres's drivers have them, or their first two characters, and MySQL's numbers.
 var classes = map[string]class{
@@ -52,15 +52,13 @@ func classify(err error) class {
 		}
 		return classes[code[:min(len(code), 2)]]
 	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if m := mysqlError.FindStringSubmatch(e.Error()); m != nil {
-			if c, ok := classes[m[1]]; ok {
-				return c
-			}
-			return refused
-		}
-	}
 	text := err.Error()
+	if m := mysqlError.FindStringSubmatch(text); m != nil {
+		if c, ok := classes[m[1]]; ok {
+			return c
+		}
+		return refused
+	}
 	switch {
 	case strings.Contains(text, "SQLITE_BUSY"), strings.Contains(text, "database is locked"),
 		strings.Contains(text, "database table is locked"):
