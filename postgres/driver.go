@@ -7,6 +7,7 @@ import (
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/driver"
 	"github.com/anylock/lock/backend/kit"
+	"github.com/anylock/lock/internal/pgurl"
 )
 
 const (
@@ -49,7 +50,7 @@ func init() {
 			if _, err := o.validate(); err != nil {
 				return nil, err
 			}
-			config, err := configOf(u)
+			config, err := pgurl.Config(u)
 			if err != nil {
 				return nil, err
 			}

@@ -80,7 +80,7 @@ func (b *Backend) Break(ctx context.Context, key, owner string) error {
 	return b.leases.Call(ctx, backend.ValidateKey(key), func(ctx context.Context) error {
 		var changed int64
 		unsure, err := b.request(ctx, func(ctx context.Context) (err error) {
-			changed, err = b.exec(ctx, b.statements.evict, []byte(key), []byte(owner))
+			changed, err = b.exec(ctx, b.statements.release, []byte(key), []byte(owner))
 			return err
 		})
 		if err == nil && changed == 0 && !unsure { // a repeated request may find what the first one has done

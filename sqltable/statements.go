@@ -13,8 +13,7 @@ type statements struct {
 	take    tablesql.Statement // grants the key $1 to the owner $2 for $3 µs unless another owner holds the key
 	add     tablesql.Statement // MySQL only: adds a free row for the key $1
 	look    tablesql.Statement // owner, token and remaining time of the key $1
-	release tablesql.Statement // frees the key $1 if $2 is its owner
-	evict   tablesql.Statement // the same, if the lease has not expired
+	release tablesql.Statement // frees the key $1 if $2 is its owner and the lease has not expired
 	list    tablesql.Statement // the held keys from $1 on
 	ended   tablesql.Statement // keys that are free since $1 µs
 	purge   tablesql.Statement // deletes the key $2 if it is free since $1 µs
@@ -43,8 +42,7 @@ func newStatements(d Dialect, table string) statements {
 	s := statements{
 		take:    make(upsert),
 		look:    make(`SELECT owner, token, expires-NOW FROM TABLE WHERE name=$1`),
-		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2`),
-		evict:   make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
+		release: make(`UPDATE TABLE SET owner=EMPTY, expires=-NOW WHERE name=$1 AND owner=$2 AND expires>NOW`),
 		list:    make(`SELECT name FROM TABLE WHERE name>=$1 AND expires>NOW`),
 		ended:   make(`SELECT name FROM TABLE WHERE abs(expires)<NOW-$1 LIMIT 1000`),
 		purge:   make(`DELETE FROM TABLE WHERE abs(expires)<NOW-$1 AND name=$2`),
