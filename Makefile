@@ -28,7 +28,7 @@ RACELESS := /(bench|cmd/anylock|internal/(declared|fencetest|guaranteestable|kil
 
 # Folders with a module of their own, so that what they need is no need of the library's. They are tested with ./... only; of
 # them the specimens alone with -race, which makes SQLite, C turned into Go, slower than the suite's patience on a busy machine.
-MODULES := examples/sqlite examples/queue examples/fencing fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
+MODULES := examples/sqlite examples/queue examples/fencing examples/balance fence/sqltest bench/peers conformance/specimens otel otel/prometheus \
 	sqltable/sqlitetable sqltable/mysqltable adapters/gocron adapters/goose adapters/certmagic adapters/kubernetes
 # Tested by test-docker alone.
 CONTAINERS := conformance/containers

@@ -15,7 +15,7 @@ func TestDurableWithoutStandby(t *testing.T) {
 	s := servers.Postgres(t, "synchronous_standby_names=absent")
 	c := dialed(t, s.PostgresURL())
 	const ttl = time.Second
-	for mode, params := range bothModes {
+	for mode, params := range variants {
 		for _, wait := range []bool{false, true} {
 			b := opened(t, s.PostgresURL()+params+"&lock_durable=true&timeout=1m")
 			r := req(mode, ttl)
