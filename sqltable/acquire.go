@@ -19,11 +19,14 @@ type attempt struct {
 	unsure  bool // a statement got no answer, and may still be carried out
 }
 
+// poll is the time between attempts. Half of the waiters learn of a release within 50 ms.
+var poll = kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond}
+
 // Acquire implements [backend.Backend].
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
 	a := &attempt{b: b, request: r, ttl: b.guarantees.Round(r.TTL), look: b.dialect == SQLite}
 	l, err := b.leases.Acquire(ctx, r, kit.Waiter{
-		Pause: kit.Pause{Min: 5 * time.Millisecond, Max: 150 * time.Millisecond},
+		Pause: poll,
 		Try:   a.try,
 		CleanUp: func() {
 			if a.unsure {

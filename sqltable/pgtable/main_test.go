@@ -2,9 +2,12 @@ package pgtable
 
 import (
 	"context"
+	"database/sql"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/conformance/process"
@@ -38,3 +41,15 @@ func tableURL(s *servers.Server) string {
 
 // patient lets a request wait for a machine that is busy with other tests.
 const patient = "&timeout=10s"
+
+// openDB opens the server's database as the package does.
+func openDB(s *servers.Server, conns int) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(s.PostgresURL())
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector{&config.Config})
+	db.SetMaxIdleConns(conns)
+	db.SetMaxOpenConns(conns)
+	return db, nil
+}
