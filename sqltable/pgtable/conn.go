@@ -26,7 +26,7 @@ func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupp
 
 // setUp overrides the database's default isolation level if the connection is to the server itself: a pooler would keep the setting for
 // its other clients. It reports whether that is so.
-const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::int
+const setUp = `SELECT CASE WHEN pg_backend_pid() = $1::bigint
 	THEN set_config('default_transaction_isolation', 'read committed', false) END IS NOT NULL`
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
