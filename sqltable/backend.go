@@ -29,6 +29,7 @@ func Guarantees(d Dialect) backend.Guarantees {
 		g.EarlyLoss = "a step forward of the host's wall clock, loss of the database file"
 		g.EnforcedBy = "wall clock of the host"
 		g.Reach = backend.ReachHost
+		g.Fencing = backend.FencingRestart // the clock has milliseconds: a row that is lost may have had the same token
 	}
 	return g
 }
