@@ -1,4 +1,5 @@
-package postgres
+// Package pgurl turns a store's URL into the configuration of pgx.
+package pgurl
 
 import (
 	"errors"
@@ -16,8 +17,8 @@ import (
 
 const defaultPort = "5432"
 
-// configOf returns pgx's configuration for a URL. pgx parses a URL that is built anew from the parts of u.
-func configOf(u driver.URL) (*pgx.ConnConfig, error) {
+// Config returns pgx's configuration for a URL. pgx parses a URL that is built anew from the parts of u.
+func Config(u driver.URL) (*pgx.ConnConfig, error) {
 	native, err := nativeURL(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s url: %w", backend.ErrInvalid, u.Scheme, err)
