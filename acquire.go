@@ -156,7 +156,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 				err = ErrClosed
 			}
 		}
-		if !wait || !errors.Is(err, ErrLost) || attempt == most {
+		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)
 			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
 				err = cmp.Or(kit.ContextError(waitCtx, busy), err)
@@ -187,14 +187,19 @@ func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool
 // ask gets a lease from the store.
 func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
-	owner := backend.NewOwner()
+	owner := terms.owner
+	if owner == "" {
+		owner = backend.NewOwner()
+	}
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		return l.newHold(g, lease, owner, ttl), nil
+		h := l.newHold(g, lease, owner, ttl)
+		h.named = terms.owner != ""
+		return h, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}

@@ -22,6 +22,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/backend/tlsurl":   {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/lockhttp":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}},
 	"/file":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
@@ -76,7 +77,7 @@ func TestDependencies(t *testing.T) {
 
 // The standard library alone, by what the go command itself says.
 func TestRootNeedsNoModule(t *testing.T) {
-	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence"} {
+	for _, path := range []string{"", "/backend", "/memory", "/pair", "/recipe", "/fence", "/lockhttp"} {
 		out := goList(t, "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+path)
 		for _, dep := range out {
 			if !under(dep, module) {

@@ -20,6 +20,7 @@ type gate struct {
 	told    time.Time              // when it did
 	looking bool                   // a waiter is asking the store whether it is
 	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	resumed bool                   // of a resumed lease: not in Locker.gates
 }
 
 type waiter struct {
@@ -174,6 +175,11 @@ func (l *Locker) leaveWith(g *gate, err error) {
 
 // callNextLocked gives the next waiter its turn, or closes the gate.
 func (l *Locker) callNextLocked(g *gate, handed *hold) {
+	if g.resumed {
+		l.resumed--
+		l.drainLocked()
+		return
+	}
 	next := g.nextLocked()
 	if next == nil {
 		if l.idle != nil {

@@ -31,6 +31,7 @@ type hold struct {
 	owner   string
 	granted time.Time
 	gone    chan struct{} // closed at its end; nil where nothing waits for that
+	named   bool          // its owner is the caller's: it is not handed on
 
 	mu     sync.Mutex
 	tenure *tenure       // who holds it, nil on its way from hand to hand
@@ -153,7 +154,7 @@ func (l *Locker) handOn(h *hold) bool {
 	lost, current := h.lost, h.ttl
 	h.mu.Unlock()
 	terms := l.nextTerms(h.gate)
-	if terms == nil || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
+	if terms == nil || h.named || terms.owner != "" || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
 		return false
 	}
 	l.renewals.remove(h)
@@ -177,7 +178,7 @@ func (l *Locker) handOn(h *hold) bool {
 	if next == nil || isClosed(l.stopping) {
 		return false
 	}
-	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
+	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual || t.owner != "" {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++

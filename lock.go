@@ -51,9 +51,10 @@ type Locker struct {
 	renewals   *renewer
 	traces     traces
 
-	mu    sync.Mutex
-	gates map[string]*gate
-	idle  *gate // the one that was left last, with nobody inside: its key is often wanted again at once
+	mu      sync.Mutex
+	gates   map[string]*gate
+	resumed int   // leases of Resume that are not over
+	idle    *gate // the one that was left last, with nobody inside: its key is often wanted again at once
 
 	// Closed under mu.
 	stopping chan struct{} // by Shutdown, or Close: nothing new is granted

@@ -36,6 +36,7 @@ type settings struct {
 	wait      time.Duration
 	limited   bool // wait is set
 	reentrant bool
+	owner     string // empty for a random one
 
 	handoff int
 	prefix  string

@@ -62,10 +62,11 @@ func (l *Locker) drainLocked() {
 
 // busyLocked counts the keys that somebody holds or asks for.
 func (l *Locker) busyLocked() int {
+	n := len(l.gates) + l.resumed
 	if l.idle != nil {
-		return len(l.gates) - 1
+		n--
 	}
-	return len(l.gates)
+	return n
 }
 
 func isClosed(c <-chan struct{}) bool {
