@@ -16,7 +16,7 @@ type Options struct {
 	Clients []Client // who may do what; without any, everybody may do everything
 
 	DefaultTTL time.Duration // of a request that names none; 30 s
-	MaxTTL     time.Duration // the longest that a client may ask for; 1 h
+	MaxTTL     time.Duration // the longest that a client may ask for; 1 h, and 1 min where leases end with the server
 	MaxWait    time.Duration // the longest that one request waits; 1 min
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
@@ -51,7 +51,10 @@ func (o Options) withDefaults(locks *lock.Locker) Options {
 		}
 	}
 	set(&o.DefaultTTL, lock.DefaultTTL)
-	set(&o.MaxTTL, time.Hour)
+	if locks.Resumable() {
+		set(&o.MaxTTL, time.Hour)
+	}
+	set(&o.MaxTTL, time.Minute)
 	if longest := locks.Guarantees().MaxTTL; longest > 0 {
 		o.MaxTTL = min(o.MaxTTL, longest)
 	}
@@ -119,6 +122,9 @@ func New(locks *lock.Locker, o Options) (*Server, error) {
 	s.routes = s.allRoutes()
 	return s, nil
 }
+
+// StartDelay is how long the server grants nothing from now on.
+func (s *Server) StartDelay() time.Duration { return max(0, time.Until(s.opensAt)) }
 
 // Shutdown answers every waiting request with 503 shutting_down, ends streams, and waits for attempts and releases that are under way,
 // or the end of ctx. Leases are not released: their holders still rely on them. Call it before http.Server.Shutdown, which waits
