@@ -32,8 +32,7 @@ func (o ownerOption) acquire(s *settings) {
 // lease that another process hands over, or that this process held before a restart. The lease must have been acquired with
 // WithOwner, or by a Locker with WithHandoff(0): otherwise its token may be lower than the last holder's, by up to 255.
 //
-// ErrLost means that owner does not hold the key. ErrUnsupported means that the store's leases end with the process or connection
-// that acquired them. After any other error the lease is as it was, or has been extended. The lease then renews itself until
+// ErrLost means that owner does not hold the key. ErrUnsupported means that the store cannot return a lease to another process. After any other error the lease is as it was, or has been extended. The lease then renews itself until
 // Release, like one of Acquire. ctx bounds the request alone. If two processes use the lease at the same time, neither excludes
 // the other, and a Release by either ends it for both.
 func (l *Locker) Resume(ctx context.Context, key, owner string, opts ...AcquireOption) (*Lease, error) {
@@ -58,7 +57,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	}
 	resumer, ok := l.backend.(backend.Resumer)
 	if !ok {
-		return nil, fmt.Errorf("%w: its leases end with the process or connection that acquired them", ErrUnsupported)
+		return nil, fmt.Errorf("%w: the store cannot return a lease to another process", ErrUnsupported)
 	}
 	r := backend.Request{Key: full, Owner: owner, TTL: terms.leaseTTL()}
 	if err := r.Validate(); err != nil {
@@ -99,7 +98,7 @@ func (l *Locker) enterResumed() error {
 	return nil
 }
 
-// Resumable reports whether the store's leases outlive the process that acquired them, so that Resume can continue them elsewhere.
+// Resumable reports whether Resume can return a lease to another process than the one that acquired it.
 func (l *Locker) Resumable() bool {
 	_, ok := l.backend.(backend.Resumer)
 	return ok && l.guarantees.Reach > ReachProcess

@@ -13,6 +13,7 @@
 // The server adds the name of the authenticated client and a random number to the client's owner: "job-7" of client "ci" is
 // "job-7@ci~0123456789abcdef" at the store. So a failed attempt, which the store cleans up by owner, cannot end the lease of the
 // client's next attempt, and no client can act as the owner of another. Where the store can resume leases (lock.Locker.Resumable),
-// any server in front of the same store continues them, for example after a restart. Otherwise leases end with the server. A server
-// then does not grant anything for Options.StartDelay, so that no client still believes in a lease of the server before.
+// any server in front of the same store continues them, for example after a restart. At other stores
+// clients lose their leases with the server. If the store then frees the keys at once, as in memory, a new server grants nothing for
+// Options.StartDelay, so that no client still relies on a lease of the server before.
 package lockhttp

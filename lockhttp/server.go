@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type Options struct {
 	Linger     time.Duration // how long a waiter keeps its place after its request has ended; 2 s
 
 	// StartDelay is how long the server grants nothing after its start. The default is MaxTTL where leases end with the server
-	// (Resumable is false), and 0 otherwise. A negative value is 0.
+	// (in memory, or with its connection or session to the store), and 0 otherwise. A negative value is 0.
 	StartDelay time.Duration
 
 	MaxBody              int64 // of a request, in bytes; 64 KiB
@@ -39,6 +40,12 @@ type Options struct {
 	Logger *slog.Logger // of losses and failed requests; nothing is logged by default
 }
 
+// endWithServer reports whether a store may end leases because the process that acquired them, or its connection, has ended: then
+// others may get the keys while their holders still rely on them.
+func endWithServer(g lock.Guarantees) bool {
+	return g.Reach == lock.ReachProcess || strings.Contains(g.EarlyLoss, "connection") || strings.Contains(g.EarlyLoss, "session")
+}
+
 func (o Options) withDefaults(locks *lock.Locker) Options {
 	set := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {
@@ -51,17 +58,18 @@ func (o Options) withDefaults(locks *lock.Locker) Options {
 		}
 	}
 	set(&o.DefaultTTL, lock.DefaultTTL)
-	if locks.Resumable() {
-		set(&o.MaxTTL, time.Hour)
+	ends := endWithServer(locks.Guarantees())
+	if ends {
+		set(&o.MaxTTL, time.Minute)
 	}
-	set(&o.MaxTTL, time.Minute)
+	set(&o.MaxTTL, time.Hour)
 	if longest := locks.Guarantees().MaxTTL; longest > 0 {
 		o.MaxTTL = min(o.MaxTTL, longest)
 	}
 	o.DefaultTTL = min(o.DefaultTTL, o.MaxTTL)
 	set(&o.MaxWait, time.Minute)
 	set(&o.Linger, 2*time.Second)
-	if !locks.Resumable() {
+	if ends {
 		set(&o.StartDelay, o.MaxTTL)
 	}
 	if o.MaxBody == 0 {

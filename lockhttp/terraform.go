@@ -1,6 +1,7 @@
 package lockhttp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,7 +91,12 @@ func (s *Server) terraformHeld(w http.ResponseWriter, c *call, err error) {
 	s.writeRaw(w, http.StatusLocked, info)
 }
 
+// serveTerraformUnlock releases the lock. Terraform's force-unlock sends no lock information: it ends the lease of whoever has it.
 func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
+	if body := bytes.TrimSpace(c.body); len(body) == 0 || string(body) == "null" {
+		s.forceUnlock(w, c)
+		return
+	}
 	id, err := s.terraformClaim(c)
 	if err == nil {
 		err = s.drop(c.Context(), id)
@@ -99,6 +105,25 @@ func (s *Server) serveTerraformUnlock(w http.ResponseWriter, c *call) {
 		s.fail(w, err, nil)
 		return
 	}
+	s.begin(w, http.StatusOK)
+}
+
+func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
+	if !c.caller.may(c.key, Break) {
+		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not break the locks of others", nil)
+		return
+	}
+	h, err := s.locks.Inspect(c.Context(), c.key)
+	if err == nil && h.Held() {
+		if err = s.locks.Break(c.Context(), c.key, h.Owner); err == nil {
+			s.noticeBreak(c, h.Owner)
+		}
+	}
+	if err != nil {
+		s.fail(w, err, nil)
+		return
+	}
+	s.options.Logger.Warn("lease broken by force-unlock", "key", c.key, "owner", h.Owner, "client", c.caller.id)
 	s.begin(w, http.StatusOK)
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-const detachedStores = `The lease stays at the store when anylock exits, so that the store must keep leases without their holder's process: not
-memory:, postgres: and zookeeper:, which end them. anylock then exits with 64; use "anylock hold", "anylock run" or "anylock serve" there.`
+const detachedStores = `The lease stays at the store when anylock exits. The store must be able to return it to another process, as file: and redis: are. With other
+stores anylock exits with 64; use "anylock hold", "anylock run" or "anylock serve" there.`
 
 // A detachedRecord is what acquire and renew print of a lease.
 type detachedRecord struct {
@@ -41,7 +41,7 @@ The time left counts from the start of the command: take the time before you sta
 
 Exit codes: 0 acquired;
    1  somebody else holds the key (-n, -w; change it with -E)
-  64  wrong usage, or the store ends leases with their holder's process
+  64  wrong usage, or the store cannot return leases
   69  the store cannot be reached
   74  the lease cannot be printed; it is released then`,
 		Example: `  eval "$(anylock acquire --export --ttl 10m -w 60 deploy)"
@@ -88,7 +88,7 @@ func (r *runner) acquireDetached(ctx context.Context, print func(detachedRecord)
 	}
 	defer locks.Close()
 	if !locks.Resumable() {
-		return usagef("this store ends a lease with the process that acquired it: use hold, run or serve")
+		return usagef("this store cannot return a lease to another process: use hold, run or serve")
 	}
 	lease, err := r.acquire(ctx, locks)
 	interrupted := stop()
@@ -150,7 +150,7 @@ func (a *app) renewCommand() *cobra.Command {
 ` + detachedStores + `
 
 Exit codes: 0 extended; 1 OWNER does not hold the key: the lease has ended, and somebody else may hold the key; 64 wrong usage, or the store
-ends leases with their holder's process; 69 the store cannot be reached: the lease is as it was, or has been extended; 74 the lease cannot be
+cannot return leases; 69 the store cannot be reached: the lease is as it was, or has been extended; 74 the lease cannot be
 printed.`,
 		Example: `  anylock renew --owner "$ANYLOCK_OWNER" --ttl 10m deploy`,
 		Args:    exactArgs("KEY"),
@@ -179,8 +179,8 @@ func (a *app) releaseCommand() *cobra.Command {
 
 ` + detachedStores + `
 
-Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended before; 64 wrong usage, or the store ends leases with their holder's
-process; 69 the store cannot be reached.`,
+Exit codes: 0 released; 1 OWNER does not hold the key: the lease had ended before; 64 wrong usage, or the store cannot return
+leases; 69 the store cannot be reached.`,
 		Example: `  anylock release --owner "$ANYLOCK_OWNER" deploy`,
 		Args:    exactArgs("KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -53,9 +53,9 @@ addresses it needs --clients, and --tls-cert or --plain-http.
 The actions are take, list and break. Instead of token there may be token_sha256 in hexadecimal, or certificate, the common name or a DNS name of a
 client certificate that --client-ca has signed. Without --clients, everybody who reaches the server may do everything.
 
-The server does not renew leases: its clients do. Where the store keeps leases without their holder's process, clients continue their leases after a
-restart of the server, or at another server on the same store. Leases in memory:, postgres: and zookeeper: end with the server. On these it grants
-nothing for --start-delay, so that the clients of an earlier server have noticed the end of their leases before.
+The server does not renew leases: its clients do. With file: and redis:, clients continue their leases after a restart of the server, or at
+another server on the same store. With other stores they lose their leases with the server. memory:, postgres: and zookeeper: then free the keys at
+once: on these the server grants nothing for --start-delay, so that the clients of an earlier server have noticed their loss before.
 
 SIGTERM and SIGINT end the server: it answers waiting requests with 503, and exits with 0. Leases stay at the store.
 
