@@ -26,6 +26,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/pair":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}},
 	"/file":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}, others: []string{"golang.org/x/sys/"}},
 	"/fence":            {own: []string{"/backend", "/internal/alarm"}},
+	"/fence/fencehttp":  {own: []string{"/backend", "/fence", "/internal/alarm"}},
 	"/fence/redisfence": {own: []string{"/backend", "/fence", "/internal/alarm"}, others: []string{"github.com/redis/go-redis/v9"}},
 	"/redis": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/backend/tlsurl", "/internal/alarm", "/internal/calls", "/internal/eager", "/redis/internal/endpoint", "/redis/internal/exchange"},
 		others: []string{"github.com/redis/go-redis/v9"}},
