@@ -171,6 +171,10 @@ evidence: ## Record what the suite finds in mutants and specimens, and write doc
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_UPDATE=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens ./...
 	$(GO) run ./internal/killtable
 
+.PHONY: costly
+costly: ## Measure the processor time of each check, and write the list of the checks that the core leaves out with -short
+	$(GO) run ./internal/costly etcd zookeeper postgres
+
 .PHONY: twins
 twins: ## Run the whole suite on the specimens' twins
 	cd conformance/specimens && ANYLOCK_TEST_REQUIRE=1 ANYLOCK_TWINS=1 $(GO) test -count=1 -p 1 -timeout $(TIMEOUT) -run Specimens $(ARGS) ./...

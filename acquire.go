@@ -12,10 +12,11 @@ import (
 	"github.com/anylock/lock/backend/kit"
 )
 
-// Acquire waits until key is granted, ctx ends, or WithWait has passed. The lease renews itself until the caller calls
-// Release.
+// Acquire waits until key is granted, ctx ends, or WithWait has passed. ctx bounds the wait alone: once Acquire has
+// returned, the end of ctx does not affect the lease, which renews itself until the caller calls Release. To stop work
+// when the lease is lost, derive the work's context with Lease.Context.
 //
-// The error is ErrDeadlock if key is already held under ctx, without Reentrant. After WithWait it is ErrHeld if the
+// The error is ErrDeadlock if ctx carries a lease on key, of this Locker, without Reentrant. After WithWait it is ErrHeld if the
 // store has said that the key is busy, and ErrUnavailable if the store has not answered. If ctx ends, it is the
 // context's error, and nothing is left behind; it also matches ErrHeld if the key was busy. It can be ErrInvalid or
 // ErrClosed too. It is ErrUnavailable, and never ErrLost, if the store's grants arrive only after their TTL. Any
@@ -32,9 +33,9 @@ func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOpti
 	return l.get(ctx, key, opts, false)
 }
 
-// Do holds key while f runs. The context given to f is the lease's: it ends when the lock is lost, and f should then stop
-// writing. Do returns f's error, joined with ErrLost if the lease ended before f did, or with the error of the release. It
-// releases the lease even if f panics.
+// Do holds key while f runs. f's context is a child of ctx that also ends when the lock is lost, and f should then stop
+// writing. ctx bounds both the wait and f: use WithWait to limit the wait alone. Do returns f's error, joined with
+// ErrLost if the lease ended before f did, or with the error of the release. It releases the lease even if f panics.
 func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context, lease *Lease) error, opts ...AcquireOption) (err error) {
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
@@ -45,30 +46,29 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 			err = errors.Join(err, rerr)
 		}
 	}()
-	return f(lease.Context(), lease)
+	return f(lease.Context(ctx), lease)
 }
 
 func (l *Locker) get(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	if l.traces.acquire != nil {
 		return l.traced(ctx, key, opts, wait)
 	}
-	lease, err := l.acquire(ctx, ctx, key, opts, wait)
+	lease, err := l.acquire(ctx, key, opts, wait)
 	if err != nil {
 		return nil, l.error("acquire", l.defaults.prefix+key, err)
 	}
 	return lease, nil
 }
 
-// acquire makes its requests with askCtx, a child of ctx; the lease's context is a child of ctx.
-func (l *Locker) acquire(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	lease, err := l.acquireKey(ctx, askCtx, key, opts, wait)
+func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	lease, err := l.acquireKey(ctx, key, opts, wait)
 	if err != nil {
 		return nil, neverLost(err)
 	}
 	return lease, nil
 }
 
-func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+func (l *Locker) acquireKey(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
 		return nil, err
@@ -85,23 +85,23 @@ func (l *Locker) acquireKey(ctx, askCtx context.Context, key string, opts []Acqu
 	if err := kit.ContextError(ctx, nil); err != nil {
 		return nil, err
 	}
-	if outer := heldUnder(ctx, l, full); outer != nil {
+	if outer := l.carriedLease(ctx, full); outer != nil {
 		if !terms.reentrant {
 			return nil, ErrDeadlock
 		}
-		if lease := outer.reenter(ctx); lease != nil {
+		if lease := outer.reenter(); lease != nil {
 			return lease, nil
 		}
 	}
 	if !wait || !terms.limited {
-		return l.contend(ctx, askCtx, full, terms, wait)
+		return l.contend(ctx, full, terms, wait)
 	}
 	if terms.wait == 0 {
-		return l.contend(ctx, askCtx, full, terms, false)
+		return l.contend(ctx, full, terms, false)
 	}
-	limited, cancel := context.WithTimeout(askCtx, terms.wait)
+	limited, cancel := context.WithTimeout(ctx, terms.wait)
 	defer cancel()
-	lease, err := l.contend(ctx, limited, full, terms, true)
+	lease, err := l.contend(limited, full, terms, true)
 	// Stores go by the clock, which may be ahead of the context's timer.
 	if err != nil && kit.Ended(limited) && !kit.Ended(ctx) && errors.Is(err, context.DeadlineExceeded) {
 		return nil, waitedErr(err, terms.wait)
@@ -125,10 +125,9 @@ func waitedErr(err error, limit time.Duration) error {
 	return fmt.Errorf("%w: the store has not answered within %v", ErrUnavailable, limit)
 }
 
-// contend passes the key's gate and gets the lease, by hand-off or from the store. Waiting ends with waitCtx; the lease
-// travels in a child of ctx.
-func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
-	g, handed, busy, err := l.enter(waitCtx, full, terms, wait)
+// contend passes the key's gate and gets the lease, by hand-off or from the store.
+func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait bool) (*Lease, error) {
+	g, handed, busy, err := l.enter(ctx, full, terms, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -136,22 +135,22 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 		l.passOn(g, handed)
 		return nil, ErrClosed
 	}
-	l.tellNotReady(waitCtx, full, handed, wait)
+	l.tellNotReady(ctx, full, handed, wait)
 	if handed != nil {
-		if lease := l.begin(ctx, handed, terms); lease != nil {
+		if lease := l.begin(handed, terms); lease != nil {
 			return lease, nil
 		}
-		l.discard(waitCtx, handed) // lost on its way from hand to hand: ask the store
+		l.discard(ctx, handed) // lost on its way from hand to hand: ask the store
 	}
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.askFor(waitCtx, g, terms, wait, &busy)
+		h, err := l.askFor(ctx, g, terms, wait, &busy)
 		if err == nil {
-			if lease := l.begin(ctx, h, terms); lease != nil {
+			if lease := l.begin(h, terms); lease != nil {
 				return lease, nil
 			}
-			l.discard(waitCtx, h)
+			l.discard(ctx, h)
 			if err = errEndedEarly; isClosed(l.done) {
 				err = ErrClosed
 			}
@@ -159,7 +158,7 @@ func (l *Locker) contend(ctx, waitCtx context.Context, full string, terms *setti
 		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)
 			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
-				err = cmp.Or(kit.ContextError(waitCtx, busy), err)
+				err = cmp.Or(kit.ContextError(ctx, busy), err)
 			}
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func ExampleReentrant() {
 }
 
 func ExampleRequire() {
-	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.NeedReach(lock.ReachNetwork), lock.NeedFIFO()))
+	_, err := lock.Open(context.Background(), "memory:", lock.Require(lock.Need{Reach: lock.ReachNetwork, FIFO: true}))
 	fmt.Println(err)
 	// Output: lock: open (memory): not supported by this store: reach=network is required, but owners exclude each other only within one process
 }
@@ -117,7 +117,7 @@ func ExampleConfig() {
 		URL:     "memory:", // from a file, with tags for JSON and YAML
 		Prefix:  "billing/",
 		TTL:     lock.Duration(time.Minute),
-		Require: []lock.Requirement{lock.NeedFIFO()},
+		Require: lock.Need{FIFO: true},
 	}
 	locks, err := c.Open(context.Background())
 	if err != nil {

@@ -105,7 +105,7 @@ func (l *Locker) discard(ctx context.Context, h *hold) {
 }
 
 // begin starts a tenure on h. It returns nil if h has been lost meanwhile.
-func (l *Locker) begin(ctx context.Context, h *hold, terms *settings) *Lease {
+func (l *Locker) begin(h *hold, terms *settings) *Lease {
 	t, age := &h.first, time.Duration(0)
 	if h.handoffs > 0 {
 		t, age = new(tenure), h.age()
@@ -116,7 +116,7 @@ func (l *Locker) begin(ctx context.Context, h *hold, terms *settings) *Lease {
 		t.token = (token+l.defaults.base)<<handoffBits | uint64(h.handoffs)
 	}
 	lease := &t.first
-	lease.tenure, lease.parent, lease.handed = t, ctx, h.handoffs > 0
+	lease.tenure, lease.handed = t, h.handoffs > 0
 	h.gate.inside.Store(t) // first: a loss may let the next one in as soon as h knows of t
 	h.mu.Lock()
 	left := h.lease.Deadline().Sub(now)

@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,9 +22,9 @@ type tenure struct {
 	lost    chan struct{} // nil until it is asked for
 	count   int           // handles not released
 	over    bool
-	why     error     // ErrLost or ErrClosed if it was lost
-	end     time.Time // the deadline when it ended
-	cancels map[*Lease]context.CancelCauseFunc
+	why     error                      // ErrLost or ErrClosed if it was lost
+	end     time.Time                  // the deadline when it ended
+	derived map[*leaseContext]struct{} // the contexts that end with it
 
 	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
 	giveUp   func()        // cancels it
@@ -69,10 +68,7 @@ func (t *tenure) lose() {
 		close(t.lost)
 	}
 	err := t.lostErr()
-	for _, cancel := range t.cancels { // locked: once a call has told of the loss, its context has ended
-		cancel(err)
-	}
-	t.cancels = nil
+	t.cancelLocked(nil, err) // locked: once a call has reported the loss, the lease's contexts have ended
 	t.mu.Unlock()
 	h.locker.leave(h.gate)
 	if h.locker.traces.lease != nil {
@@ -108,10 +104,8 @@ func (t *tenure) error(op string, err error) error {
 // A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
 type Lease struct {
 	tenure *tenure
-	parent context.Context
 
 	mu        sync.Mutex
-	ctx       context.Context
 	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
 	err       error      // the answer to its last Release
 	done      bool       // it was a definite one
@@ -120,9 +114,6 @@ type Lease struct {
 	again     bool       // a re-entry; it does not change
 	handed    bool       // by the holder before; it does not change
 }
-
-// errReleased is the cause of a Context that ended by Release.
-var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
 // Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.hold.gate.key }
@@ -162,33 +153,6 @@ func (l *Lease) over() error {
 		return nil
 	}
 	return ErrLost
-}
-
-// Context returns a child of the context that was given to Acquire. It ends with its parent, or when the lease is lost (the
-// cause matches ErrLost) or released. Acquiring the key again under it is re-entry.
-func (l *Lease) Context() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx != nil {
-		return l.ctx
-	}
-	ctx, cancel := context.WithCancelCause(context.WithValue(l.parent, contextKey{}, l))
-	l.ctx = ctx
-	t := l.tenure
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.why != nil:
-		cancel(t.lostErr())
-	case l.released:
-		cancel(errReleased)
-	default:
-		if t.cancels == nil {
-			t.cancels = make(map[*Lease]context.CancelCauseFunc)
-		}
-		t.cancels[l] = cancel
-	}
-	return ctx
 }
 
 // Renew extends the lease to ttl from now, and automatic renewal continues with ttl. A maximum hold limits it: where the lease has
@@ -321,10 +285,7 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 	h, locker := t.hold, t.hold.locker
 	deadline := h.lease.Deadline()
 	t.mu.Lock()
-	cancel := t.cancels[l]
-	if cancel != nil {
-		delete(t.cancels, l)
-	}
+	t.cancelLocked(l, errReleased) // before anybody else can get the key
 	t.count--
 	last := t.count == 0
 	if last && !t.over {
@@ -337,9 +298,6 @@ func (t *tenure) drop(ctx context.Context, l *Lease) error {
 		t.giveUp()
 	}
 	t.mu.Unlock()
-	if cancel != nil {
-		cancel(errReleased) // before anybody else can get the key
-	}
 	if last && renewing != nil {
 		<-renewing // it must not prolong the next holder's lease
 	}

@@ -41,7 +41,7 @@ type settings struct {
 	handoff int
 	prefix  string
 	base    uint64 // added to the store's numbers
-	require []Requirement
+	require []Need
 	logger  *slog.Logger
 	tracer  Tracer
 
@@ -150,9 +150,10 @@ func WithTokenBase(n uint64) Option {
 	})
 }
 
-// Require makes opening fail with ErrUnsupported if the store does not promise all of r. The error names what is missing.
-func Require(r ...Requirement) Option {
-	return lockerOption(func(s *settings) { s.require = append(s.require, r...) })
+// Require makes opening fail with ErrUnsupported if the store does not promise all of n. The error names what is missing.
+// If Require is given several times, all of them apply.
+func Require(n Need) Option {
+	return lockerOption(func(s *settings) { s.require = append(s.require, n) })
 }
 
 // WithLogger logs renewals that failed, leases that were lost, releases whose outcome is unknown, and other warnings. By default

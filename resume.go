@@ -78,7 +78,7 @@ func (l *Locker) resume(ctx context.Context, key, owner string, opts []AcquireOp
 	terms.owner = owner
 	h := l.newHold(g, lease, owner, r.TTL)
 	h.named = true
-	if lease := l.begin(context.WithoutCancel(ctx), h, terms); lease != nil {
+	if lease := l.begin(h, terms); lease != nil {
 		return lease, nil
 	}
 	l.end(h)

@@ -11,8 +11,8 @@ import (
 //
 // Every start has exactly one end.
 type Tracer interface {
-	// TraceAcquireStart is called when Acquire or TryAcquire begins. The context that it returns goes to TraceAcquireEnd and to the
-	// store's requests; the lease's own context stays a child of the caller's.
+	// TraceAcquireStart is called when Acquire or TryAcquire begins. It returns ctx or a child of ctx, for
+	// TraceAcquireEnd and for the store's requests.
 	TraceAcquireStart(ctx context.Context, s AcquireStart) context.Context
 
 	// TraceAcquireEnd is called just before Acquire or TryAcquire returns.
@@ -114,7 +114,7 @@ func (l *Locker) traced(ctx context.Context, key string, opts []AcquireOption, w
 	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
 	begun := time.Now()
 	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
-	lease, err := l.acquire(ctx, tctx, key, opts, wait)
+	lease, err := l.acquire(tctx, key, opts, wait)
 	if err != nil {
 		err = l.error("acquire", e.Key, err)
 	}

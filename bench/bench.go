@@ -22,7 +22,7 @@ import (
 
 // A Store is one that is measured: a lock server with the library that uses it.
 type Store struct {
-	// Name tells it from the others, as in "redis".
+	// Name is the store's name in the report, as in "redis".
 	Name string
 
 	// About says what it is: the library with its version, its settings.

@@ -116,7 +116,7 @@ func waiters(n int) run {
 			})
 		}()
 		ready.Wait()
-		time.Sleep(10*settle + time.Duration(n)*100*time.Microsecond) // they have arrived
+		time.Sleep(10*arrivalDelay + time.Duration(n)*100*time.Microsecond) // they have arrived
 		mu.Lock()
 		released = time.Now()
 		mu.Unlock()

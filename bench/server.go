@@ -18,7 +18,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// A server is a kind of server, and how it tells of itself.
+// A server is a kind of server, and how it reports its version and load.
 type server struct {
 	name     string
 	port     string // unless the URL names another
@@ -60,12 +60,12 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	return hosts
 }
 
-// askTime is how long a server may take to tell of itself before anything is measured. One that does not, because its metrics are closed
+// askTime is how long a server may take to report its state before a measurement. One that does not, because its metrics are closed
 // or the user may not ask, goes without.
 const askTime = 2 * time.Second
 
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
-// does not tell.
+// does not report.
 func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	s, ok := serversOf[u.Scheme]
 	if !ok || len(u.Hosts) == 0 {
@@ -167,7 +167,7 @@ func firstAfter(ctx context.Context, addr, request, prefix string) (rest string,
 		return !found
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("%s does not tell its %q", addr, prefix)
+		err = fmt.Errorf("%s does not report its %q", addr, prefix)
 	}
 	return rest, err
 }

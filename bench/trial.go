@@ -185,9 +185,9 @@ func (t *trial) cycles(ctx context.Context, workers []*worker) error {
 	case done >= leastTurns*len(workers):
 		t.sample.set(Jain, jain(shares))
 	case t.note == "":
-		t.note = "rounds too short to tell fairness"
+		t.note = "rounds too short to measure fairness"
 	default:
-		t.note += ", too short to tell fairness"
+		t.note += ", too short to measure fairness"
 	}
 	t.waited(waits)
 	return nil
@@ -220,7 +220,7 @@ func (s *spending) look() {
 	s.allocs, s.cpu = m.Mallocs, processCPU()
 }
 
-// served is how many requests the server has done, 0 where it does not tell.
+// served is how many requests the server has served, 0 if it does not report the number.
 func (t *trial) served(ctx context.Context) (int64, error) {
 	if t.store.Requests == nil {
 		return 0, nil
@@ -234,7 +234,7 @@ func (t *trial) served(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// countTime is how long a server may take to tell its count.
+// countTime is how long a server may take to report its count.
 const countTime = 5 * time.Second
 
 // spent puts what was used up between two counts into the sample, for each cycle.

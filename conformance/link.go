@@ -64,7 +64,7 @@ type Link interface {
 	// Connections is how many connections the client has open through the link.
 	Connections() int
 
-	// Close breaks what is left and frees the link.
+	// Close breaks the remaining connections and frees the link.
 	Close()
 }
 

@@ -52,29 +52,47 @@ func TestStoppedProcessIsNotLate(t *testing.T) {
 		return
 	}
 	storetest.Long(t, "a process is stopped for eight seconds")
-	t.Parallel()
-	for _, check := range []string{"FrozenStoreHonoursContext", "HistoryUnderLinkFaults"} {
-		t.Run(check, func(t *testing.T) {
-			t.Parallel()
-			var output bytes.Buffer
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedProcessIsNotLate$")
-			cmd.Env = append(os.Environ(), variable+"="+check)
-			cmd.Stdout, cmd.Stderr = &output, &output
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var status syscall.WaitStatus
-			if _, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-				t.Fatalf("it has not stopped: %v, error %v\n%s", status, err, output.String())
-			}
-			const stop = 8 * time.Second
-			time.Sleep(stop) // sleeps: longer than calls may be late, after a TTL of little more than a second
-			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("%v\n%s", err, output.String())
-			}
-		})
+	const stop = 8 * time.Second // longer than calls may be late, after a TTL of little more than a second
+	children := []*stoppedChild{
+		startStopped(t, variable+"=FrozenStoreHonoursContext"), startStopped(t, variable+"=HistoryUnderLinkFaults"),
+	}
+	continued := time.Now().Add(stop)
+	t.Parallel()                      // other tests run meanwhile
+	time.Sleep(time.Until(continued)) // sleeps: the length of the stop is what is tested
+	for _, c := range children {
+		c.mustPass(t)
+	}
+}
+
+// A stoppedChild is another run of TestStoppedProcessIsNotLate, which has stopped itself.
+type stoppedChild struct {
+	*exec.Cmd
+	output bytes.Buffer
+}
+
+// startStopped starts a child with a variable of the environment, and returns once the child has stopped.
+func startStopped(t *testing.T, variable string) *stoppedChild {
+	t.Helper()
+	c := &stoppedChild{Cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")}
+	c.Env = append(os.Environ(), variable)
+	c.Stdout, c.Stderr = &c.output, &c.output
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(c.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("%s: the child has not stopped: %v, error %v\n%s", variable, status, err, c.output.String())
+	}
+	return c
+}
+
+// mustPass continues the child and fails the test if the child fails.
+func (c *stoppedChild) mustPass(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s", c.Env[len(c.Env)-1], err, c.output.String())
 	}
 }

@@ -93,9 +93,9 @@ func (a *attempt) change(r *record, now int64, post *messages, inbox uint64) (wr
 		if err != nil {
 			return false, err
 		}
-		told := r.claimBy != 0 // then the next one has had a hint
+		notified := r.claimBy != 0 // if so, the second waiter has a hint
 		r.grant(a.r.Owner, token, now+int64(a.ttl))
-		if !told {
+		if !notified {
 			r.rouse(post)
 		}
 		a.got(r)

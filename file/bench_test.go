@@ -157,7 +157,7 @@ func BenchmarkContended(b *testing.B) {
 	}
 }
 
-// contender takes the key and gives it back as often as it is told.
+// contender acquires and releases the key once for each order.
 func contender(b *file.Backend) {
 	os.Stdout.WriteString("ready\n")
 	var times int

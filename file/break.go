@@ -22,7 +22,7 @@ type stall struct {
 	seq   uint64
 }
 
-// stuck tells that the file has stayed as it is since the last look.
+// stuck reports whether the file is unchanged since the last inspection.
 func (w *stall) stuck(fd int) (bool, error) {
 	now := time.Now()
 	first := w.since.IsZero()

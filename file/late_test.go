@@ -58,7 +58,7 @@ func TestLateGrantIsNotTakenAgain(t *testing.T) {
 	}
 }
 
-// goroutine tells the one that calls it from all others.
+// goroutine returns an identifier of the calling goroutine.
 func goroutine() string {
 	buf := make([]byte, 64)
 	name, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), "[")

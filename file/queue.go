@@ -2,21 +2,21 @@ package file
 
 import "time"
 
-// claimGrace is how long a free key is kept for the waiter that has been told, until the next one is.
+// claimGrace is how long a free key is reserved for a notified waiter before the next one is notified.
 const claimGrace = 500 * time.Millisecond
 
-// A post tells waiters that it is their turn.
+// A post notifies waiters that it is their turn.
 type post interface {
-	// reach prepares to tell a waiter, and reports false if it is dead. It is told when the record has been written.
+	// reach prepares a notification, and reports false if the waiter is dead. It is sent when the record is written.
 	reach(q queued) bool
-	// hint prepares to tell a waiter that it may be next.
+	// hint prepares a notification that a waiter may be next.
 	hint(q queued)
 	// mine reports whether a waiter is one of this process, which therefore is neither dead nor frozen.
 	mine(q queued) bool
 }
 
-// settle ends a lease that time has ended.
-func (r *record) settle(now int64) {
+// expire ends a lease whose TTL has run out.
+func (r *record) expire(now int64) {
 	if r.owner != "" && now >= r.expires {
 		r.free()
 	}
@@ -53,7 +53,7 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// rouse tells the first waiter for a held key to look again: its turn may come sooner than it thinks. Dead ones are taken out.
+// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are removed.
 func (r *record) rouse(p post) {
 	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
 		r.removeInbox(r.queue[0].inbox)
@@ -107,7 +107,7 @@ func (r *record) removeInbox(inbox uint64) {
 	r.queue = kept
 }
 
-// opportunity is when a waiter at a place in the queue should look by itself, if nobody tells it: the end of the lease or
+// opportunity is when a waiter at a place in the queue should poll, if nobody notifies it: the end of the lease or
 // of the first one's turn, and a turn for each before it that lets its own pass. At the end of the lease the second looks too: the
 // first one's turn begins when somebody offers it.
 func (r *record) opportunity(place int) int64 {

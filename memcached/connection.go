@@ -60,12 +60,13 @@ func (p *pool) do(ctx context.Context, f func(c *connection) error) (pending boo
 	c.ctx, c.pending = ctx, false
 	stop := context.AfterFunc(ctx, c.hurry)
 	err = f(c)
+	pending = c.pending // before another operation may use c
 	if !stop() || broken(err) {
 		_ = c.Close()
 	} else {
 		p.checkin(c)
 	}
-	return c.pending, err
+	return pending, err
 }
 
 func (p *pool) checkout() (*connection, error) {

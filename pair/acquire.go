@@ -15,9 +15,9 @@ import (
 // queueAtMost is how long a waiter that holds the first store's half queues for the second's.
 const queueAtMost = time.Second
 
-// Settled is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
+// SwitchDelay is how long after the first store's numbers have passed the cut processes may begin to use the second alone: until then a
 // lease may be granted with a number from before.
-const Settled = 2 * time.Second
+const SwitchDelay = 2 * time.Second
 
 // Acquire implements backend.Backend.
 func (b *Backend) Acquire(ctx context.Context, r backend.Request) (backend.Lease, error) {
@@ -140,11 +140,11 @@ func (s Store) acquire(ctx context.Context, r backend.Request) (backend.Lease, e
 		return l, err
 	}
 	h := held.Holder
-	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0: it cannot be told
+	h.Token, _ = driver.AddTokenBase(h.Token, s.TokenBase) // or 0 if it overflows
 	return nil, refused(ctx, &backend.HeldError{Holder: h}, err)
 }
 
-// unsureToken is a refusal of the first store without the token, if that is the second store's to tell.
+// unsureToken removes the token from a refusal of the first store if only the second store knows the token.
 func (b *Backend) unsureToken(ctx context.Context, err error) error {
 	held, busy := errors.AsType[*backend.HeldError](err)
 	if !busy || held.Holder.Token < b.cut {
@@ -223,10 +223,10 @@ func (a *attempt) grant(ctx context.Context, h *halves) (*lease, error) {
 // first store grants after it: if this lease had the second's, one that is granted next could still have the first's.
 var errOld = errors.New("the number is older than the cut")
 
-// passed tells whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
-// the cut longer than Settled ago. The half's own may be older: some stores draw it when a waiter arrives.
+// passed reports whether somebody may use the second store alone by now, when both halves are held: the first store's numbers have passed
+// the cut longer than SwitchDelay ago. The half's own may be older: some stores draw it when a waiter arrives.
 func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
-	if time.Since(h.asked) < Settled {
+	if time.Since(h.asked) < SwitchDelay {
 		return false, nil
 	}
 	b := a.pair
@@ -240,7 +240,7 @@ func (a *attempt) passed(ctx context.Context, h *halves) (bool, error) {
 	return n >= b.cut, err
 }
 
-// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself tells of its end by
+// sent is such that a lease of the TTL ends with the half that ends sooner. One whose deadline moves by itself reports its end by
 // its loss.
 func (a *attempt) sent(h *halves) time.Time {
 	sent := time.Now()

@@ -16,10 +16,10 @@
 //
 //   - the second store has a lock_token_base that is the cut or more,
 //   - nobody uses only the first store any more once its numbers have passed the cut, and
-//   - nobody uses only the second store until they have, and [Settled] has passed since.
+//   - nobody uses only the second store until they have, and [SwitchDelay] has passed since.
 //
 // Some stores number a waiter when it arrives, so that its number may be old when it is granted. If a lease's number is below the cut, and
-// the lease took longer than Settled to get, the pair takes one more number at the first store, on a key of its own. That needs room for one
+// the lease took longer than SwitchDelay to get, the pair takes one more number at the first store, on a key of its own. That needs room for one
 // more lease. If that number has passed the cut, both halves are given back, and taken again.
 //
 // Every process that uses both must have the same cut. Without one the second store's number is the token.

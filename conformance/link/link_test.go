@@ -22,7 +22,7 @@ const (
 	calm = 100 * time.Millisecond // what must not happen, is looked for so long
 )
 
-// An echo is a server that sends back what it gets, and remembers it.
+// An echo is a server that returns and records what it receives.
 type echo struct {
 	addr string
 
@@ -147,7 +147,7 @@ func (c *client) ended() {
 	}
 }
 
-// silent proves that nothing comes, and the connection stays.
+// silent proves that nothing arrives and that the connection stays open.
 func (c *client) silent() {
 	c.Helper()
 	c.SetReadDeadline(time.Now().Add(calm))
@@ -157,7 +157,7 @@ func (c *client) silent() {
 	}
 }
 
-// came waits until n bytes have come to the link.
+// arrived waits until n bytes have arrived at the link.
 func came(t *testing.T, l *Link, d conformance.Direction, n int64) {
 	t.Helper()
 	for end := time.Now().Add(soon); l.Came(d) < n; time.Sleep(time.Millisecond) {
@@ -313,7 +313,7 @@ func TestHealLosesNothingBehindCut(t *testing.T) {
 	l := newLink(t)
 	w := &way{conn: &conn{link: l}, direction: toStore, arrived: make(chan struct{}, 1)}
 	l.CutAfter(toStore, 2)
-	w.come([]byte("hello"))
+	w.receive([]byte("hello"))
 	w.stage()
 	first := string(w.staged)
 	w.staged = nil
@@ -492,7 +492,7 @@ func TestClose(t *testing.T) {
 	l.Close()
 }
 
-// A store that is down looks like a link that refuses.
+// A stopped store has the same effect as a link that refuses.
 func TestUpstreamDown(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

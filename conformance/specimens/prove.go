@@ -26,7 +26,7 @@ func For(specimen string, harness HarnessMaker) Option {
 	return func(p *proof) { p.special[specimen] = harness }
 }
 
-// Unlinked has the twin go through the whole suite without links: its leases end with their connections, which is told in its
+// Unlinked has the twin go through the whole suite without links: its leases end with their connections, which is stated in its
 // Guarantees.
 func Unlinked() Option {
 	return func(p *proof) { p.unlinked = true }

@@ -27,7 +27,7 @@ type etcdSpec struct {
 	files   map[string]string
 }
 
-// newEtcdSpec makes the spec of a member, whose peers are still to be told.
+// newEtcdSpec makes the spec of a member, whose peers are not set yet.
 func (g *group) newEtcdSpec(t testing.TB) etcdSpec {
 	t.Helper()
 	spec := etcdSpec{ports: []int{g.port(t), g.port(t)}, state: "new", data: "data"}

@@ -133,7 +133,7 @@ func TestInstallServers(t *testing.T) {
 					}
 				}
 				want := missing
-				if slices.Contains(missing, "postgresql") { // which makes a database, unless this is told not to
+				if slices.Contains(missing, "postgresql") { // which creates a database, unless this setting prevents it
 					want = append([]string{"postgresql-common"}, missing...)
 				}
 				out, asked, err := m.install(t, dir)

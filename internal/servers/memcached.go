@@ -61,7 +61,7 @@ func memcachedReady(ctx context.Context, s *Server) error {
 		return fmt.Errorf("process %s answers on %s, not %d", stats["pid"], s.Addr, pid)
 	}
 	if stats["pid"] == "" {
-		return fmt.Errorf("it does not tell its process id")
+		return fmt.Errorf("it does not report its process id")
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (v *vdso) idle(pid int) error {
 	return nil
 }
 
-// clocks is machine code for the functions that tell the time, with an error of skew.
+// clocks is machine code for the functions that read the clock, with an error of skew.
 func clocks(skew time.Duration) map[string][]byte {
 	return map[string][]byte{
 		// clock_gettime(clock int, ts *timespec)

@@ -8,29 +8,29 @@ import (
 	"github.com/anylock/lock/backend"
 )
 
-var toldChecks = []Check{
+var lossCallbackChecks = []Check{
 	{
 		Name: "OnLostCallsWhateverEndsIt",
 		Rule: "LossNotifier.OnLost calls back, each function once, as Lost closes: at the deadline that the last renewal has set, when a " +
-			"client is closed, and when the store tells that the lease is gone, as the answer to a renewal or by itself",
+			"client is closed, and when the store reports that the lease has ended, as the answer to a renewal or by itself",
 		run: onLostCallsWhateverEndsIt,
 	},
 }
 
-// A toldOf counts the calls of functions that are to be told of a loss.
-type toldOf struct {
+// lossCallbacks counts the calls of functions that were registered with OnLost.
+type lossCallbacks struct {
 	t     *trial
 	g     *grant
 	calls [3]atomic.Int32
 }
 
-// tells has OnLost of g call several functions.
-func (t *trial) tells(g *grant) *toldOf {
+// countCallbacks registers several functions with OnLost of g, and counts their calls.
+func (t *trial) countCallbacks(g *grant) *lossCallbacks {
 	n, ok := g.Lease.(backend.LossNotifier)
 	if !ok {
 		t.skipf("leases of this store are no LossNotifiers")
 	}
-	to := &toldOf{t: t, g: g}
+	to := &lossCallbacks{t: t, g: g}
 	for i := range to.calls {
 		n.OnLost(func() { to.calls[i].Add(1) })
 	}
@@ -38,7 +38,7 @@ func (t *trial) tells(g *grant) *toldOf {
 }
 
 // all fails unless every function was called once, soon after Lost has closed.
-func (to *toldOf) all(when string) {
+func (to *lossCallbacks) all(when string) {
 	t := to.t
 	if !to.g.gone() {
 		t.breaks(6, "%s: Lost is not closed", when)
@@ -55,7 +55,7 @@ func (to *toldOf) all(when string) {
 }
 
 // none fails if a function was called while Lost is open.
-func (to *toldOf) none(when string) {
+func (to *lossCallbacks) none(when string) {
 	for i := range to.calls {
 		if n := to.calls[i].Load(); n > 0 && !to.g.gone() {
 			to.t.fatalf("%s: OnLost has called back, and Lost is open", when)
@@ -64,19 +64,19 @@ func (to *toldOf) none(when string) {
 }
 
 func onLostCallsWhateverEndsIt(t *trial) {
-	ways := []func(){t.toldAtNewDeadline, t.toldByClose}
+	ways := []func(){t.callsAtNewDeadline, t.callsOnClose}
 	if t.h.Evict != nil {
-		ways = append(ways, t.toldByRenewal)
+		ways = append(ways, t.callsOnLostRenewal)
 		if t.g.TellsLoss {
-			ways = append(ways, t.toldByStore)
+			ways = append(ways, t.callsOnStoreLoss)
 		}
 	}
 	t.together(len(ways), func(i int) { ways[i]() })
 }
 
-func (t *trial) toldAtNewDeadline() {
+func (t *trial) callsAtNewDeadline() {
 	g := t.acquire(t.a, t.newKey(), t.short())
-	to, first := t.tells(g), g.Deadline()
+	to, first := t.countCallbacks(g), g.Deadline()
 	t.renew(g, 2*t.short())
 	t.outlast(first.Add(2 * tick))
 	to.none("at the deadline before the last renewal")
@@ -84,26 +84,26 @@ func (t *trial) toldAtNewDeadline() {
 	to.all("at the deadline")
 }
 
-func (t *trial) toldByClose() {
+func (t *trial) callsOnClose() {
 	c := t.open()
 	g := t.acquire(c, t.newKey(), t.long())
-	to := t.tells(g)
+	to := t.countCallbacks(g)
 	t.closes(c)
 	to.all("after Close")
 }
 
 // evicts returns a lease that the store has just dropped.
-func (t *trial) evicts() (*grant, *toldOf) {
+func (t *trial) evicts() (*grant, *lossCallbacks) {
 	g := t.acquire(t.a, t.newKey(), t.long())
-	to := t.tells(g)
+	to := t.countCallbacks(g)
 	if err := t.h.Evict(t.ctx, g.key); err != nil {
 		t.fatalf("Evict: %v", err)
 	}
 	return g, to
 }
 
-// toldByStore has nobody ask after a lease that the store has dropped.
-func (t *trial) toldByStore() {
+// callsOnStoreLoss sends no request for a lease that the store has dropped.
+func (t *trial) callsOnStoreLoss() {
 	g, to := t.evicts()
 	if !t.within(soon, g.Lost()) {
 		t.breaks(6, "Lost is not closed %v after the store has dropped the lease", soon)
@@ -111,8 +111,8 @@ func (t *trial) toldByStore() {
 	to.all("after the store has dropped the lease")
 }
 
-// toldByRenewal has a renewal find out that the store has dropped the lease, if the client has not heard of it before.
-func (t *trial) toldByRenewal() {
+// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified before.
+func (t *trial) callsOnLostRenewal() {
 	g, to := t.evicts()
 	begun := time.Now()
 	err := g.Renew(t.ctx, t.long())
@@ -121,7 +121,7 @@ func (t *trial) toldByRenewal() {
 		t.breaks(5, "Renew of a lease that the store has dropped: %v, want ErrLost", err)
 	}
 	if !t.within(soon, g.Lost()) {
-		t.breaks(6, "Lost is not closed %v after a renewal was told that the lease is gone", soon)
+		t.breaks(6, "Lost is not closed %v after a renewal failed with ErrLost", soon)
 	}
-	to.all("after a renewal was told that the lease is gone")
+	to.all("after a renewal failed with ErrLost")
 }
