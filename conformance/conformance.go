@@ -198,7 +198,7 @@ func groups() []group {
 		topic("cancel", cancelChecks, underWayChecks),
 		topic("tokens", tokenChecks),
 		topic("keys", keyChecks, waitedKeyChecks, collisionChecks, inputChecks),
-		topic("inspect", inspectChecks, reservedChecks, operateChecks, resumeChecks, listChecks),
+		topic("inspect", inspectChecks, reservedChecks, operateChecks, listChecks),
 		topic("close", closeChecks, goroutineChecks, connectionChecks, lastingChecks),
 		topic("evict", evictChecks),
 		topic("cuts", cutChecks, cutRefusalChecks, disconnectedChecks, reconnectedChecks, strandedChecks),
