@@ -24,13 +24,13 @@ import (
 // background, or ends with the TTL. If the store cannot be reached at first, Acquire fails at once; once it is
 // waiting, it survives an outage for some time.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.get(ctx, key, opts, true)
+	return l.acquire(ctx, key, opts, true)
 }
 
 // TryAcquire is like Acquire but does not wait. If the key is busy, the error is ErrHeld, with a *HeldError that names the
 // holder if the store knows it.
 func (l *Locker) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	return l.get(ctx, key, opts, false)
+	return l.acquire(ctx, key, opts, false)
 }
 
 // Do holds key while f runs. f's context is a child of ctx that also ends when the lock is lost, and f should then stop
@@ -49,26 +49,29 @@ func (l *Locker) Do(ctx context.Context, key string, f func(ctx context.Context,
 	return f(lease.Context(ctx), lease)
 }
 
-func (l *Locker) get(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+// acquire is Acquire, or TryAcquire without wait: it calls the Tracer, and names the operation in its error.
+func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	if l.traces.acquire != nil {
-		return l.traced(ctx, key, opts, wait)
+		return l.traceAcquire(ctx, key, opts, wait)
 	}
-	lease, err := l.acquire(ctx, key, opts, wait)
+	lease, err := l.acquireLease(ctx, key, opts, wait)
 	if err != nil {
 		return nil, l.error("acquire", l.defaults.prefix+key, err)
 	}
 	return lease, nil
 }
 
-func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
-	lease, err := l.acquireKey(ctx, key, opts, wait)
+// acquireLease acquires key without tracing. Its error never matches ErrLost.
+func (l *Locker) acquireLease(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	lease, err := l.reenterOrContend(ctx, key, opts, wait)
 	if err != nil {
 		return nil, neverLost(err)
 	}
 	return lease, nil
 }
 
-func (l *Locker) acquireKey(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+// reenterOrContend checks the key and the options, and acquires the key by re-entry or in line with others.
+func (l *Locker) reenterOrContend(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
 	full, err := l.fullKey(key)
 	if err != nil {
 		return nil, err
@@ -145,7 +148,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	// A grant that took longer than its TTL to arrive is no use, but the store works: ask again, not for ever.
 	const most = 5
 	for attempt := 1; ; attempt++ {
-		h, err := l.askFor(ctx, g, terms, wait, &busy)
+		h, err := l.tryThenWait(ctx, g, terms, wait, &busy)
 		if err == nil {
 			if lease := l.begin(h, terms); lease != nil {
 				return lease, nil
@@ -167,11 +170,11 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 	}
 }
 
-// askFor gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
+// tryThenWait gets a lease on g's key from the store, unless Shutdown comes first. busy is the store's word that the key is held, if it has
 // given it.
-func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
+func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait bool, busy *error) (*hold, error) {
 	if !wait || l.guarantees.Reach == ReachProcess { // where a request is cheaper than what a wait needs
-		h, err := l.ask(ctx, g, terms, false)
+		h, err := l.requestLease(ctx, g, terms, false)
 		if !wait || !errors.Is(err, ErrHeld) {
 			return h, err
 		}
@@ -179,16 +182,16 @@ func (l *Locker) askFor(ctx context.Context, g *gate, terms *settings, wait bool
 	}
 	atStore, done := l.waitAt(ctx, g)
 	defer done()
-	h, err := l.ask(atStore, g, terms, true)
+	h, err := l.requestLease(atStore, g, terms, true)
 	return h, l.closedOr(ctx, err)
 }
 
-// ask gets a lease from the store.
-func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
+// requestLease makes one request for a lease to the store.
+func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
 	owner := terms.owner
 	if owner == "" {
-		owner = backend.NewOwner()
+		owner = l.newOwner()
 	}
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
@@ -210,10 +213,47 @@ func (l *Locker) ask(ctx context.Context, g *gate, terms *settings, wait bool) (
 	return nil, err
 }
 
-// endedErr is why a lease has ended without a release.
-func (l *Locker) endedErr() error {
-	if isClosed(l.done) {
-		return ErrClosed
+func (l *Locker) newOwner() string {
+	if label := l.defaults.label; label != "" {
+		return backend.NewLabelledOwner(label)
 	}
-	return ErrLost
+	return backend.NewOwner()
+}
+
+// traceAcquire is acquire with a Tracer.
+func (l *Locker) traceAcquire(ctx context.Context, key string, opts []AcquireOption, wait bool) (*Lease, error) {
+	terms := &l.defaults
+	if with, err := terms.with(opts); err == nil { // else acquireLease reports the error
+		terms = with
+	}
+	e := AcquireEnd{AcquireStart: AcquireStart{Backend: l.name, Key: l.defaults.prefix + key, TTL: terms.leaseTTL(), Wait: wait}}
+	begun := time.Now()
+	tctx := l.traces.acquire.TraceAcquireStart(ctx, e.AcquireStart)
+	lease, err := l.acquireLease(tctx, key, opts, wait)
+	if err != nil {
+		err = l.error("acquire", e.Key, err)
+	}
+	e.Waited, e.Err = time.Since(begun), err
+	switch {
+	case lease != nil:
+		e.Owner, e.Token = lease.Owner(), lease.Token()
+		e.Outcome = OutcomeGranted
+		if lease.again {
+			e.Outcome = OutcomeReentered
+		} else if lease.handed {
+			e.Outcome = OutcomeHandedOn
+		}
+	case errors.Is(err, ErrClosed):
+		e.Outcome = OutcomeClosed
+	case errors.Is(err, context.Canceled):
+		e.Outcome = OutcomeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrHeld) && wait && terms.wait > 0:
+		e.Outcome = OutcomeTimeout
+	case errors.Is(err, ErrHeld):
+		e.Outcome = OutcomeHeld
+	default:
+		e.Outcome = OutcomeError
+	}
+	l.traces.acquire.TraceAcquireEnd(tctx, e)
+	return lease, err
 }

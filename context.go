@@ -5,13 +5,6 @@ import (
 	"fmt"
 )
 
-// A leaseContext is one context that Lease.Context has derived.
-type leaseContext struct {
-	lease  *Lease
-	cancel context.CancelCauseFunc
-	detach func() bool // stops watching the parent
-}
-
 // errReleased is the cause of a context that ended by Release.
 var errReleased = fmt.Errorf("lock: %w: %w", ErrReleased, context.Canceled)
 
@@ -50,17 +43,6 @@ func (t *tenure) deriveLocked(parent context.Context, c *leaseContext) {
 		defer t.mu.Unlock()
 		delete(t.derived, c)
 	})
-}
-
-// cancelLocked ends the contexts of l, or of every handle if l is nil.
-func (t *tenure) cancelLocked(l *Lease, cause error) {
-	for c := range t.derived {
-		if l == nil || c.lease == l {
-			c.detach()
-			c.cancel(cause)
-			delete(t.derived, c)
-		}
-	}
 }
 
 // A carrier is what a context carries for re-entry: a lease, and the leases of the contexts above it.

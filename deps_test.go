@@ -21,6 +21,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/backend/driver":   {own: []string{"/backend", "/backend/kit", "/internal/alarm"}},
 	"/backend/tlsurl":   {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/memory":           {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
+	"/locktest":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/memory", "/internal/alarm"}},
 	"/recipe":           {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/lockhttp":         {own: []string{"", "/backend", "/backend/driver", "/backend/kit", "/internal/alarm"}},
 	"/pair":             {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls"}},

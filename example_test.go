@@ -42,7 +42,11 @@ func ExampleLocker_TryAcquire() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release(ctx)
+	defer func() {
+		if err := lease.Release(ctx); err != nil {
+			log.Print(err) // ErrLost: the lease ended before the work did
+		}
+	}()
 
 	_, err = locks.TryAcquire(ctx, "nightly")
 	var held *lock.HeldError
@@ -128,7 +132,9 @@ func ExampleConfig() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer lease.Release(context.Background())
 	fmt.Println(lease.Key())
+	if err := lease.Release(context.Background()); err != nil {
+		log.Fatal(err)
+	}
 	// Output: billing/run
 }

@@ -3,117 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
 	"github.com/anylock/lock/backend/kit"
 )
-
-// A tenure is one local holder's time on a hold, shared by the handles of its re-entries.
-type tenure struct {
-	hold    *hold
-	token   uint64
-	since   time.Duration // of the hold's age
-	minHold time.Duration
-
-	mu      sync.Mutex
-	lost    chan struct{} // nil until it is asked for
-	count   int           // handles not released
-	over    bool
-	why     error                      // ErrLost or ErrClosed if it was lost
-	end     time.Time                  // the deadline when it ended
-	derived map[*leaseContext]struct{} // the contexts that end with it
-
-	renewing chan struct{} // not nil while a Lease.Renew is under way, closed at its end
-	giveUp   func()        // cancels it
-
-	first Lease // its first handle
-}
-
-func (t *tenure) isHeld() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.over
-}
-
-// held is for how long it has been.
-func (t *tenure) held() time.Duration { return t.hold.age() - t.since }
-
-func (t *tenure) deadline() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return t.end
-	}
-	return t.hold.lease.Deadline()
-}
-
-func (t *tenure) holder() Holder {
-	return Holder{Owner: t.hold.owner, Token: t.token, TTL: max(0, time.Until(t.deadline())), Waiters: -1}
-}
-
-// lose ends the tenure because its lease has ended, and lets the next one pass the gate: its holder may hang for ever.
-func (t *tenure) lose() {
-	t.mu.Lock()
-	if t.over {
-		t.mu.Unlock()
-		return
-	}
-	h := t.hold
-	t.over, t.why = true, h.locker.endedErr()
-	t.end = h.lease.Deadline()
-	if t.lost != nil {
-		close(t.lost)
-	}
-	err := t.lostErr()
-	t.cancelLocked(nil, err) // locked: once a call has reported the loss, the lease's contexts have ended
-	t.mu.Unlock()
-	h.locker.leave(h.gate)
-	if h.locker.traces.lease != nil {
-		t.traceEnd(context.Background(), t.held(), true, err)
-	}
-	if logger := h.locker.defaults.logger; logger.Enabled(context.Background(), slog.LevelWarn) {
-		held := t.held()
-		go logger.Warn("lease lost", "key", h.gate.key, "backend", h.locker.name, "owner", h.owner,
-			"token", t.token, "held", held) // a log that blocks must not keep others from learning of their loss
-	}
-}
-
-// lostChan is closed when the tenure is lost.
-func (t *tenure) lostChan() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lost == nil {
-		t.lost = make(chan struct{})
-		if t.why != nil {
-			close(t.lost)
-		}
-	}
-	return t.lost
-}
-
-// lostErr is why a lost tenure's contexts end.
-func (t *tenure) lostErr() error { return t.error("hold", t.why) }
-
-func (t *tenure) error(op string, err error) error {
-	return t.hold.locker.error(op, t.hold.gate.key, err)
-}
-
-// A Lease is the right to a key until a deadline. Its methods are safe for concurrent use.
-type Lease struct {
-	tenure *tenure
-
-	mu        sync.Mutex
-	finished  *sync.Cond // tells that releasing is false again; nil until somebody waits for that
-	err       error      // the answer to its last Release
-	done      bool       // it was a definite one
-	released  bool       // this handle no longer counts
-	releasing bool       // a Release is under way
-	again     bool       // a re-entry; it does not change
-	handed    bool       // by the holder before; it does not change
-}
 
 // Key returns the key that is held, with the Locker's prefix.
 func (l *Lease) Key() string { return l.tenure.hold.gate.key }

@@ -56,12 +56,12 @@ func TestHeldErrorNamesTheHolder(t *testing.T) {
 				t.Errorf("holder %+v, want owner %s and token %d", h, lease.Owner(), lease.Token())
 			}
 		}
-		h, err := b.Inspect(t.Context(), "k")
+		h, err := b.Ops().Inspect(t.Context(), "k")
 		if err != nil || h.Owner != lease.Owner() || h.Token != lease.Token() {
 			t.Errorf("inspect: %+v, %v", h, err)
 		}
 		release(t, lease)
-		if h, err := b.Inspect(t.Context(), "k"); err != nil || h.Held() {
+		if h, err := b.Ops().Inspect(t.Context(), "k"); err != nil || h.Held() {
 			t.Errorf("inspect of a free key: %+v, %v", h, err)
 		}
 	})
@@ -276,7 +276,7 @@ func TestClose(t *testing.T) {
 		wantErr(t, err, lock.ErrClosed)
 		_, err = a.TryAcquire(t.Context(), "k2")
 		wantErr(t, err, lock.ErrClosed)
-		_, err = a.Inspect(t.Context(), "k")
+		_, err = a.Ops().Inspect(t.Context(), "k")
 		wantErr(t, err, lock.ErrClosed)
 		busy(t, b, "k") // the holder may not have noticed yet
 		time.Sleep(11 * time.Second)
@@ -308,7 +308,7 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%s: %v, want ErrInvalid", name, err)
 			}
 		}
-		_, err := l.Inspect(t.Context(), "")
+		_, err := l.Ops().Inspect(t.Context(), "")
 		wantErr(t, err, lock.ErrInvalid)
 		if n, _, _ := f.counts(); n != 0 {
 			t.Errorf("%d requests", n)
@@ -345,7 +345,7 @@ func TestErrorsNameTheWholeKey(t *testing.T) {
 		_, held := l.TryAcquire(t.Context(), "k")
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, inspect := l.Inspect(canceled, "k")
+		_, inspect := l.Ops().Inspect(canceled, "k")
 		renew := lease.Renew(t.Context(), 0)
 		release(t, lease)
 		for _, err := range []error{held, inspect, renew, lease.Err()} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/anylock/lock/backend"
@@ -25,24 +24,6 @@ const (
 )
 
 var errUnanswered = errors.New("the store gave no answer for this lease")
-
-// A renewer renews the leases of one Locker: one clock, and a few goroutines only while requests are under
-// way.
-type renewer struct {
-	locker  *Locker
-	batch   backend.BatchRenewer // nil where the store has none
-	size    int                  // leases that a worker takes at once
-	most    int                  // workers at once
-	cancel  context.CancelFunc   // ends the requests under way
-	workers sync.WaitGroup
-
-	mu      sync.Mutex
-	clock   alarm.Clock[*hold]
-	working int
-	closed  bool
-	group   time.Time // when those are renewed that were put in last
-	joined  int       // how many they are
-}
 
 func newRenewer(l *Locker) *renewer {
 	r := &renewer{locker: l, size: 1, most: soloWorkers}
@@ -335,4 +316,11 @@ func (h *hold) renewToLocked(ttl time.Duration) (asked time.Duration, ok bool) {
 	}
 	gained := backend.Deadline(time.Now(), asked).Sub(h.lease.Deadline())
 	return asked, gained > backend.Margin(asked)
+}
+
+// traceRenewal tells of an attempt to renew h that was due, and began.
+func (l *Locker) traceRenewal(h *hold, due, begun time.Time, took time.Duration, err error) {
+	l.traces.renewal.TraceRenewal(RenewalEnd{
+		Backend: l.name, Key: h.gate.key, Owner: h.owner, Late: max(0, begun.Sub(due)), Took: took, Err: err,
+	})
 }

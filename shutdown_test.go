@@ -72,7 +72,7 @@ func TestShutdownWaitsForHolders(t *testing.T) {
 		if err := l.Shutdown(t.Context()); err != nil {
 			t.Errorf("a second one: %v", err)
 		}
-		if err := l.Ping(t.Context()); !errors.Is(err, lock.ErrClosed) {
+		if err := l.Ops().Ping(t.Context()); !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("Ping afterwards: %v", err)
 		}
 	})

@@ -15,7 +15,7 @@ const parked = time.Minute
 
 var errParked = errors.New("a waiter is not granted a free key, long after it was released")
 
-// granted waits for key, whose holders before may take so long together.
+// granted waits for key, whose earlier holders may hold it for so long together.
 func granted(ctx context.Context, c Client, key string, others time.Duration) (Lease, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, parked+others, errParked)
 	defer stop()
@@ -68,7 +68,7 @@ func handOff(ctx context.Context, t *trial) error {
 	return held.Release(ctx)
 }
 
-// try asks for a key that another client holds.
+// try requests a key that another client holds.
 func try(ctx context.Context, t *trial) error {
 	clients, err := t.openSeveral(ctx, 2)
 	if err != nil {

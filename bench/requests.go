@@ -28,7 +28,7 @@ func requestCounter(ctx context.Context, raw string, u driver.URL) func(ctx cont
 		}
 		return sum, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if _, err := count(ctx); err != nil {
 		return nil

@@ -372,7 +372,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// The holder in another process is killed, and its key comes free after the TTL.
+// The holder in another process is killed, and its key is free after the TTL.
 func TestRecovery(t *testing.T) {
 	s, err := bench.URL(t.Context(), "file://"+t.TempDir())
 	if err != nil {
@@ -404,7 +404,7 @@ func ExampleRun() {
 	// Output: true
 }
 
-// A crowd can be asked for by its size, and all of them by their name.
+// A crowd is selected by its size, and all crowds by their name.
 func TestCrowds(t *testing.T) {
 	t.Parallel()
 	o := quick(newToy().store("x"))

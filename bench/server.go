@@ -60,9 +60,9 @@ func (s server) hosts(u driver.URL, raw string) (hosts []*host) {
 	return hosts
 }
 
-// askTime is how long a server may take to report its state before a measurement. One that does not, because its metrics are closed
-// or the user may not ask, goes without.
-const askTime = 2 * time.Second
+// reportTimeout is how long a server may take to report its state before a measurement. One that does not, because its
+// metrics are closed or the user may not ask, goes without.
+const reportTimeout = 2 * time.Second
 
 // serverOf says which server a URL leads to, as in "Redis 7.0.15": the first that it names. It is empty where there is none, or the server
 // does not report.
@@ -71,7 +71,7 @@ func serverOf(ctx context.Context, raw string, u driver.URL) string {
 	if !ok || len(u.Hosts) == 0 {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	version, err := s.version(ctx, s.hosts(u, raw)[0])
 	if err != nil || version == "" {
@@ -172,7 +172,7 @@ func firstAfter(ctx context.Context, addr, request, prefix string) (rest string,
 	return rest, err
 }
 
-// get asks a server by HTTP.
+// get sends an HTTP request to a server.
 func get(ctx context.Context, addr, path string) ([]byte, error) {
 	target := url.URL{Scheme: "http", Host: addr, Path: path}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)

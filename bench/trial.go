@@ -84,7 +84,8 @@ type span struct {
 	release context.Context // does not
 }
 
-// work goes round until the end of the span. The clock is read twice in a cycle: some stores take little longer than that.
+// work repeats the cycle until the end of the span. The clock is read twice in a cycle: some stores take little longer
+// than that.
 func (w *worker) work(s *span) error {
 	for begun := time.Since(s.start); begun < s.length; begun = time.Since(s.start) {
 		if err := w.cycle(s, begun); err != nil {
@@ -213,7 +214,7 @@ func (t *trial) end(ctx context.Context) (s spending, err error) {
 	return s, err
 }
 
-// look enters what this process has used up.
+// look records the resources that this process has used.
 func (s *spending) look() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -248,7 +249,7 @@ func (t *trial) spent(before, after spending, cycles int) {
 	}
 }
 
-// number is how many leases one client is to hold: as many as asked for, or as it can.
+// number is how many leases one client holds: the configured number, or as many as it can.
 func (t *trial) number(asked, usual int) int {
 	n := asked
 	if n == 0 {

@@ -65,7 +65,8 @@ const (
 	readiness = 15 * time.Minute // for a store to become able to grant that says that it is not
 )
 
-// admitted returns when the store has granted a fresh key. It waits once for a store that reports that it cannot grant yet.
+// admitted returns when the store has granted a fresh key. It waits once for a store that reports that it cannot grant
+// yet.
 func (s *suite) admitted(b backend.Backend, notReady func(error)) error {
 	err := s.granted(b, admission, false)
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -187,7 +188,8 @@ func (s *suite) recovers(stretch int) {
 	}
 }
 
-// checkUsable checks, after a failed check, whether the store still grants. If it does not, the remaining checks would fail too.
+// checkUsable checks, after a failed check, whether the store still grants. If it does not, the remaining checks would
+// fail too.
 func (s *suite) checkUsable() {
 	s.ending <- struct{}{}
 	defer func() { <-s.ending }()

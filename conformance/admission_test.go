@@ -41,7 +41,9 @@ func (a *admitting) NotReady() error { return a.barred() }
 func (a *admitting) Capacity(context.Context) (int, error) { return a.room, nil }
 
 // admit runs checks on a store that is barred while barred returns an error. It also returns the calls of NotReady.
-func admit(t *testing.T, o conformance.Options, room int, barred func() error) (results []conformance.Result, notReady []string, err error) {
+func admit(t *testing.T, o conformance.Options, room int, barred func() error) (
+	results []conformance.Result, notReady []string, err error,
+) {
 	t.Helper()
 	s := newServer("")
 	t.Cleanup(func() { close(s.stop) })

@@ -11,8 +11,9 @@ import (
 var batchChecks = []Check{
 	{
 		Name: "LargeBatchRenewsEach",
-		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and reports which it did not renew",
-		run:  largeBatchRenewsEach,
+		Rule: "BatchRenewer.RenewBatch renews each of a thousand leases in the store, for its own TTL, and " +
+			"reports which it did not renew",
+		run: largeBatchRenewsEach,
 	},
 	{
 		Name: "RenewBatchReportsEach",

@@ -141,7 +141,8 @@ func (t *trial) dropAll(grants []*grant, lost []bool) (taken []*grant) {
 	return taken
 }
 
-// renewsExactly renews grants in one batch, begun at before. The batch must renew exactly the leases that lost does not mark.
+// renewsExactly renews grants in one batch, begun at before. The batch must renew exactly the leases that lost does not
+// mark.
 func (t *trial) renewsExactly(batcher backend.BatchRenewer, grants []*grant, lost []bool, ttl time.Duration, before time.Time) {
 	n := len(grants)
 	deadlines := make([]time.Time, n)

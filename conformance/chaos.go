@@ -45,7 +45,8 @@ var linkFaults = []linkFault{
 
 func anyDirection(random dice) Direction { return Direction(random.IntN(2)) }
 
-// breakLink makes all faults of a link in random order, again and again. bound means that leases end with their connection.
+// breakLink makes all faults of a link in random order, again and again. bound means that leases end with their
+// connection.
 func (h *history) breakLink(link Link, client int, bound bool, until time.Time) {
 	random := h.random(chaosActor + client)
 	for {

@@ -15,7 +15,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim; with the hook, they fail.
+// Stores that claim too much pass where no hook can put the claim to the test. The report names the unproven claim;
+// with the hook, they fail.
 func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 	t.Parallel()
 	for _, lie := range []struct{ bug, field, missing, check string }{
@@ -37,7 +38,8 @@ func TestClaimsAreNotProvenWithoutTheirHook(t *testing.T) {
 			bare := conformance.Harness{Open: h.Open}
 			reported := false
 			for _, c := range conformance.Unproven(g, bare) {
-				reported = reported || c.Field == lie.field && c.Missing == lie.missing && strings.Contains(c.Reason, "not proven") && c.Text != ""
+				reported = reported || c.Field == lie.field && c.Missing == lie.missing &&
+					strings.Contains(c.Reason, "not proven") && c.Text != ""
 			}
 			if !reported {
 				t.Errorf("%s is taken for proven without %s", lie.field, lie.missing)

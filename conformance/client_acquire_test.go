@@ -61,7 +61,8 @@ func (c *client) Acquire(ctx context.Context, r backend.Request) (backend.Lease,
 	return c.bend(ctx, life, r), nil
 }
 
-// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again when it may have lost its place.
+// acquire repeats its request until the key is granted or refused, or ctx ends. It queues again when it may have lost
+// its place.
 func (c *client) acquire(ctx context.Context, r backend.Request) (*kit.Life, error) {
 	for refused := false; ; {
 		a, err := c.requestKey(ctx, r)
@@ -138,7 +139,8 @@ func (c *client) requestKey(ctx context.Context, r backend.Request) (answer, err
 	return a, nil
 }
 
-// await waits for its turn. A broken connection or a restart may have cost the place: then the same owner repeats its request.
+// await waits for its turn. A broken connection or a restart may have cost the place: then the same owner repeats its
+// request.
 func (c *client) await(ctx context.Context, r backend.Request, a answer) (granted, error) {
 	p, kicked, turn := a.place, a.kicked, (<-chan granted)(a.place.turn)
 	var cut <-chan struct{}

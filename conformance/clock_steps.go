@@ -13,7 +13,8 @@ var clockStepChecks = []Check{
 	{
 		Name: "SteppedClockEndsNoLease",
 		Rule: "rules 1 and 9: a step of the store's wall clock ends no live lease and parks no waiter; where that clock ends leases " +
-			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder's next renewal fails with ErrLost",
+			"(Guarantees.EnforcedBy), a step forward may, if EarlyLoss says so, and the holder's next " +
+			"renewal fails with ErrLost",
 		Needs: []Need{needsStepClock},
 		alone: true,
 		run:   steppedClockEndsNoLease,
@@ -93,7 +94,9 @@ func (t *trial) endedByStep(g *grant, by time.Duration, mayEnd bool) bool {
 		t.doubleGrant("a step of the store's clock by %v let a second owner in %v before the holder's deadline; EnforcedBy is %q, EarlyLoss %q",
 			by, time.Until(g.Deadline()), t.g.EnforcedBy, t.g.EarlyLoss)
 	case err == nil:
-		t.wantLost("Renew of a lease that a step of the store's clock has ended", func() error { return g.Renew(t.ctx, t.long()) })
+		t.wantLost("Renew of a lease that a step of the store's clock has ended", func() error {
+			return g.Renew(t.ctx, t.long())
+		})
 		if !t.within(soon, g.Lost()) {
 			t.breaks(6, "Lost is open after Renew was ErrLost")
 		}

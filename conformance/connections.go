@@ -137,13 +137,13 @@ func waitingPollsSeldom(t *trial) {
 	c, link := t.linked()
 	t.usable(c)
 	// What an attempt sends, with what the client may send meanwhile for itself.
-	before := link.Came(ToStore)
+	before := link.Arrived(ToStore)
 	t.refused(c, t.acquire(t.a, t.newKey(), t.long()))
-	each := max(link.Came(ToStore)-before, 1)
+	each := max(link.Arrived(ToStore)-before, 1)
 	sent := func() float64 { // requests a second
-		before, begun := link.Came(ToStore), time.Now()
+		before, begun := link.Arrived(ToStore), time.Now()
 		time.Sleep(a / 2)
-		return float64(link.Came(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
+		return float64(link.Arrived(ToStore)-before) / float64(each) / time.Since(begun).Seconds()
 	}
 	held := t.acquire(c, t.newKey(), t.long())
 	time.Sleep(t.h.ArrivalDelay / 4)

@@ -138,7 +138,8 @@ func (c *contention) handOverTo(w *waiting, g *grant, typical time.Duration) {
 	<-leaves
 }
 
-// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they arrive, some while they are queued.
+// cancelledWaitersLeaveNothing cancels waiters of both clients, in waves: some as they arrive, some while they are
+// queued.
 func cancelledWaitersLeaveNothing(t *trial) {
 	const (
 		all    = 1000

@@ -26,8 +26,9 @@ var emptyChecks = []Check{
 		run:   emptiedStoreServes,
 	},
 	{
-		Name:  "EmptiedStoreLosesLeases",
-		Rule:  "rules 5 and 6: when a store has lost its data a holder learns of it by its deadline, revives nothing, and spares the next",
+		Name: "EmptiedStoreLosesLeases",
+		Rule: "rules 5 and 6: when a store has lost its data a holder learns of it by its deadline, " +
+			"revives nothing, and spares the next",
 		Needs: []Need{needsRestartEmpty},
 		alone: true,
 		run:   emptiedStoreLosesLeases,

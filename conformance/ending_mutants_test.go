@@ -49,7 +49,8 @@ var endingMutants = []mutant{
 func (c *client) atTurn(p *place) error {
 	waited := time.Since(p.since)
 	switch {
-	case c.is("one waiter in 10 that has waited for 100 ms gets an outage error at its turn") && waited > 100*time.Millisecond && c.server.oneInLocked(10):
+	case c.is("one waiter in 10 that has waited for 100 ms gets an outage error at its turn") &&
+		waited > 100*time.Millisecond && c.server.oneInLocked(10):
 		return fmt.Errorf("%w: connection reset", backend.ErrUnavailable)
 	case c.is("waiter whose turn comes after 200 ms gets a connection error") && waited > 200*time.Millisecond:
 		return io.EOF

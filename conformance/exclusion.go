@@ -231,7 +231,8 @@ type span struct {
 
 // checkSpans fails if two spans overlap, or tokens do not follow their order.
 func (t *trial) checkSpans(spans []span) {
-	// A lease that was over when Acquire returned, to a goroutine that had to wait for its processor, proves nothing about order.
+	// A lease that was over when Acquire returned, to a goroutine that had to wait for its processor, proves nothing
+	// about order.
 	spans = slices.DeleteFunc(spans, func(s span) bool { return !s.from.Before(s.to) })
 	slices.SortFunc(spans, func(x, y span) int { return x.from.Compare(y.from) })
 	for i := 1; i < len(spans); i++ {

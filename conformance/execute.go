@@ -63,7 +63,8 @@ type Result struct {
 
 // Execute runs the suite outside go test. It returns one Result for each selected check, in the order of Checks. If all are selected, one
 // for each claim follows that no check has tested: see Unproven. If ClientsShareStore fails, the checks after it are skipped, and claims are
-// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then the results have what was found until then.
+// not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then
+// the results have what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 	return execute(ctx, h, o, o.selected(Checks()))
 }
@@ -275,8 +276,8 @@ func (s *suite) execute(c Check) (r Result) {
 	return r
 }
 
-// stepsClock reports whether a check must run last: where tokens come from a clock, those that were granted while it was ahead are above what a
-// store that has lost its data grants for a while.
+// stepsClock reports whether a check must run last: where tokens come from a clock, those that were granted while it
+// was ahead are above what a store that has lost its data grants for a while.
 func (c Check) stepsClock() bool {
 	return slices.ContainsFunc(c.Needs, func(n Need) bool { return n.Missing == needsStepClock.Missing })
 }

@@ -172,7 +172,8 @@ func fifoAfterCancel(t *trial) {
 	}
 }
 
-// queueAtMost waits until at most n waiters are in the store's queue, or for ArrivalDelay if the store does not count them.
+// queueAtMost waits until at most n waiters are in the store's queue, or for ArrivalDelay if the store does not count
+// them.
 func (t *trial) queueAtMost(n int) { t.queueAtMostOf(t.key, n) }
 
 // queueAtMostOf is queueAtMost for any key.

@@ -55,8 +55,8 @@ func thawedRenewalRevivesNothing(t *trial) {
 	t.fatalf("a Renew under way in a frozen process succeeded twice, although another owner has the key")
 }
 
-// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many then learned that
-// their renewal has succeeded.
+// thawedRenewals freezes processes that renew, and thaws them when others have their keys. It returns how many then
+// learned that their renewal has succeeded.
 func thawedRenewals(t *trial) (believed int) {
 	var succeeded atomic.Int32
 	t.together(3, func(i int) {

@@ -127,7 +127,9 @@ func (t *trial) sameDeadline(g *grant, old time.Time) bool {
 func (t *trial) movesOn(g *grant) bool { return t.kept(g.ttl) < g.ttl }
 
 // requestKey makes one attempt by a new owner. A lease that it gets is released at the end of the trial.
-func (t *trial) requestKey(ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool) (*grant, error) {
+func (t *trial) requestKey(
+	ctx context.Context, b backend.Backend, key string, ttl time.Duration, wait bool,
+) (*grant, error) {
 	return t.request(ctx, b, backend.Request{Key: key, Owner: backend.NewOwner(), TTL: ttl, Wait: wait})
 }
 
@@ -295,8 +297,8 @@ func (t *trial) free(b backend.Backend, key, when string) *grant {
 	return g
 }
 
-// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood still, a key that is
-// free soon after proves nothing; one that stays held is a failure.
+// becomesFree waits until key can be acquired, which must succeed within d, and releases it. Where something stood
+// still, a key that is free soon after proves nothing; one that stays held is a failure.
 func (t *trial) becomesFree(b backend.Backend, key string, d time.Duration, when string) {
 	var err error
 	free := func() bool {

@@ -147,6 +147,7 @@ func (t *trial) refusedBy(b backend.Backend, g *grant) {
 	case h.Token != 0 && h.Token != g.Token():
 		t.fatalf("a HeldError has token %d, the lease has %d", h.Token, g.Token())
 	case h.TTL != 0 && h.TTL < time.Until(deadline), h.TTL > t.g.Round(g.ttl)+t.g.MaxLate+backend.Margin(g.ttl):
-		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left", h.TTL, g.ttl, time.Until(deadline))
+		t.fatalf("a HeldError has a TTL of %v, of a lease granted for %v that has %v left",
+			h.TTL, g.ttl, time.Until(deadline))
 	}
 }

@@ -222,8 +222,8 @@ func keysAlike() (keys []string) {
 	return unique(append(keys, strings.ToUpper(word), strings.ToUpper(word[:1])+word[1:]))
 }
 
-// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits cannot distinguish
-// apart.
+// numbersAlike are numbers: with zeros and signs, written in other ways, and what floats and integers of 32 and 64 bits
+// cannot distinguish.
 func numbersAlike() (keys []string) {
 	n, huge := digits(9), digits(17)
 	x, _ := strconv.ParseUint(n, 10, 64)

@@ -44,7 +44,8 @@ func (c *crowd) kinds() int {
 	return 1
 }
 
-// longQueueIsServed renews a lease while waiters arrive and leave; lets it end by itself; and has each waiter renew its own.
+// longQueueIsServed renews a lease while waiters arrive and leave; lets it end by itself; and has each waiter renew its
+// own.
 func longQueueIsServed(t *trial) {
 	defer t.watchStore()()
 	c := &crowd{trial: t, g: t.acquire(t.a, t.key, t.long())}

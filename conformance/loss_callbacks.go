@@ -111,7 +111,8 @@ func (t *trial) callsOnStoreLoss() {
 	to.all("after the store has dropped the lease")
 }
 
-// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified before.
+// callsOnLostRenewal has a renewal report that the store has dropped the lease, if the client has not been notified
+// before.
 func (t *trial) callsOnLostRenewal() {
 	g, to := t.evicts()
 	begun := time.Now()

@@ -33,7 +33,8 @@ func maxLeasesAreGranted(t *trial) {
 		mu.Unlock()
 	})
 	for range 2 {
-		if _, err := t.requestKey(t.ctx, c, t.newKey(), t.long(), false); !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
+		_, err := t.requestKey(t.ctx, c, t.newKey(), t.long(), false)
+		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrHeld) {
 			t.fatalf("Acquire of a free key by a client that holds MaxLeases, %d: %v, want ErrUnavailable", len(held), err)
 		}
 	}

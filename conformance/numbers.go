@@ -92,8 +92,8 @@ func (t *trial) inspectHasTTL() bool {
 	return t.inspect(g.key).TTL > 0
 }
 
-// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return them. What was cut to seconds is
-// free before.
+// keptToTheEnd waits for the ends of odd TTLs, of leases granted, renewed and waited for, where Inspect does not return
+// them. What was cut to seconds is free before.
 func (t *trial) keptToTheEnd() {
 	var odd []time.Duration
 	const all = 100
@@ -182,7 +182,8 @@ func (t *trial) renewalsKept(what string, renew func(grants []*grant, ttls []tim
 		t.inTurns(len(ttls), func(i int) {
 			t.keeps(grants[i], ttls[i], before, after, what)
 			if h := t.inspect(grants[i].key); hasTTL[i] && h.TTL <= 0 && grants[i].live(time.Now()) {
-				t.fatalf("%s to %v: Inspect returns no TTL, as if the lease never ended; it does of one acquired for as long", what, ttls[i])
+				t.fatalf("%s to %v: Inspect returns no TTL, as if the lease never ended; it does of one acquired for as long",
+					what, ttls[i])
 			}
 		})
 		t.stayKept(grants, ttls)

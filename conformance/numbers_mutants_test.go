@@ -74,7 +74,8 @@ func (s *server) keepOdd(ttl time.Duration) time.Duration {
 func (s *server) keepWaited(r backend.Request, ttl time.Duration) time.Duration {
 	switch {
 	case !r.Wait:
-	case s.is("waiter's TTL is cut to seconds", "waiter's TTL is cut to seconds, and Inspect returns none") && ttl > time.Second:
+	case s.is("waiter's TTL is cut to seconds", "waiter's TTL is cut to seconds, and Inspect returns none") &&
+		ttl > time.Second:
 		return ttl.Truncate(time.Second)
 	case s.is("waiter's TTL in milliseconds is an int32"):
 		return time.Duration(int32(ttl/time.Millisecond)) * time.Millisecond

@@ -10,8 +10,9 @@ import (
 // other processes, frozen, killed, or with a wrong clock
 var processChecks = []Check{
 	{
-		Name:  "FrozenHolderLosesKey",
-		Rule:  "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns of the loss, and touches nothing",
+		Name: "FrozenHolderLosesKey",
+		Rule: "rules 3, 5 and 6: a frozen process's key is free by its TTL and MaxLate; thawed, it learns " +
+			"of the loss, and touches nothing",
 		Needs: []Need{needsProcess},
 		run:   frozenHolderLosesKey,
 	},
@@ -178,7 +179,8 @@ func (r *remote) until() time.Time {
 }
 
 // claimsLive reports whether a thawed process still believes in its lease. A process that was
-// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost soon.
+// frozen with the answer in its hands reports the past: if the time of its answer is unknown, its lease must be lost
+// soon.
 func (r *remote) claimsLive() bool {
 	if r.answer.Err != nil || r.answer.Left <= 0 {
 		return false

@@ -88,8 +88,8 @@ func (p *pulse) endRequest(begun time.Time) {
 }
 
 // watchStore measures how long the store takes to answer until the function that it returns is called. A check that waits for the store
-// sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys: a store may end a lease, or wake a
-// waiter, because of a request for its key.
+// sends no requests itself, and would not notice a pause of the store. The probes inspect unused keys: a store may end
+// a lease, or wake a waiter, because of a request for its key.
 func (t *trial) watchStore() (end func()) {
 	p := &t.pulse
 	p.mu.Lock()
@@ -159,7 +159,8 @@ func (t *trial) overdue(took, limit time.Duration) bool {
 	return t.pulse.stood() < late/2
 }
 
-// stoodStill describes what kept the store from being in time: a pause of this process or an outage. Empty if nothing did.
+// stoodStill describes what kept the store from being in time: a pause of this process or an outage. Empty if nothing
+// did.
 func (t *trial) stoodStill() string {
 	if stood := t.pulse.stood(); stood > 0 {
 		return fmt.Sprintf("this process stood still for %v", stood)

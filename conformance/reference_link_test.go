@@ -200,7 +200,7 @@ func (w *wire) Passed(d conformance.Direction) int64 {
 	return w.passed[d]
 }
 
-func (w *wire) Came(d conformance.Direction) int64 {
+func (w *wire) Arrived(d conformance.Direction) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.came[d]

@@ -236,5 +236,6 @@ func (c *client) hearsOfRemoval(owner string) {
 
 // keepsLives reports whether clients keep their leases, which some bugs and the news of removals need.
 func (s *server) keepsLives() bool {
-	return s.notifies() || s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
+	return s.notifies() ||
+		s.is("Release ends every lease of the client", "holder gives up after 3 seconds without contact")
 }

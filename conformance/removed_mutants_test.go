@@ -33,7 +33,8 @@ func (s *server) notifies() bool {
 	return s.is(notifiesLoss) || slices.ContainsFunc(removedMutants, is) || slices.ContainsFunc(reconnectLossMutants, is)
 }
 
-// notify returns a function that notifies the holder of e of a removal. Clients behind a wire are notified when connected.
+// notify returns a function that notifies the holder of e of a removal. Clients behind a wire are notified when
+// connected.
 func (s *server) notify(e *entry, broken bool) func() {
 	c, owner := e.client, e.owner
 	switch {
@@ -73,7 +74,8 @@ func (s *server) removeLocked(key string, e *entry, broken bool) {
 func TestNotifiesLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
+		run := regexp.MustCompile("^(RemovedHolderIsNotified|ReconnectedHolderIsNotified|" +
+			"BreakEndsOneLease|OnLostCallsWhateverEndsIt)$")
 		results, err := conformance.Execute(t.Context(), newServer(notifiesLoss).harness(), conformance.Options{Run: run})
 		if err != nil {
 			t.Fatal(err)

@@ -287,7 +287,8 @@ func (t *trial) arrived(key string, n int) {
 	}
 }
 
-// confirmQueued waits until n waiters are in the store's queue for key and have its reply, so that they outlive an outage.
+// confirmQueued waits until n waiters are in the store's queue for key and have its reply, so that they outlive an
+// outage.
 func (t *trial) confirmQueued(key string, n int) {
 	t.arrived(key, n)
 	time.Sleep(t.h.ArrivalDelay * time.Duration(t.stretch))

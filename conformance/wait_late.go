@@ -32,7 +32,8 @@ func waiterIsNotLate(t *trial) {
 	const each = 3
 	defer t.watchStore()()
 	l := &lates{times: make(map[string][]time.Duration)}
-	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch)) // of who is alive still when several have come or left
+	// queued is the TTL of a lease that is still live after several waiters have arrived or left.
+	queued := t.g.Round(t.awaited() + 2*t.h.ArrivalDelay*time.Duration(t.stretch))
 	holders := []func(int){
 		func(int) { // as it was granted
 			g := t.acquire(t.a, t.newKey(), t.short())
@@ -106,8 +107,8 @@ func waiterIsNotLate(t *trial) {
 	}
 }
 
-// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in which this process
-// does not run does not count.
+// lateness waits for w, which is granted the key of g, and returns how much later than allowed the grant was. Time in
+// which this process does not run does not count.
 func (t *trial) lateness(g *grant, w *waiting, answered time.Time) time.Duration {
 	due := t.lastRefusal(answered, g.ttl)
 	t.within(time.Until(due), w.done)

@@ -87,7 +87,8 @@ func waiterGetsExpiredKey(t *trial) {
 }
 
 // pushIsPrompt has waiters hear of releases, one after the other: two that have waited for a moment, and more that have for a second. A
-// machine that is too busy gets a second and a third chance, a waiter that looks now and then has none, as its delays differ.
+// machine that is too busy gets a second and a third chance, a waiter that looks now and then has none, as its delays
+// differ.
 func pushIsPrompt(t *trial) {
 	const keys, rounds, longRounds, chances = 3, 3, 3, 3
 	defer t.watchStore()()

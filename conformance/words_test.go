@@ -8,8 +8,8 @@ import (
 	"github.com/anylock/lock/conformance"
 )
 
-// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. Races that may end otherwise, and
-// checks that may see something else first, are not among them.
+// doubleGrants are mutants whose check sees two owners of a key at once, and must report a double grant. Races that may
+// end otherwise, and checks that may see something else first, are not among them.
 var doubleGrants = []mutant{
 	{"each client has a store of its own", "ClientsShareStore"},
 	{"re-entrant per client", "OwnersOfOneClientExclude"},

@@ -39,7 +39,7 @@ type attempt struct {
 	opportunity time.Duration  // from now: see record
 }
 
-// cleanUp removes what the store may keep of an owner that will not use it: now, which takes some 20 µs, or in the
+// cleanUp removes what the store may keep for an owner that has no lease: now, which takes some 20 µs, or in the
 // background if somebody keeps the bucket locked.
 func (a *attempt) cleanUp() {
 	if !a.touched {
@@ -53,7 +53,7 @@ func (a *attempt) cleanUp() {
 	}
 }
 
-// try looks once: it takes the key if it may, else it joins the queue if the request waits.
+// try makes one attempt: it acquires the key if it may, else it joins the queue if the request waits.
 func (a *attempt) try(ctx context.Context) (backend.Lease, error) {
 	var inbox uint64
 	if a.r.Wait {

@@ -79,7 +79,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// requests are what kit.Leases asks of the store.
+// requests implements kit.Requests.
 type requests struct{ *Backend }
 
 // RenewLease implements kit.Requests.

@@ -70,7 +70,7 @@ func BenchmarkHandOff(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/turn")
 }
 
-// taker takes the key and gives it back until its input ends.
+// taker acquires and releases the key until its input ends.
 func taker(b *file.Backend) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -130,7 +130,7 @@ func BenchmarkDistinct(b *testing.B) {
 	}
 }
 
-// Processes contend for one key: the time that a grant takes, over all of them.
+// Processes contend for one key: the mean time between grants.
 func BenchmarkContended(b *testing.B) {
 	for _, processes := range []int{2, 8} {
 		b.Run(strconv.Itoa(processes), func(b *testing.B) {

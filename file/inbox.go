@@ -13,8 +13,8 @@ import (
 )
 
 // An inbox is where the waiters of one Backend are notified of their turn: a FIFO of its own in the directory, with one
-// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its reader
-// lives, so that the dead are skipped at once.
+// goroutine that reads tickets from it, both made by the first waiter. Opening a FIFO for writing shows whether its
+// reader lives, so that the dead are skipped at once.
 type inbox struct {
 	store *store
 
@@ -218,7 +218,8 @@ func (m *messages) mine(q queued) bool {
 }
 
 func (m *messages) reach(q queued) bool {
-	return !noReader(m.prepare(q, q.ticket)) // it may live although its inbox cannot be opened, as without permission: then its timer wakes it
+	// Without permission, a live waiter's inbox cannot be opened either: its timer wakes it.
+	return !noReader(m.prepare(q, q.ticket))
 }
 
 func (m *messages) hint(q queued) { _ = m.prepare(q, q.ticket|hintBit) }

@@ -65,7 +65,7 @@ func goroutine() string {
 	return name
 }
 
-// lockFile takes the lock of a file, as another process does.
+// lockFile locks a file, as another process does.
 func lockFile(t *testing.T, path string) (unlock func()) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {

@@ -26,7 +26,7 @@ func (r *record) free() {
 	r.token, r.owner, r.expires, r.claimBy = 0, "", 0, 0
 }
 
-// offer gives a free key's first waiter its turn, and takes those out of the queue that are dead or have missed theirs. It
+// offer gives a free key's first waiter its turn, and removes waiters that are dead or have missed their turn. It
 // stops at owner, who is here to claim it. It reports whether the record has changed.
 func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	for r.owner == "" && len(r.queue) > 0 {
@@ -53,7 +53,8 @@ func (r *record) offer(owner string, now int64, p post) (changed bool) {
 	return changed
 }
 
-// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are removed.
+// rouse wakes the first waiter for a held key, which may become free sooner than the waiter knows. Dead waiters are
+// removed.
 func (r *record) rouse(p post) {
 	for r.owner != "" && len(r.queue) > 0 && !p.reach(r.queue[0]) {
 		r.removeInbox(r.queue[0].inbox)
@@ -65,7 +66,7 @@ func (r *record) claim(owner string) bool {
 	return r.owner == "" && (len(r.queue) == 0 || r.queue[0].owner == owner)
 }
 
-// grant gives a key that owner may claim.
+// grant grants a key that owner may claim.
 func (r *record) grant(owner string, token uint64, expires int64) {
 	if len(r.queue) > 0 {
 		r.remove(0)
@@ -83,7 +84,7 @@ func (r *record) place(owner string) int {
 	return -1
 }
 
-// leave takes a waiter out of the queue, and reports whether it was there.
+// leave removes a waiter from the queue, and reports whether it was there.
 func (r *record) leave(owner string) bool {
 	i := r.place(owner)
 	if i < 0 {

@@ -91,7 +91,8 @@ func TestRouse(t *testing.T) {
 	p := fakePost{dead: []uint64{1}}
 	held.rouse(&p)
 	free.rouse(&p)
-	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" || !slices.Equal(p.notified, []uint64{2}) || p.hinted != nil {
+	if owners(held) != "bd" || held.owner != "o" || owners(free) != "e" ||
+		!slices.Equal(p.notified, []uint64{2}) || p.hinted != nil {
 		t.Errorf("%+v, %+v, notified %v, hinted %v", held, free, p.notified, p.hinted)
 	}
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// pollEvery is how often a waiter polls the record in case no notification arrives. Those far behind poll less often, in
-	// proportion to their place.
+	// pollEvery is how often a waiter polls the record in case no notification arrives. Those far behind poll less
+	// often, in proportion to their place.
 	pollEvery = time.Second
 	lookMost  = 10 * time.Second
 	lookFar   = 4 // places that look as often as the first
 )
 
-// sleep returns when it is time to try again: it is the waiter's turn, or time to look in any case.
+// sleep returns when it is time to try again: at the waiter's turn, or at the next poll.
 func (a *attempt) sleep(ctx context.Context) error {
 	timer := time.NewTimer(a.nextPoll())
 	defer timer.Stop()

@@ -161,7 +161,7 @@ func (s *Server) resume(ctx context.Context, id claimID, ttl time.Duration, busy
 	}
 	if !holder.Held() {
 		var err error
-		if holder, err = s.locks.Inspect(ctx, id.key); err != nil {
+		if holder, err = s.locks.Ops().Inspect(ctx, id.key); err != nil {
 			return nil, err
 		}
 	}

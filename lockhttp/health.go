@@ -31,7 +31,7 @@ func (s *Server) ping(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
 	defer cancel()
-	h.err = s.locks.Ping(ctx)
+	h.err = s.locks.Ops().Ping(ctx)
 	h.asked, h.known = time.Now(), true
 	return h.err
 }

@@ -92,7 +92,7 @@ func (s *Server) holderOf(c *call, err error) (*holderAnswer, error) {
 		a := newHolderAnswer(c.key, held.Holder)
 		return &a, nil
 	}
-	h, err := s.locks.Inspect(c.Context(), c.key)
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
 	if err != nil || !h.Held() {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Server) serveRelease(w http.ResponseWriter, c *call) {
 }
 
 func (s *Server) serveInspect(w http.ResponseWriter, c *call) {
-	h, err := s.locks.Inspect(c.Context(), c.key)
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
 	if err != nil {
 		s.fail(w, err, nil)
 		return
@@ -128,7 +128,7 @@ func (s *Server) serveBreak(w http.ResponseWriter, c *call) {
 		s.fail(w, fmt.Errorf("%w: owner is missing: name the holder as the store knows it", lock.ErrInvalid), nil)
 		return
 	}
-	if err := s.locks.Break(c.Context(), c.key, owner); err != nil {
+	if err := s.locks.Ops().Break(c.Context(), c.key, owner); err != nil {
 		s.fail(w, err, nil)
 		return
 	}
@@ -157,7 +157,7 @@ func (s *Server) serveList(w http.ResponseWriter, c *call) {
 		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not list these keys", nil)
 		return
 	}
-	held, err := s.locks.List(c.Context(), prefix)
+	held, err := s.locks.Ops().List(c.Context(), prefix)
 	if err != nil {
 		s.fail(w, err, nil)
 		return

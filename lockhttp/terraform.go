@@ -113,9 +113,9 @@ func (s *Server) forceUnlock(w http.ResponseWriter, c *call) {
 		s.refuse(w, status{http.StatusForbidden, "forbidden", false}, "client "+c.caller.name()+" may not break the locks of others", nil)
 		return
 	}
-	h, err := s.locks.Inspect(c.Context(), c.key)
+	h, err := s.locks.Ops().Inspect(c.Context(), c.key)
 	if err == nil && h.Held() {
-		if err = s.locks.Break(c.Context(), c.key, h.Owner); err == nil {
+		if err = s.locks.Ops().Break(c.Context(), c.key, h.Owner); err == nil {
 			s.noticeBreak(c, h.Owner)
 		}
 	}

@@ -237,7 +237,8 @@ func (r *roll) work(g generation) *worker {
 	return w
 }
 
-// patience is above what a waiter takes while stores do not answer and holders are killed, on a machine whose disk is busy.
+// patience is longer than a waiter needs while stores do not answer and holders are killed, on a machine whose disk is
+// busy.
 const patience = time.Minute
 
 // look returns the key's holder.
@@ -283,8 +284,9 @@ func (r *roll) contend(p conformance.Process, g generation, stop <-chan struct{}
 			continue
 		}
 		deadline := got.Looked.Add(got.Left)
-		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g} // the report of the grant may be late
-		time.Sleep(rand.N(10 * time.Millisecond))                                              // sleeps: the work under the lock
+		// The report of the grant may be late.
+		h := granted{since: earlierOf(time.Now(), deadline), token: got.Token + g.base, by: g}
+		time.Sleep(rand.N(10 * time.Millisecond)) // sleeps: the work under the lock
 		h.until = earlierOf(time.Now(), deadline)
 		ended := time.Time{} // when the lease was over for certain
 		last := i == times-1

@@ -190,7 +190,8 @@ func (l failingLease) Renew(ctx context.Context, ttl time.Duration) error {
 	return l.Lease.Renew(ctx, ttl)
 }
 
-// A waiter that has queued at the first store outlives an outage of the second for a time. One that comes then does not.
+// A waiter that has queued at the first store outlives an outage of the second for a time. A waiter that arrives during
+// the outage does not.
 func TestWaiterOutlivesOutageOfSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := memory.New(), &failing{Backend: memory.New()}
@@ -393,14 +394,15 @@ type numbered struct {
 func (n numbered) Token() uint64 { return n.n }
 
 // Somebody who has waited since before the cut was passed, and is granted when others may use the second store alone, gets a token
-// above theirs. Who got both at once asks the first store no more than that.
+// above theirs. A waiter that got both at once sends the first store no more requests.
 func TestTokenOfOldWaiterIsTheSeconds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		waited time.Duration
 		asked  int // of the first store
 		passed bool
-	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true}, {"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
+	}{{"AtOnce", 0, 2, false}, {"Soon", pair.SwitchDelay / 2, 2, false}, {"Late", pair.SwitchDelay, 4, true},
+		{"LateBeforeTheCut", pair.SwitchDelay, 3, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				first, second := &arriving{Backend: memory.New()}, memory.NewStore()

@@ -22,7 +22,7 @@ func ExampleLead() {
 	defer locks.Close()
 
 	err = recipe.Lead(ctx, locks, "scheduler", func(ctx context.Context, lease *lock.Lease) error {
-		leader, err := locks.Inspect(ctx, "scheduler")
+		leader, err := locks.Ops().Inspect(ctx, "scheduler")
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ var ErrLimit = errors.New("another process has a higher limit")
 // # Keys
 //
 // The semaphore "mail" with a limit of 2 has the permits "mail/permit/0" and "mail/permit/1", which are keys of the
-// Locker. The first waiter holds "mail/queue". locks.List(ctx, "mail/permit/") returns the holders of permits, if the
+// Locker. The first waiter holds "mail/queue". locks.Ops().List(ctx, "mail/permit/") returns the holders of permits, if the
 // store can list. Tokens rise per permit, not for the whole semaphore, so compare only tokens of leases with the same
 // Key.
 //
@@ -112,7 +112,7 @@ func (s *Semaphore) try(ctx context.Context, opts []lock.AcquireOption) (_ *lock
 	if busy == nil {
 		return nil, nil, err // all are held under ctx
 	}
-	above, err := s.locks.Inspect(ctx, s.permit(s.n))
+	above, err := s.locks.Ops().Inspect(ctx, s.permit(s.n))
 	switch {
 	case err != nil:
 		return nil, nil, err

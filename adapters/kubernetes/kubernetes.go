@@ -99,7 +99,7 @@ func (l *Lock) set(lease *lock.Lease, record resourcelock.LeaderElectionRecord) 
 
 // Get implements resourcelock.Interface. If this process holds the lease, it returns the record of the last Create or
 // Update. If the lease was lost, it returns an error until the elector has stopped leading. If somebody else holds the
-// lease, the holder is named by its owner, as Locker.Inspect names it, and the raw bytes differ in each call. If nobody
+// lease, the holder is named by its owner, as Ops.Inspect names it, and the raw bytes differ in each call. If nobody
 // does, the error is NotFound.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
@@ -116,7 +116,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	h, err := l.locks.Inspect(ctx, l.key)
+	h, err := l.locks.Ops().Inspect(ctx, l.key)
 	switch {
 	case err != nil:
 		return nil, nil, err

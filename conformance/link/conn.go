@@ -174,8 +174,8 @@ func (w *way) wake() {
 	}
 }
 
-// stage removes the data that may pass now from the queue. changed is closed when that may have become more, and wait how long until
-// more may go by itself, if it is known.
+// stage removes the data that may pass now from the queue. changed is closed when that may have become more, and wait
+// how long until more may go by itself, if it is known.
 func (w *way) stage() (changed <-chan struct{}, wait time.Duration) {
 	l := w.conn.link
 	l.mu.Lock()

@@ -206,8 +206,8 @@ func (l *Link) Passed(d conformance.Direction) int64 {
 	return l.ways[d].passed
 }
 
-// Came implements conformance.Link.
-func (l *Link) Came(d conformance.Direction) int64 {
+// Arrived implements conformance.Link.
+func (l *Link) Arrived(d conformance.Direction) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ways[d].came

@@ -158,11 +158,11 @@ func (c *client) silent() {
 }
 
 // arrived waits until n bytes have arrived at the link.
-func came(t *testing.T, l *Link, d conformance.Direction, n int64) {
+func arrived(t *testing.T, l *Link, d conformance.Direction, n int64) {
 	t.Helper()
-	for end := time.Now().Add(soon); l.Came(d) < n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(soon); l.Arrived(d) < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%v: %d bytes came, want %d", d, l.Came(d), n)
+			t.Fatalf("%v: %d bytes arrived, want %d", d, l.Arrived(d), n)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestPassesAndCounts(t *testing.T) {
 	c.ping()
 	d.ping()
 	for _, way := range []conformance.Direction{toStore, fromStore} {
-		if p, a := l.Passed(way), l.Came(way); p != 8 || a != 8 {
+		if p, a := l.Passed(way), l.Arrived(way); p != 8 || a != 8 {
 			t.Errorf("%s: %d bytes passed, %d came, want 8", way, p, a)
 		}
 	}
@@ -256,7 +256,7 @@ func TestCutAfterFromStore(t *testing.T) {
 		d.ended()
 		happens(t, happened)
 		e.received(t, "pingpingabcd")
-		if p, a := l.Passed(fromStore)-8, l.Came(fromStore)-8; p != n || a != 4 {
+		if p, a := l.Passed(fromStore)-8, l.Arrived(fromStore)-8; p != n || a != 4 {
 			t.Errorf("%d bytes passed and %d came, want %d and 4", p, a, n)
 		}
 		dial(t, l.Addrs()[0]).ping()
@@ -373,10 +373,10 @@ func TestHold(t *testing.T) {
 	l.Hold(toStore)
 	c.send("one")
 	c.send("two")
-	came(t, l, toStore, 10)
+	arrived(t, l, toStore, 10)
 	c.silent()
 	e.received(t, "ping")
-	if a, p := l.Came(toStore), l.Passed(toStore); a != 10 || p != 4 {
+	if a, p := l.Arrived(toStore), l.Passed(toStore); a != 10 || p != 4 {
 		t.Errorf("%d bytes came and %d passed, want 10 and 4", a, p)
 	}
 	l.Heal()
@@ -385,7 +385,7 @@ func TestHold(t *testing.T) {
 	l.Hold(fromStore)
 	c.send("three")
 	e.received(t, "pingonetwothree")
-	came(t, l, fromStore, 15)
+	arrived(t, l, fromStore, 15)
 	c.silent()
 	l.Heal()
 	c.get("three")
@@ -422,11 +422,11 @@ func TestDrop(t *testing.T) {
 		idle.ping()
 		l.Drop(way)
 		c.send("lost")
-		came(t, l, way, 12)
+		arrived(t, l, way, 12)
 		c.silent()
 		d := dial(t, l.Addrs()[0])
 		d.send("lost")
-		came(t, l, way, 16)
+		arrived(t, l, way, 16)
 		d.silent()
 		want := "pingping"
 		if way == fromStore {

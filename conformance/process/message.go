@@ -27,8 +27,8 @@ type request struct {
 	Wait  bool          `json:",omitempty"`
 }
 
-// An answer is the reply of the process to the request of that ID; the one with ID 0 comes when its client is open. An Acquire
-// is answered twice: when it is begun, and with its result.
+// An answer is the reply of the process to the request of that ID; the one with ID 0 comes when its client is open. An
+// Acquire is answered twice: when it is begun, and with its result.
 type answer struct {
 	ID    int64
 	Begun bool          `json:",omitempty"`

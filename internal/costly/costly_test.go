@@ -11,7 +11,9 @@ import (
 
 func TestCostliest(t *testing.T) {
 	t.Parallel()
-	costs := map[string]time.Duration{"A": 1 * time.Second, "B": 5 * time.Second, "C": 3 * time.Second, "D": 1 * time.Second, "E": 0}
+	costs := map[string]time.Duration{
+		"A": 1 * time.Second, "B": 5 * time.Second, "C": 3 * time.Second, "D": 1 * time.Second, "E": 0,
+	}
 	for share, want := range map[float64][]string{
 		0: nil, 0.5: {"B"}, 0.51: {"B", "C"}, 0.8: {"B", "C"}, 0.81: {"A", "B", "C"}, 1: {"A", "B", "C", "D"},
 	} {

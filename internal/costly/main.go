@@ -27,7 +27,7 @@ const gateCheck = "ClientsShareStore" // runs before every other check
 
 func main() {
 	share := flag.Float64("share", 0.6, "the share of the processor time that the listed checks take")
-	run := flag.String("run", "", "measure only checks that this expression matches, and print the costs instead of writing the list")
+	run := flag.String("run", "", "measure only checks that this expression matches, and do not write the list")
 	flag.Parse()
 	only, err := regexp.Compile(*run)
 	if err == nil {
@@ -58,7 +58,8 @@ func record(stores []string, share float64, only *regexp.Regexp) error {
 	if only.String() != "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(dir, "conformance", "costly.go"), source(stores, costliest(costs, share), costs), 0o644)
+	text := source(stores, costliest(costs, share), costs)
+	return os.WriteFile(filepath.Join(dir, "conformance", "costly.go"), text, 0o644)
 }
 
 // measure adds the cost of each check on the store in dir to costs, and prints it.
@@ -104,7 +105,8 @@ func processorTime(dir, bin string, c conformance.Check) (time.Duration, error) 
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "-test.short", "-test.run", "^TestConformance$/^"+c.Group+"$/^"+c.Name+"$")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "ANYLOCK_CONFORMANCE_FULL=1", "ANYLOCK_TEST_REQUIRE=1") // FULL: -short leaves nothing out
+	// FULL: -short leaves no check out.
+	cmd.Env = append(os.Environ(), "ANYLOCK_CONFORMANCE_FULL=1", "ANYLOCK_TEST_REQUIRE=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("%s: %w\n%s", c.Name, err, out)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/anylock/lock/backend/driver"
 )
 
-// needs are what applications ask of a store, with the requirement that demands it.
+// needs are what applications need from a store, with the requirement for each.
 var needs = []struct {
 	words   string
 	require lock.Need
@@ -59,7 +59,7 @@ func writeNeeds(w io.Writer, drivers []driver.Driver) error {
 	return err
 }
 
-// meets asks package lock whether it would open a store of these guarantees.
+// meets reports whether package lock would open a store of these guarantees.
 func meets(g backend.Guarantees, n lock.Need) (bool, error) {
 	locks, err := lock.New(promise{g}, lock.Require(n))
 	if errors.Is(err, lock.ErrUnsupported) {

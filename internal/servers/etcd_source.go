@@ -59,7 +59,7 @@ func (spec etcdSpec) command(at place) (args []string, files map[string]string) 
 	return append(args, spec.options...), spec.files
 }
 
-// ready asks the server for a read that the whole cluster agrees on, and whether it is the member that we started.
+// ready makes a linearizable read, and checks that the server is the member that we started.
 func (spec etcdSpec) ready(ctx context.Context, s *Server) error {
 	if err := spec.client.read(ctx, s.Addr); err != nil {
 		return err

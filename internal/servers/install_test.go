@@ -27,7 +27,7 @@ var packages = []struct{ name, file string }{
 	{"nodejs", "/usr/bin/node"},
 }
 
-// aptGet is an apt-get that writes down what it is asked for, and puts the files there of packages that it is to install.
+// aptGet is an apt-get that records its arguments, and creates the files of the packages that it installs.
 const aptGet = `#!/bin/bash
 echo "$*" >>"$ANYLOCK_SERVERS_ROOT/asked"
 for word; do
@@ -41,7 +41,7 @@ for word; do
 done
 `
 
-// A bareMachine is a folder that scripts/install-servers takes for the root of a machine.
+// A bareMachine is a folder that scripts/install-servers uses as the root of a machine.
 type bareMachine struct{ root string }
 
 func newBareMachine(t *testing.T) bareMachine {
@@ -82,7 +82,7 @@ func (m bareMachine) write(t *testing.T, path, text string) {
 	}
 }
 
-// install runs the script in dir, and returns what it prints and which packages it has asked for.
+// install runs the script in dir, and returns its output and the packages that it has requested.
 func (m bareMachine) install(t *testing.T, dir string) (out string, asked []string, err error) {
 	t.Helper()
 	root, err := moduleroot.Find()

@@ -17,8 +17,8 @@ import (
 // Set makes the wall clock of a process, which must be stopped or traced, wrong by skew, in whole seconds; 0 makes it right. Processes that it
 // starts by fork inherit that, programs that it executes do not.
 //
-// A process asks for the time in the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by code that
-// asks the kernel and adds the skew to wall clocks.
+// A process reads the time by the vDSO, code that the kernel maps into it. That is replaced, in this process alone, by
+// code that calls the kernel and adds the skew to wall clocks.
 func Set(pid int, skew time.Duration) error {
 	v, err := openVDSO(pid)
 	if err != nil {
@@ -79,7 +79,7 @@ func openVDSO(pid int) (_ *vdso, err error) {
 	return v, nil
 }
 
-// find looks for the clocks.
+// find finds the clocks.
 func (v *vdso) find() error {
 	image, err := elf.NewFile(io.NewSectionReader(v.mem, v.from, v.to-v.from))
 	if err != nil {

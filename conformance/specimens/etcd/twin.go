@@ -170,7 +170,8 @@ func (s *store) acquire(ctx context.Context, r backend.Request, a *specimens.Att
 	})
 }
 
-// try makes one attempt, and returns what it saw of a busy key. It returns neither a lease nor an error when the owner is spent.
+// try makes one attempt, and returns what it saw of a busy key. It returns neither a lease nor an error when the owner
+// is spent.
 func (s *store) try(ctx context.Context, r backend.Request, a *specimens.Attempt) (backend.Lease, look, error) {
 	seen, err := s.look(ctx, s, nameOf(r.Key))
 	switch {

@@ -17,7 +17,8 @@ func names(key string) []string { return []string{lockName(key), "specimen:token
 
 func lockName(key string) string { return "specimen:lock:" + key }
 
-// takeScript grants the key to an owner with a token, or returns the holder. A repeated request by the same owner gets the same reply.
+// takeScript grants the key to an owner with a token, or returns the holder. A repeated request by the same owner gets
+// the same reply.
 var takeScript = redis.NewScript(`
 local owner = redis.call('GET', KEYS[1])
 if not owner then

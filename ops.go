@@ -18,10 +18,32 @@ type HeldKey struct {
 	Holder
 }
 
+// Ops are the methods for operators: tools, dashboards, probes and people. Applications that only lock do not need them.
+type Ops struct{ l *Locker }
+
+// Ops returns the methods for operators.
+func (l *Locker) Ops() Ops { return Ops{l} }
+
+// Inspect returns who holds key. It is for people and tools: the answer may be out of date by the time it arrives. For a free
+// key it is the zero Holder. The token is that of the lease's first holder; after hand-offs the
+// holder's own is higher by up to 255.
+func (o Ops) Inspect(ctx context.Context, key string) (Holder, error) {
+	l := o.l
+	full, err := l.fullKey(key)
+	if err == nil {
+		var h Holder
+		if h, err = l.backend.Inspect(ctx, full); err == nil {
+			return l.told(h), nil
+		}
+	}
+	return Holder{}, l.error("inspect", l.defaults.prefix+key, err)
+}
+
 // List returns the held keys that begin with prefix, and their holders, sorted by key. It is for people and tools: the answer may be
 // out of date by the time it arrives, and the store may have to scan everything that it keeps. ErrUnsupported means that the store
 // cannot list its keys.
-func (l *Locker) List(ctx context.Context, prefix string) ([]HeldKey, error) {
+func (o Ops) List(ctx context.Context, prefix string) ([]HeldKey, error) {
+	l := o.l
 	held, err := l.list(ctx, l.defaults.prefix+prefix)
 	if err != nil {
 		return nil, l.error("list", l.defaults.prefix+prefix, err)
@@ -79,7 +101,8 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 // its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap with the next owner.
 //
 // ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.
-func (l *Locker) Break(ctx context.Context, key, owner string) error {
+func (o Ops) Break(ctx context.Context, key, owner string) error {
+	l := o.l
 	full, err := l.fullKey(key)
 	breaker, ok := l.backend.(backend.Breaker)
 	switch {
@@ -103,7 +126,8 @@ type Finding = backend.Finding
 
 // Examine returns what is wrong with the store for locks with the Locker's TTL, and what is good to know, the worst first. It is for
 // people and tools, for example before a deploy. It changes nothing beyond what opening the store has changed.
-func (l *Locker) Examine(ctx context.Context) ([]Finding, error) {
+func (o Ops) Examine(ctx context.Context) ([]Finding, error) {
+	l := o.l
 	if err := l.unopened(); err != nil {
 		return nil, l.error("examine", "", err)
 	}
@@ -112,4 +136,24 @@ func (l *Locker) Examine(ctx context.Context) ([]Finding, error) {
 		return nil, l.error("examine", "", err)
 	}
 	return list, nil
+}
+
+// Ping makes one cheap read request to the store, for readiness probes. nil means that the store answers and that NotReady is nil.
+// Ping takes no lease, and does not check whether one could be written.
+func (o Ops) Ping(ctx context.Context) error {
+	l := o.l
+	if err := o.NotReady(); err != nil {
+		return err
+	}
+	_, err := l.backend.Inspect(ctx, l.defaults.prefix+pingKey)
+	return l.error("ping", "", err)
+}
+
+// pingKey is a key that Ping looks at, and nobody takes.
+const pingKey = "anylock-ping"
+
+// NotReady returns why the store cannot grant leases yet: which part of it cannot, until when, and why. It is nil if the store can,
+// or does not know. It makes no request.
+func (o Ops) NotReady() error {
+	return o.l.error("acquire", "", o.l.notReady())
 }

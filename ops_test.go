@@ -22,7 +22,7 @@ func TestListTellsHoldersBelowThePrefix(t *testing.T) {
 		mine, other := locker(t, s.Client(), lock.WithPrefix("mine/")), locker(t, s.Client())
 		b, a := acquire(t, mine, "b"), acquire(t, mine, "a")
 		foreign := acquire(t, other, "foreign")
-		held, err := mine.List(t.Context(), "")
+		held, err := mine.Ops().List(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,13 +33,13 @@ func TestListTellsHoldersBelowThePrefix(t *testing.T) {
 		if !slices.Equal(keys, []string{"a", "b"}) || held[0].Owner != a.Owner() || held[0].Token != a.Token() || held[1].Owner != b.Owner() {
 			t.Errorf("%+v", held)
 		}
-		if held, err := other.List(t.Context(), "mine/b"); err != nil || len(held) != 1 || held[0].Key != "mine/b" {
+		if held, err := other.Ops().List(t.Context(), "mine/b"); err != nil || len(held) != 1 || held[0].Key != "mine/b" {
 			t.Errorf("%+v, error %v", held, err)
 		}
 		release(t, a)
 		release(t, b)
 		release(t, foreign)
-		if held, err := other.List(t.Context(), ""); err != nil || len(held) != 0 {
+		if held, err := other.Ops().List(t.Context(), ""); err != nil || len(held) != 0 {
 			t.Errorf("%+v, error %v", held, err)
 		}
 	})
@@ -50,10 +50,10 @@ func TestBrokenLeaseIsLostAtItsRenewal(t *testing.T) {
 		s := memory.NewStore()
 		holder, operator := locker(t, s.Client(), lock.WithTTL(ttl)), locker(t, s.Client())
 		lease := acquire(t, holder, "k")
-		wantErr(t, operator.Break(t.Context(), "k", "another"), lock.ErrLost)
-		wantErr(t, operator.Break(t.Context(), "k", ""), lock.ErrInvalid)
-		wantErr(t, operator.Break(t.Context(), "", lease.Owner()), lock.ErrInvalid)
-		if err := operator.Break(t.Context(), "k", lease.Owner()); err != nil {
+		wantErr(t, operator.Ops().Break(t.Context(), "k", "another"), lock.ErrLost)
+		wantErr(t, operator.Ops().Break(t.Context(), "k", ""), lock.ErrInvalid)
+		wantErr(t, operator.Ops().Break(t.Context(), "", lease.Owner()), lock.ErrInvalid)
+		if err := operator.Ops().Break(t.Context(), "k", lease.Owner()); err != nil {
 			t.Fatal(err)
 		}
 		next := acquire(t, operator, "k")
@@ -62,16 +62,16 @@ func TestBrokenLeaseIsLostAtItsRenewal(t *testing.T) {
 			t.Error("the holder has not heard of it at its renewal")
 		}
 		wantErr(t, lease.Release(t.Context()), lock.ErrLost)
-		wantErr(t, operator.Break(t.Context(), "k", lease.Owner()), lock.ErrLost)
+		wantErr(t, operator.Ops().Break(t.Context(), "k", lease.Owner()), lock.ErrLost)
 		release(t, next)
 	})
 }
 
 func TestStoreThatCannotListOrBreakSaysSo(t *testing.T) {
 	l := locker(t, struct{ backend.Backend }{memory.New()})
-	_, err := l.List(t.Context(), "")
+	_, err := l.Ops().List(t.Context(), "")
 	wantErr(t, err, lock.ErrUnsupported)
-	wantErr(t, l.Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
+	wantErr(t, l.Ops().Break(t.Context(), "k", "somebody"), lock.ErrUnsupported)
 }
 
 // manyKeys lists more keys than anybody wants to ask for in vain.
@@ -99,7 +99,7 @@ func TestListStopsAtTheFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outage := errors.New("outage")
 		store := &manyKeys{Backend: memory.New(), inspect: func(context.Context) error { return outage }}
-		_, err := locker(t, store).List(t.Context(), "")
+		_, err := locker(t, store).Ops().List(t.Context(), "")
 		if !errors.Is(err, outage) || strings.Count(err.Error(), "outage") != 1 {
 			t.Errorf("%v, want the error once", err)
 		}
@@ -115,7 +115,7 @@ func TestListStopsWhenItsContextEnds(t *testing.T) {
 		l := locker(t, store)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := l.List(ctx, "")
+		_, err := l.Ops().List(ctx, "")
 		wantErr(t, err, context.DeadlineExceeded)
 		if n := store.asked.Load(); n > 32 {
 			t.Errorf("%d requests", n)
@@ -125,13 +125,13 @@ func TestListStopsWhenItsContextEnds(t *testing.T) {
 
 func TestExamine(t *testing.T) {
 	l := locker(t, memory.NewStore().Client())
-	list, err := l.Examine(t.Context())
+	list, err := l.Ops().Examine(t.Context())
 	if err != nil || len(list) != 1 || list[0].Code != "not-examined" {
 		t.Errorf("%+v, error %v", list, err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Examine(t.Context())
+	_, err = l.Ops().Examine(t.Context())
 	wantErr(t, err, lock.ErrClosed)
 }
