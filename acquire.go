@@ -158,7 +158,7 @@ func (l *Locker) contend(ctx context.Context, full string, terms *settings, wait
 				err = ErrClosed
 			}
 		}
-		if !wait || !errors.Is(err, ErrLost) || attempt == most {
+		if !wait || !errors.Is(err, ErrLost) || attempt == most || terms.owner != "" {
 			l.leaveWith(g, err)
 			if busy != nil && kit.IsContextError(err) && !errors.Is(err, ErrHeld) {
 				err = cmp.Or(kit.ContextError(ctx, busy), err)
@@ -189,14 +189,19 @@ func (l *Locker) tryThenWait(ctx context.Context, g *gate, terms *settings, wait
 // requestLease makes one request for a lease to the store.
 func (l *Locker) requestLease(ctx context.Context, g *gate, terms *settings, wait bool) (*hold, error) {
 	ttl := terms.leaseTTL()
-	owner := l.newOwner()
+	owner := terms.owner
+	if owner == "" {
+		owner = l.newOwner()
+	}
 	lease, err := l.backend.Acquire(ctx, backend.Request{Key: g.key, Owner: owner, TTL: ttl, Wait: wait})
 	if err == nil {
 		if _, err := driver.AddTokenBase(lease.Token(), l.defaults.base); err != nil {
 			_ = lease.Release(ctx) // its TTL ends it in any case
 			return nil, err
 		}
-		return l.newHold(g, lease, owner, ttl), nil
+		h := l.newHold(g, lease, owner, ttl)
+		h.named = terms.owner != ""
+		return h, nil
 	}
 	if held, ok := errors.AsType[*HeldError](err); ok {
 		held = &HeldError{Holder: l.told(held.Holder)}

@@ -23,6 +23,11 @@ func (l *Locker) leaveWith(g *gate, err error) {
 
 // callNextLocked gives the next waiter its turn, or closes the gate.
 func (l *Locker) callNextLocked(g *gate, handed *hold) {
+	if g.resumed {
+		l.resumed--
+		l.drainLocked()
+		return
+	}
 	next := g.nextLocked()
 	if next == nil {
 		if l.idle != nil {
@@ -67,10 +72,11 @@ func (l *Locker) drainLocked() {
 
 // busyLocked counts the keys that somebody holds or asks for.
 func (l *Locker) busyLocked() int {
+	n := len(l.gates) + l.resumed
 	if l.idle != nil {
-		return len(l.gates) - 1
+		n--
 	}
-	return len(l.gates)
+	return n
 }
 
 // waitAt is the context of a wait at the store for g's key, which Shutdown ends too.

@@ -122,7 +122,7 @@ func (l *Locker) handOn(h *hold) bool {
 	lost, current := h.lost, h.ttl
 	h.mu.Unlock()
 	terms := l.nextTerms(h.gate)
-	if terms == nil || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
+	if terms == nil || h.named || terms.owner != "" || int(h.handoffs) >= l.defaults.handoff || lost || h.age() >= handoffTime {
 		return false
 	}
 	l.renewals.remove(h)
@@ -146,7 +146,7 @@ func (l *Locker) handOn(h *hold) bool {
 	if next == nil || isClosed(l.stopping) {
 		return false
 	}
-	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual {
+	if t := next.terms; t.leaseTTL() != ttl || t.manual != terms.manual || t.owner != "" {
 		return false // another waiter than the one it was renewed for
 	}
 	h.handoffs++

@@ -32,9 +32,10 @@ type Locker struct {
 	renewals   *renewer
 	traces     traces
 
-	mu    sync.Mutex
-	gates map[string]*gate
-	idle  *gate // the one that was left last, with nobody inside: its key is often wanted again at once
+	mu      sync.Mutex
+	gates   map[string]*gate
+	resumed int   // leases of Resume that are not over
+	idle    *gate // the one that was left last, with nobody inside: its key is often wanted again at once
 
 	// Closed under mu.
 	stopping chan struct{} // by Shutdown, or Close: nothing new is granted
@@ -52,6 +53,7 @@ type settings struct {
 	wait      time.Duration
 	limited   bool // wait is set
 	reentrant bool
+	owner     string // empty for a random one
 
 	handoff int
 	prefix  string
@@ -74,6 +76,7 @@ type gate struct {
 	told    time.Time              // when it did
 	looking bool                   // a waiter is asking the store whether it is
 	endWait context.CancelFunc     // of the wait at the store of the one inside, nil if there is none
+	resumed bool                   // of a resumed lease: not in Locker.gates
 }
 
 type waiter struct {
@@ -89,6 +92,7 @@ type hold struct {
 	owner   string
 	granted time.Time
 	gone    chan struct{} // closed at its end; nil where nothing waits for that
+	named   bool          // its owner is the caller\'s: it is not handed on
 
 	mu     sync.Mutex
 	tenure *tenure       // who holds it, nil on its way from hand to hand

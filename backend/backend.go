@@ -28,7 +28,7 @@
 // # Optional interfaces
 //
 // A Backend may also be a [BatchRenewer]. It may say with [Readiness] that it cannot grant yet, and with [Capacity] how much room its
-// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], and report what is wrong with its servers
+// server has. It may list its keys as a [Lister], end the leases of others as a [Breaker], return a lease to another process as a [Resumer], and report what is wrong with its servers
 // as an [Examiner]. A Lease may also be a [LossNotifier].
 package backend
 
@@ -227,6 +227,15 @@ type Breaker interface {
 	// soon if Guarantees.TellsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
 	// any other error the outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
+}
+
+// Resumer is an optional interface of a Backend whose leases outlive the client that acquired them.
+type Resumer interface {
+	// Resume returns the lease that r.Owner holds on r.Key, whichever client acquired the lease, and extends it to r.TTL from now,
+	// as Lease.Renew does. The token is that of the grant. r.Wait has no meaning. ErrLost means that r.Owner does not hold the key;
+	// Resume never acquires. After any other error the lease is as it was, or has been extended: unlike a failed Acquire, a failed
+	// Resume ends nothing.
+	Resume(ctx context.Context, r Request) (Lease, error)
 }
 
 // LossNotifier is an optional interface of a Lease that calls back, so that watching a lease needs no goroutine.

@@ -66,6 +66,10 @@ type Result struct {
 // not looked at. The error says that the store cannot be opened or closed or grants nothing, or that ctx ended: then
 // the results have what was found until then.
 func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
+	return execute(ctx, h, o, o.selected(Checks()))
+}
+
+func execute(ctx context.Context, h Harness, o Options, checks []Check) ([]Result, error) {
 	s, err := newSuite(ctx, h, o)
 	if err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func Execute(ctx context.Context, h Harness, o Options) ([]Result, error) {
 		started []<-chan Result
 		observe sync.Mutex
 	)
-	for _, c := range o.selected(Checks()) {
+	for _, c := range checks {
 		started = append(started, s.start(c, func(r Result) {
 			if o.Observe != nil {
 				observe.Lock()

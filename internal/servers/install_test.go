@@ -22,6 +22,9 @@ var packages = []struct{ name, file string }{
 	{"pgbouncer", "/usr/sbin/pgbouncer"},
 	{"chromium", "/usr/bin/chromium"},
 	{"mariadb-server-core", "/usr/sbin/mariadbd"},
+	{"curl", "/usr/bin/curl"},
+	{"python3", "/usr/bin/python3"},
+	{"nodejs", "/usr/bin/node"},
 }
 
 // aptGet is an apt-get that records its arguments, and creates the files of the packages that it installs.
@@ -160,7 +163,7 @@ func TestInstallServersWithoutRights(t *testing.T) {
 	if err == nil || len(asked) > 0 {
 		t.Errorf("it asked for %q, and ended with %v", asked, err)
 	}
-	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb\n"
+	advice := "sudo " + filepath.Join(project, "scripts/install-servers") + " etcd zookeeper memcached postgres pgbouncer chromium mariadb curl python node\n"
 	if !strings.Contains(out, advice) || strings.Contains(out, "apt-get") {
 		t.Errorf("it printed:\n%s\nwant only this command:\n%s", out, advice)
 	}
