@@ -36,7 +36,7 @@ var dependencies = map[string]struct{ own, others []string }{
 	"/memcached": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/bradfitz/gomemcache/"}},
 	"/zookeeper": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{"github.com/go-zookeeper/zk"}},
 	"/postgres":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"/sqltable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/tablesql"}},
+	"/sqltable":  {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/tablesql"}},
 	"/sqltable/pgtable": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/internal/pgurl",
 		"/internal/tablesql", "/sqltable"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"/etcd": {own: []string{"/backend", "/backend/driver", "/backend/kit", "/internal/alarm", "/internal/calls", "/backend/tlsurl"}, others: []string{

@@ -131,7 +131,7 @@ func busyServer(t *testing.T) string {
 		if waiters, leases, _, _, _ := server.InUse(); waiters == 2 && leases == 5 {
 			return listener.URL
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // sleeps: between two looks at the counts
 	}
 }
 

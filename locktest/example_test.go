@@ -19,7 +19,7 @@ func settle(ctx context.Context, locks *lock.Locker, account string, step func()
 				return context.Cause(ctx)
 			}
 			step()
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // sleeps: in fake time, as long as a step takes
 		}
 		return nil
 	}, lock.WithWait(time.Second))

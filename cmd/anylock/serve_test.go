@@ -126,7 +126,7 @@ func TestServe(t *testing.T) {
 		waiter <- code
 	}()
 	for !strings.Contains(s.want(200, "GET", "/metrics", ""), "anylock_waiters 1\n") {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // sleeps: between two reads of the metrics
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
