@@ -12,9 +12,6 @@ import (
 // no write and no request of its own.
 const labelMark = "anylock1"
 
-// labelRoom is what a label needs besides its entries: the comment's marks, labelMark, a TTL and blanks.
-const labelRoom = 40
-
 // labelEntry tells of one lease. Escaping leaves no blank, no '*' and no '/'.
 func labelEntry(h hash, owner string) string { return h.name() + "=" + url.PathEscape(owner) }
 

@@ -57,8 +57,8 @@ func TestLockedRow(t *testing.T) {
 	<-list[7].Lease.Lost()
 	key := "many7"
 	until := time.Now().Add(soon)
-	for err := error(backend.ErrHeld); ; { // the row's lease ends after the holder's deadline
-		_, err = b.Acquire(t.Context(), req(key, ttl))
+	for { // the row's lease ends after the holder's deadline
+		_, err := b.Acquire(t.Context(), req(key, ttl))
 		if !errors.Is(err, backend.ErrHeld) || time.Now().After(until) {
 			t.Fatalf("a key whose row is locked: %v, want ErrHeld", err)
 		}
