@@ -131,7 +131,7 @@ func (l *Locker) handOn(h *hold) bool {
 	}
 	ttl := terms.leaseTTL()
 	// The next holder gets what it asked for: its own TTL, all of it if nobody will renew it.
-	unsure := !l.guarantees.TellsLoss && h.age()-h.replied > handoffTrust
+	unsure := !l.guarantees.ReportsLoss && h.age()-h.replied > handoffTrust
 	if unsure || ttl != current || terms.manual || time.Until(h.lease.Deadline()) < l.effective(ttl)/2 {
 		if !l.renewFor(h, ttl) {
 			return false

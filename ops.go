@@ -97,7 +97,7 @@ func (l *Locker) list(ctx context.Context, prefix string) ([]HeldKey, error) {
 // working: it notices the loss at once if the store reports it, and at its next renewal at the latest. So make sure that it is dead, or
 // that what it writes to checks fencing tokens. Take owner from Inspect or List, so that you do not end somebody else's lease.
 //
-// "The next waiter" is the next waiter at the store. If Guarantees.TellsLoss is false, the holder's process may hand the lease on to a waiter of
+// "The next waiter" is the next waiter at the store. If Guarantees.ReportsLoss is false, the holder's process may hand the lease on to a waiter of
 // its own for 10 ms after the store has last confirmed the lease. Such a holder may overlap with the next owner.
 //
 // ErrLost means that owner no longer holds the key, ErrUnsupported that the store cannot break leases.

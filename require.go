@@ -39,7 +39,7 @@ type Need struct {
 	Linearizable bool          // owners exclude each other whatever fails in the store: "linearizable"
 	NoEarlyLoss  bool          // the store never drops a live lease: "no-early-loss"
 	Shared       bool          // the store has shared leases: "shared"
-	TellsLoss    bool          // a holder learns soon, not only at its next renewal, that its lease was removed: "tells-loss"
+	ReportsLoss  bool          // a holder learns soon, not only at its next renewal, that its lease was removed: "reports-loss"
 	Fencing      Fencing       // tokens stay in order across at least this: "fencing=restart"
 	Reach        Reach         // owners this far apart exclude each other: "reach=network"
 	MaxLate      time.Duration // a dead holder's key is free no later than this after the TTL: "max-late=500ms"
@@ -74,8 +74,8 @@ var needs = []need{
 	flag("shared", func(n *Need) *bool { return &n.Shared }, func(g Guarantees) string {
 		return unless(g.Shared, "the store has no shared leases")
 	}),
-	flag("tells-loss", func(n *Need) *bool { return &n.TellsLoss }, func(g Guarantees) string {
-		return unless(g.TellsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
+	flag("reports-loss", func(n *Need) *bool { return &n.ReportsLoss }, func(g Guarantees) string {
+		return unless(g.ReportsLoss, "a holder whose lease somebody removes learns of it at its next renewal")
 	}),
 	level("fencing", []string{"none", "process", "restart", "loss"}, func(n *Need) *Fencing { return &n.Fencing },
 		func(g Guarantees, at Fencing) string {

@@ -224,7 +224,7 @@ type Lister interface {
 // Breaker is an optional interface of a Backend that can end the lease of any client.
 type Breaker interface {
 	// Break ends the lease of owner on key as if its holder had released it: the next waiter is notified. The holder learns of it
-	// soon if Guarantees.TellsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
+	// soon if Guarantees.ReportsLoss is set, and otherwise when it renews. ErrLost means that owner does not hold the key. After
 	// any other error the outcome is unknown.
 	Break(ctx context.Context, key, owner string) error
 }

@@ -72,7 +72,7 @@ func lossPattern(n int) []bool {
 
 func batchFindsLossesAnywhere(t *trial) {
 	client, lossesWait := t.a, func() (deliver func()) { return func() {} }
-	if t.g.TellsLoss && t.h.Linked != nil { // keep the messages back, or the client would know the losses and not ask the store
+	if t.g.ReportsLoss && t.h.Linked != nil { // keep the messages back, or the client would know the losses and not ask the store
 		c, link := t.linked()
 		t.usable(c)
 		client, lossesWait = c, func() func() { return t.holdAnswers(link) }

@@ -102,7 +102,7 @@ func TestClaimsOfEveryReach(t *testing.T) {
 		{"clocks", modest, "Guarantees.EnforcedBy",
 			map[backend.Reach]string{p: "Harness.StepClock", h: "Harness.StepClock", n: "Harness.StepClock"},
 			func(h *conformance.Harness) { process(h); clock(h) }},
-		{"notified of losses", claim(func(g *backend.Guarantees) { g.TellsLoss = true }), "Guarantees.TellsLoss",
+		{"notified of losses", claim(func(g *backend.Guarantees) { g.ReportsLoss = true }), "Guarantees.ReportsLoss",
 			map[backend.Reach]string{p: "Harness.Evict", h: "Harness.Evict", n: "Harness.Evict"}, evict},
 	} {
 		// Whether there is anything to remove a lease with, only the check knows when it runs.
@@ -136,7 +136,7 @@ type boaster struct{ backend.Backend }
 
 func (b boaster) Guarantees() backend.Guarantees {
 	g := b.Backend.Guarantees()
-	g.TellsLoss = true
+	g.ReportsLoss = true
 	return g
 }
 
@@ -169,9 +169,9 @@ func skippedAsTheyRun(t *testing.T) conformance.Harness {
 
 // skippedClaims are the claims of that harness, and what is reported for each.
 var skippedClaims = map[string]struct{ missing, reason string }{
-	"Guarantees.TellsLoss":  {"Harness.Evict", "not proven: needs Harness.Evict"},
-	"Guarantees.EnforcedBy": {"", "not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},
-	"Guarantees.EarlyLoss":  {"", "not proven: RestartKeepsLeases was skipped: a lease ends"},
+	"Guarantees.ReportsLoss": {"Harness.Evict", "not proven: needs Harness.Evict"},
+	"Guarantees.EnforcedBy":  {"", "not proven: WrongClockEndsNothingEarly was skipped: not supported by this store: no clock can be wrong here"},
+	"Guarantees.EarlyLoss":   {"", "not proven: RestartKeepsLeases was skipped: a lease ends"},
 }
 
 // A claim whose check skips itself when it runs is not proven either.

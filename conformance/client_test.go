@@ -91,7 +91,7 @@ func (c *client) Guarantees() backend.Guarantees {
 	g := backend.Guarantees{
 		MinTTL: 10 * time.Millisecond, Granularity: 1, MaxLate: 20 * time.Millisecond, EnforcedBy: "clock of the process",
 		Fencing: backend.FencingLoss, FIFO: true, Wake: backend.WakePush, Consistency: backend.Linearizable,
-		Reach: backend.ReachNetwork, TellsLoss: c.server.notifies(),
+		Reach: backend.ReachNetwork, ReportsLoss: c.server.notifies(),
 	}
 	switch {
 	case c.is("Guarantees change with use"):

@@ -67,7 +67,7 @@ func onLostCallsWhateverEndsIt(t *trial) {
 	ways := []func(){t.callsAtNewDeadline, t.callsOnClose}
 	if t.h.Evict != nil {
 		ways = append(ways, t.callsOnLostRenewal)
-		if t.g.TellsLoss {
+		if t.g.ReportsLoss {
 			ways = append(ways, t.callsOnStoreLoss)
 		}
 	}

@@ -39,9 +39,9 @@ var (
 	needsNoEarlyLoss = Need{"Guarantees.EarlyLoss",
 		"the store may drop live leases (Guarantees.EarlyLoss)",
 		func(g backend.Guarantees, _ Harness) bool { return g.EarlyLoss == "" }}
-	needsTellsLoss = Need{"Guarantees.TellsLoss",
-		"a holder whose lease is removed learns of it when it renews (Guarantees.TellsLoss)",
-		func(g backend.Guarantees, _ Harness) bool { return g.TellsLoss }}
+	needsReportsLoss = Need{"Guarantees.ReportsLoss",
+		"a holder whose lease is removed learns of it when it renews (Guarantees.ReportsLoss)",
+		func(g backend.Guarantees, _ Harness) bool { return g.ReportsLoss }}
 	needsEvict = Need{"Harness.Evict",
 		"the harness has no Evict hook",
 		func(_ backend.Guarantees, h Harness) bool { return h.Evict != nil }}

@@ -24,9 +24,9 @@ var reconnectedChecks = []Check{
 	},
 	{
 		Name: "ReconnectedHolderIsNotified",
-		Rule: "rule 6: where Guarantees.TellsLoss says so, a holder whose connection broke learns of the removal of its lease soon after its client has " +
+		Rule: "rule 6: where Guarantees.ReportsLoss says so, a holder whose connection broke learns of the removal of its lease soon after its client has " +
 			"reconnected, whether the lease was removed before or after that",
-		Needs: []Need{needsTellsLoss, needsLinked},
+		Needs: []Need{needsReportsLoss, needsLinked},
 		run:   reconnectedHolderIsNotified,
 	},
 }

@@ -24,7 +24,7 @@ func guarantees(minTTL time.Duration) backend.Guarantees {
 		MinTTL:      minTTL,
 		Granularity: granularity,
 		MaxLate:     maxLate,
-		TellsLoss:   true,
+		ReportsLoss: true,
 		EnforcedBy:  "clock of etcd's leader",
 		Fencing:     backend.FencingRestart,
 		FIFO:        true,

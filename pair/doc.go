@@ -31,7 +31,7 @@
 //
 //   - MinTTL: the longer. Granularity: what both can count, their least common multiple.
 //   - MaxTTL, MaxSilence, MaxLeases: the smaller of those that are set. MaxLate: the longer.
-//   - EarlyLoss: either's. TellsLoss: if both do. EnforcedBy: both.
+//   - EarlyLoss: either's. ReportsLoss: if both do. EnforcedBy: both.
 //   - Fencing, Wake, Consistency, Reach: the weaker. Two processes that use both stores exclude each other if either store does, but
 //     others use only one of them.
 //   - FIFO: never, since a waiter that releases the first store's half loses its place.

@@ -19,7 +19,7 @@ func weaker(first, second Store) backend.Guarantees {
 		MaxLate:     max(a.MaxLate, b.MaxLate),
 		MaxLeases:   smaller(a.MaxLeases, b.MaxLeases),
 		EarlyLoss:   both(first.Name, a.EarlyLoss, second.Name, b.EarlyLoss),
-		TellsLoss:   a.TellsLoss && b.TellsLoss,
+		ReportsLoss: a.ReportsLoss && b.ReportsLoss,
 		EnforcedBy:  both(first.Name, a.EnforcedBy, second.Name, b.EnforcedBy),
 		Fencing:     min(a.Fencing, b.Fencing),
 		Wake:        min(a.Wake, b.Wake),

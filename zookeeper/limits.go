@@ -94,7 +94,7 @@ func (l limits) guarantees() backend.Guarantees {
 		Granularity: granularity,
 		MaxSilence:  l.capacity(l.longest),
 		MaxLate:     l.longest + l.expiryDelay() + lateSlack,
-		TellsLoss:   true,
+		ReportsLoss: true,
 		EnforcedBy:  "session timeout at the leader",
 		Fencing:     backend.FencingRestart,
 		FIFO:        true,

@@ -78,7 +78,7 @@ is killed, or CMD exits by itself, such a process keeps running together with th
 sudo: sudo anylock run ...
 
 anylock refuses a store that excludes only one process, such as memory:. --require and $ANYLOCK_REQUIRE refuse stores that
-do not promise what they name; both apply: fifo, push, linearizable, no-early-loss, tells-loss, fencing=restart, reach=network,
+do not promise what they name; both apply: fifo, push, linearizable, no-early-loss, reports-loss, fencing=restart, reach=network,
 max-late=500ms, min-ttl=1s, max-ttl=1h, max-silence=1m, max-leases=100.
 
 --min-hold keeps the lock after a short CMD, so that hosts whose clocks differ do not run a cron job twice. anylock waits

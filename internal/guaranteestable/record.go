@@ -44,7 +44,7 @@ type Guarantees struct {
 	Reach       string  `json:"reach"`
 	Consistency string  `json:"consistency"`
 	EarlyLoss   string  `json:"early_loss"` // empty: never
-	TellsLoss   bool    `json:"tells_loss"`
+	ReportsLoss bool    `json:"tells_loss"`
 	EnforcedBy  string  `json:"enforced_by"`
 	MinTTL      float64 `json:"min_ttl_seconds"`
 	Granularity float64 `json:"granularity_seconds"`
@@ -66,7 +66,7 @@ func Records(drivers []driver.Driver) []Record {
 			Name: d.Name, Schemes: d.Schemes(), Examples: d.Examples, Params: params(d),
 			Guarantees: Guarantees{
 				Reach: g.Reach.String(), Consistency: g.Consistency.String(), EarlyLoss: g.EarlyLoss,
-				TellsLoss: g.TellsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,
+				ReportsLoss: g.ReportsLoss, EnforcedBy: g.EnforcedBy, MinTTL: g.MinTTL.Seconds(), Granularity: g.Granularity.Seconds(), MaxTTL: g.MaxTTL.Seconds(), MaxSilence: g.MaxSilence.Seconds(), MaxLeases: g.MaxLeases,
 				MaxLate: g.MaxLate.Seconds(), Fencing: g.Fencing.String(), FIFO: g.FIFO, Wake: g.Wake.String(),
 			},
 			RoundTrips: RoundTrips(d.RoundTrips),

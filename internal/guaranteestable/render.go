@@ -20,7 +20,7 @@ var rows = []row{
 	{"scope", func(d driver.Driver) string { return reach(d.Guarantees.Reach) }},
 	{"exclusion", func(d driver.Driver) string { return d.Guarantees.Consistency.String() }},
 	{"the store may drop a live lease", func(d driver.Driver) string { return earlyLoss(d.Guarantees) }},
-	{"a holder learns soon that its lease was removed", func(d driver.Driver) string { return yes(d.Guarantees.TellsLoss) }},
+	{"a holder learns soon that its lease was removed", func(d driver.Driver) string { return yes(d.Guarantees.ReportsLoss) }},
 	{"expiry is measured by", func(d driver.Driver) string { return d.Guarantees.EnforcedBy }},
 	{"shortest TTL", func(d driver.Driver) string { return duration(d.Guarantees.MinTTL) }},
 	{"longest TTL", func(d driver.Driver) string { return most(d.Guarantees.MaxTTL, "10 years") }},

@@ -22,7 +22,7 @@ var needs = []struct {
 	{"hosts exclude each other", lock.Need{Reach: lock.ReachNetwork}},
 	{"no fault of the store lets two in", lock.Need{Linearizable: true}},
 	{"the store never drops a live lease", lock.Need{NoEarlyLoss: true}},
-	{"a holder learns soon that its lease was removed", lock.Need{TellsLoss: true}},
+	{"a holder learns soon that its lease was removed", lock.Need{ReportsLoss: true}},
 	{"tokens stay in order across a restart of the store", lock.Need{Fencing: lock.FencingRestart}},
 	{"tokens stay in order even if the store loses its data", lock.Need{Fencing: lock.FencingLoss}},
 	{"waiters are served in order of arrival", lock.Need{FIFO: true}},
